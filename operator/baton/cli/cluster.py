@@ -129,6 +129,18 @@ def namespace_of(target: ClusterTarget) -> str:
     return target.namespace or _meant(target)[2]
 
 
+async def may(api: Api, verb: str, what: str, namespace: str, name: str = "", *, account: str | None = None) -> bool:
+    """Whether an account may do that. `what`: `pods`, or `consumergroups.baton.dev/status`; `account` None: the caller."""
+    of, _, sub = what.partition("/")
+    resource, _, group = of.partition(".")
+    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": sub, "name": name}
+    spec = {"resourceAttributes": attributes, **({} if account is None else {"user": account})}
+    version = "authorization.k8s.io/v1"
+    made = await api.create(f"/apis/{version}/{kind.lower()}s", {"apiVersion": version, "kind": kind, "spec": spec})
+    return bool((made.get("status") or {}).get("allowed"))
+
+
 def _meant(target: ClusterTarget) -> tuple[Path | None, str | None, str]:
     """Kubeconfig and context (None: the pod's service account), and the namespace."""
     file = target.kubeconfig or default_kubeconfig()

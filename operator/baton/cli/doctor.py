@@ -16,7 +16,7 @@ import click
 import baton
 from baton.api import ConditionStatus
 from baton.api.crd import crds
-from baton.cli.cluster import ask, cluster
+from baton.cli.cluster import ask, cluster, may
 from baton.cli.group import UNKNOWN, GroupLook, Leader, drained, leader_of, look
 from baton.cli.options import ClusterTarget, Form, all_namespaces_option, cluster_options, output_option, say_object
 from baton.cli.printing import say
@@ -77,7 +77,6 @@ class ClusterFacts:
 
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-AUTHORIZATION = "authorization.k8s.io/v1"
 
 MOST_NAMESPACES = 20
 """Namespaces with groups for which rights are asked."""
@@ -201,7 +200,7 @@ async def _rights(
     """`account` None: the caller."""
     asked = [(namespace, *one) for namespace in namespaces for one in wanted]
     try:
-        answers = await asyncio.gather(*(_may(api, verb, resource, where, account) for where, verb, resource, _ in asked))
+        answers = await asyncio.gather(*(may(api, verb, resource, where, account=account) for where, verb, resource, _ in asked))
     except ApiError as error:
         unread[key] = error.message
         return []
@@ -209,17 +208,6 @@ async def _rights(
         AccountRight(verb, what, where, may, why, account or "")
         for (where, verb, what, why), may in zip(asked, answers, strict=True)
     ]
-
-
-async def _may(api: Api, verb: str, what: str, namespace: str, account: str | None) -> bool:
-    name, _, sub = what.partition("/")
-    resource, _, group = name.partition(".")
-    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
-    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": sub}
-    spec = {"resourceAttributes": attributes, **({} if account is None else {"user": account})}
-    path = f"/apis/{AUTHORIZATION}/{kind.lower()}s"
-    made = await api.create(path, {"apiVersion": AUTHORIZATION, "kind": kind, "spec": spec})
-    return bool((made.get("status") or {}).get("allowed"))
 
 
 def accounts(deployments: Sequence[Json], leaders: Sequence[Leader]) -> Sequence[tuple[str, tuple[str, ...]]]:
@@ -427,7 +415,7 @@ def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
         yield from (CheckResult(Verdict.FAILED, about, one, "correct it, or see the operator's log") for one in wrong)
         if seen.shown_state == UNKNOWN:
             cure = f"does an operator run, and does it serve namespace {seen.group.namespace}?"
-            yield CheckResult(Verdict.FAILED, about, "no operator has looked at it for five minutes or its leader is gone", cure)
+            yield CheckResult(Verdict.FAILED, about, "no operator has looked at it, or its leader is gone", cure)
         for one in seen.status.conditions:
             if one.status is ConditionStatus.TRUE or one.type not in _TOLD:
                 continue

@@ -13,7 +13,7 @@ import click
 from aiohttp import web
 
 from baton.cli.approve import approve_proposal
-from baton.cli.cluster import NoAnswerError
+from baton.cli.cluster import NoAnswerError, may
 from baton.cli.group import observe
 from baton.cli.options import NAMESPACE, OBJECT
 from baton.console.feeds import Feeds, Topic
@@ -43,6 +43,8 @@ STATIC = {
     "icon.svg": "image/svg+xml",
 }
 """The files of the page, with their kinds."""
+
+_GROUPS = "consumergroups.baton.dev"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -174,8 +176,8 @@ class ConsoleServer:
     async def _rights(self, request: web.Request) -> web.StreamResponse:
         namespace, name = _named(request.query)
         async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
-            may = self._options.may_approve and await _may(viewer.api, "patch", namespace, name)
-        return web.json_response({"approve": may})
+            allowed = self._options.may_approve and await may(viewer.api, "patch", _GROUPS, namespace, name)
+        return web.json_response({"approve": allowed})
 
     async def _approve(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()  # before there is a viewer: a slow sender with any token would keep others out
@@ -223,20 +225,8 @@ async def _readable_namespaces(api: Api, shown_first: str | None) -> list[str]:
         names |= {user.split(":")[2]} if user.startswith("system:serviceaccount:") and user.count(":") == 3 else set()
         names |= {str(one["metadata"]["name"]) for one in found.get("items", ())}
     sorted_names = sorted(names)[:MOST_NAMESPACES]
-    allowed = await asyncio.gather(*(_may(api, "list", one) for one in sorted_names))
+    allowed = await asyncio.gather(*(may(api, "list", _GROUPS, one) for one in sorted_names))
     return [one for one, may in zip(sorted_names, allowed, strict=True) if may]
-
-
-async def _may(api: Api, verb: str, namespace: str, name: str = "") -> bool:
-    """Whether the API server lets this viewer do that with groups."""
-    resource = {"verb": verb, "group": "baton.dev", "resource": "consumergroups", "namespace": namespace, "name": name}
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": resource},
-    }
-    answer = await api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
-    return bool((answer.get("status") or {}).get("allowed"))
 
 
 def _refusal(status: int, why: str) -> web.Response:
