@@ -62,8 +62,10 @@ def test_a_list_as_kubectl_prints_it_is_its_items(tmp_path: Path) -> None:
 
 
 def test_the_members_that_there_are_join_and_one_comes_one_crashes_and_one_is_replaced(tmp_path: Path) -> None:
-    scenario = read_scenario(file(tmp_path, QUEUE, GROUP))
+    rebalance = "spec:\n  rebalance: {delaySeconds: 20, maxConcurrentHandoffs: 1000}"
+    scenario = read_scenario(file(tmp_path, QUEUE, GROUP.replace("spec:", rebalance)))
     joined, more, crash, replaced = scenario.events
+    assert more.at == 4 * 20, "four delays apart; a bound is no delay"
     assert [one.id for one in joined.join] == ["billing-1", "billing-2"]
     assert [one.id for one in more.join] == ["billing-3"]
     assert crash.leave == ("billing-1",)

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from baton.api.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
 from baton.api.queue import PartitionedQueueSpec, QueueRebalance, Source
 from baton.assignors import DEFAULT, names
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.schema.shape import Shape
 from baton.schema.structural import structural
@@ -85,9 +86,6 @@ def _printable(value: str) -> str:
 
 
 Seconds = Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
-MOST_PARTITIONS = 100_000
-"""At a time, of all queues together: as many as one External queue can have in a cluster."""
-
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST_PARTITIONS)]
 Name = Annotated[str, BeforeValidator(_a_name), AfterValidator(_printable), Field(min_length=1, max_length=253)]
 

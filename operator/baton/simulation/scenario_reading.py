@@ -9,10 +9,10 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.model.names import API_GROUP, API_VERSION
 from baton.schema.mistakes import first_mistake, in_words
 from baton.simulation.scenario import (
-    MOST_PARTITIONS,
     EventPart,
     FaultError,
     GroupPart,
@@ -188,7 +188,7 @@ def _life(name: str, group: Manifest, queues: Mapping[str, Mapping[str, object]]
     spec, status = _mapping(group, "spec"), _mapping(group, "status")
     count = next((n for n in (status.get("members"), spec.get("replicas")) if isinstance(n, int) and n > 0), MEMBERS)
     rebalances = [_mapping(one, "rebalance") for one in (spec, *queues.values())]
-    waits = [wait for one in rebalances for wait in one.values() if isinstance(wait, int | float)]
+    waits = [wait for one in rebalances for at, wait in one.items() if at.endswith("Seconds") and isinstance(wait, int | float)]
     apart = max([AT_REST, *(4.0 * wait for wait in waits)])
     members = [_member(f"{name}-{number}", number, spec, queues) for number in range(1, count + 3)]
     return {
