@@ -31,19 +31,27 @@ class Reader(Protocol):
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = ...) -> None:
         """`soon`: no caller waits for the queue to have it; but it has it when the partition is let go of."""
 
-    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool: ...
-    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        """Count a failed delivery of an entry. False: it was one too many (maxRedeliveries), and the entry is a dead letter."""
+
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
+        """Make a dead letter of an entry that no retry would help."""
+
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = ...) -> Mapping[int, QueueUnreachable]:
         """Nothing more is done with what was read of these under these epochs. The queue has so many seconds to take what was
         acknowledged, and that this is all. The answer: of which it has not, and why; it is told once more when they are let go of
         again. `give_up`: they are not told again, and the next owner gets what the queue has not taken."""
 
-    def verify(self, partition: int, epoch: Epoch) -> None: ...
+    def verify(self, partition: int, epoch: Epoch) -> None:
+        """Ask the queue whether the partition is still the pod's. Raises StaleOwner if it is not."""
+
     def sure_at(self, partition: int) -> float:
         """When the last question was asked by whose answer the partition was this process' (monotonic): what was asked of the
         queue, not when its answer was looked at, for a process may be stopped between the two. 0: nothing was asked yet."""
 
-    def ready(self, partition: int, epoch: Epoch) -> bool: ...
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        """There may be something to read now, as far as is known. Asks no server."""
+
     def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
         """Have `woken` called once, from any thread, when there may be something to read in one of these that are at rest. This
         returns at once. It stands for what was asked for before; `woken` always is the same."""
