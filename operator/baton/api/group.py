@@ -8,8 +8,7 @@ from pydantic import ConfigDict, Field
 
 from baton.api.queue import Conditions, PartitionedQueueSpec
 from baton.assignors import BUILT_IN, DEFAULT, INSTALLED_NAME
-from baton.schema.object_name import ObjectName
-from baton.schema.shape import NonNegativeSeconds, Rule, Shape, list_map, rule, rules
+from baton.schema.shape import NonNegativeSeconds, ObjectName, Rule, Shape, list_map, rule, rules
 
 
 class Protocol(StrEnum):

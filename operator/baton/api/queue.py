@@ -14,8 +14,7 @@ from baton.model.ids import OnDeadline
 from baton.model.ranges import Spans
 from baton.queues.kind import QueueKind, load
 from baton.queues.kinds import KINDS, kind
-from baton.schema.shape import NonNegativeSeconds, Rule, Shape, list_map, rule, rules
-from baton.schema.source_fields import SourceFields
+from baton.schema.shape import NonNegativeSeconds, Rule, Shape, SourceFields, list_map, rule, rules
 
 # Conditions, as the Kubernetes API conventions have them
 

@@ -18,7 +18,7 @@ class QueueKind:
     about: str
     """The description of its fields, for kubectl explain."""
     resource: str
-    """The CR model of its fields: a SourceFields (baton.schema.source_fields). For the operator alone."""
+    """The CR model of its fields: a SourceFields (baton.schema.shape). For the operator alone."""
     operator: str
     """The operator's side: an OpenQueueSide (baton.queues.opening)."""
     needs: tuple[str, ...] = ()

@@ -1,9 +1,11 @@
-"""What all models here share: camelCase in YAML, docstrings as descriptions, and CEL rules beside the fields they are about."""
+"""What the models of resources share: camelCase in YAML, docstrings as descriptions, and CEL rules beside the fields."""
 
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from baton.model.ids import OnDeadline
 
 Rule = dict[str, str]
 
@@ -43,3 +45,22 @@ def list_map(*keys: str) -> dict[str, object]:
 
 NonNegativeSeconds = Annotated[int, Field(ge=0, le=86_400)]
 """0 s to a day."""
+
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+
+
+class SecretKey(Shape):
+    """A key of a Secret in the queue's namespace; each use has a default of its own for the key."""
+
+    name: ObjectName
+    """The Secret's name."""
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+    """The key in the Secret."""
+
+
+class SourceFields(Shape):
+    """The fields of `spec.source.<kind>`; each kind of queue has a model of its own."""
+
+    def at_deadline(self) -> OnDeadline:
+        """What a hand-off does at its deadline, where the queue cannot fence."""
+        return OnDeadline.WAIT

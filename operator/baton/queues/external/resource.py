@@ -1,7 +1,7 @@
 """spec.source.external of a PartitionedQueue."""
 
 from baton.model.ids import OnDeadline
-from baton.schema.source_fields import SourceFields
+from baton.schema.shape import SourceFields
 
 
 class ExternalSource(SourceFields):

@@ -9,7 +9,7 @@ from baton.queues.kafka.resource import KafkaSource, Mechanism, StartFrom
 from baton.queues.onlooker import Onlooker
 from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
-from baton.schema.object_name import SecretKey
+from baton.schema.shape import SecretKey
 
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:

@@ -6,9 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from baton.queues.kafka.address import MECHANISMS
-from baton.schema.object_name import SecretKey
-from baton.schema.shape import Shape, rule, rules
-from baton.schema.source_fields import SourceFields
+from baton.schema.shape import SecretKey, Shape, SourceFields, rule, rules
 
 
 class StartFrom(StrEnum):

@@ -5,9 +5,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from baton.queues.redis.url import EXAMPLES, FORMS, OPTIONS
-from baton.schema.object_name import SecretKey
-from baton.schema.shape import rule, rules
-from baton.schema.source_fields import SourceFields
+from baton.schema.shape import SecretKey, SourceFields, rule, rules
 
 _FORM = "|".join(f"{kind.replace('+', '[+]')}://{form}" for kind, form in FORMS.items()).replace("\\", "\\\\")
 """What follows redis or rediss, as it stands in a rule."""

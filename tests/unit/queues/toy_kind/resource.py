@@ -4,8 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from baton.schema.shape import rule, rules
-from baton.schema.source_fields import SourceFields
+from baton.schema.shape import SourceFields, rule, rules
 
 
 class ToySource(SourceFields):
