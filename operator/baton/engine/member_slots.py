@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from baton.api.group import ScaleMode
 from baton.engine.draft import Draft
 from baton.engine.placement import active_members, traits
 from baton.engine.state import MemberSlot, moment
@@ -234,7 +233,7 @@ class MemberLimit:
         }
         self._inside: dict[QueueName, Counter[Reads]] = {queue: Counter() for queue in draft.queues}
         # In mode Spark the driver removes the victims, so the size needs no limit here.
-        self._size = draft.spec.replicas if draft.spec.scale_mode is not ScaleMode.SPARK else None
+        self._size = draft.spec.replicas if draft.replicas is None else None
         self._members = 0
         for slot in draft.member_slots:
             if slot.vacated is not None and (vacant_too or slot.expires is not None):

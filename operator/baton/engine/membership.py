@@ -5,7 +5,6 @@ and are no victims. Members leave when they vanish, are asked to stop, or drop a
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from baton.api.group import ScaleMode
 from baton.engine.draft import Draft
 from baton.engine.observation import ObservedMember
 from baton.engine.results import Fenced, StandsBy
@@ -25,10 +24,7 @@ def count_members(draft: Draft) -> None:
         if not member.terminating and name != LEDGER_GROUP_KEY  # a pod of that name has no key in the ledger
     }
     _fence_doubles(draft, live)
-    if draft.spec.scale_mode is ScaleMode.SPARK and draft.spec.replicas is not None:
-        draft.victims = choose_victims(draft, live)
-    else:
-        draft.victims = ()
+    draft.victims = () if draft.replicas is None else choose_victims(draft, live, draft.replicas)
     for name, _ in draft.victims:
         live.pop(name)
     draft.eligible = {name: member for name, member in live.items() if not member.draining}
@@ -75,14 +71,14 @@ def _fence_doubles(draft: Draft, live: dict[MemberId, ObservedMember]) -> None:
 # Victims: the pods that a driver removes when the fleet is larger than its desired size (mode Spark)
 
 
-def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember]) -> tuple[PodKey, ...]:
+def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember], size: int) -> tuple[PodKey, ...]:
     """The pods whose loss costs the fewest moves: first those that drain, then standbys, then those with the fewest partitions,
     then the youngest.
 
     A victim stays one while the fleet is too large. If the desired size grows, the victim chosen last is spared first, and one
     that drains last.
     """
-    excess = len(live) - (draft.spec.replicas or 0)
+    excess = len(live) - size
     if excess <= 0:
         return ()
 
