@@ -30,8 +30,8 @@ def drain(group: str, member: str, undo: bool, yes: bool, target: ClusterTarget)
 async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, anyway: bool) -> None:
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
-        pods, fleet = await members_of(api, seen)
-        pod = next((one for one in pods if one.name == member), None)
+        fleet = await members_of(api, seen)
+        pod = next((one for one in seen.pods or () if one.name == member), None)
         if pod is None or pod.ended:
             what = "has no pod" if pod is None else "has nothing to take from the ended pod"
             raise NoAnswerError(f"{where}/{group} {what} {member}: `baton status {group} -n {where}` names its members")

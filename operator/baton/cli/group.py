@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -141,10 +141,18 @@ class GroupLook:
     ledger_problem: str | None = None
     unread: tuple[str, ...] = ()
     """What else could not be read, each with its field."""
-    drained: tuple[str, ...] = ()
-    """Pods that get no partitions because they are being drained; as far as the pods could be read."""
-    hindered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Pods that are not Ready, by cause; likewise."""
+    pods: tuple[PodView, ...] | None = None
+    """Those with the group's label; None: they were not read, or may not be."""
+
+    @property
+    def drained(self) -> tuple[str, ...]:
+        """Pods that get no partitions because they are being drained; as far as the pods could be read."""
+        return drained(self.pods or ())
+
+    @property
+    def hindered(self) -> Mapping[str, str]:
+        """Why pods are not Ready, by their names; likewise. Sorted by cause."""
+        return {name: why for why, name in sorted((pod.hindrance, pod.name) for pod in self.pods or () if pod.hindrance)}
 
     @property
     def changed_at(self) -> float | None:
@@ -239,7 +247,7 @@ class GroupLook:
             ],
             "handoffs": written.get("handoffs") or [],
             "drained": list(self.drained),
-            "notReady": {name: why for why, names in self.hindered.items() for name in names},
+            "notReady": dict(self.hindered),
             "ledgerProblem": self.ledger_problem,
             "unread": list(self.unread),
         }
@@ -255,11 +263,10 @@ def look(
     queues: Iterable[Manifest] = (),
     leader: Leader | None = None,
     *,
-    pods: Iterable[PodView] = (),
+    pods: Iterable[PodView] | None = None,
     now: float,
 ) -> GroupLook:
     """Read all of it. `ledger`: the ConfigMap's data, empty if there is no ledger. `pods`: those of the group, if known."""
-    pods = list(pods)
     view = group_view(group)
     status, mistake = view.read_status()
     state, ledger_problem = _load(ledger)
@@ -281,22 +288,13 @@ def look(
         queues=seen,
         ledger_problem=ledger_problem,
         unread=tuple(filter(None, mistakes)),
-        drained=drained(pods),
-        hindered=_hindered(pods),
+        pods=None if pods is None else tuple(pods),
     )
 
 
 def drained(pods: Iterable[PodView]) -> tuple[str, ...]:
     """The names of those of a group that are being drained."""
     return tuple(sorted(pod.name for pod in pods if pod.draining and not pod.ended and not pod.terminating))
-
-
-def _hindered(pods: Iterable[PodView]) -> dict[str, tuple[str, ...]]:
-    alike: dict[str, list[str]] = defaultdict(list)
-    for pod in pods:
-        if pod.hindrance is not None:
-            alike[pod.hindrance].append(pod.name)
-    return {why: tuple(sorted(names)) for why, names in sorted(alike.items())}
 
 
 def is_idle(entry: MemberEntry | LedgerError) -> bool:
@@ -388,26 +386,30 @@ def _conditions(those: Iterable[Condition]) -> Json:
 
 
 async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
-    """What the cluster has of it; of its pods only which are drained. Raises what `Api` raises."""
+    """What the cluster has of it; of its pods only if they may be read. Raises what `Api` raises."""
     group, ledger, queues, there = await asyncio.gather(
         api.get(groups_path(namespace, name)),
         api.find(core_path(namespace, "configmaps", ledger_name(name))),
         api.get(queues_path(namespace)),
-        _pods(api, namespace, name),
+        _pods_if_allowed(api, namespace, name),
     )
     ledger = ledger_of(ledger, name)
     leader = await leader_of(api, ledger)
     return look(group, (ledger or {}).get("data") or {}, queues["items"], leader, pods=there, now=time.time())
 
 
-async def _pods(api: Api, namespace: str, name: str) -> list[PodView]:
-    """Those with its label; none where they may not be read."""
+async def _pods_if_allowed(api: Api, namespace: str, name: str) -> list[PodView] | None:
     try:
-        found = await api.get(core_path(namespace, "pods"), labelSelector=f"{GROUP_LABEL}={name}")
+        return await _pods(api, namespace, name)
     except ApiError as error:
         if error.status != FORBIDDEN:
             raise
-        return []
+        return None
+
+
+async def _pods(api: Api, namespace: str, name: str) -> list[PodView]:
+    """Those with its label."""
+    found = await api.get(core_path(namespace, "pods"), labelSelector=f"{GROUP_LABEL}={name}")
     return [pod for one in found["items"] if (pod := pods.view(one)) is not None]
 
 
@@ -423,21 +425,16 @@ async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observa
         raise NoAnswerError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
     state = seen.state or GroupState.new(group.full_name)
     sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
-    _, members = await members_of(api, seen)
-    return state, observation(group, spec, sights, members)
+    return state, observation(group, spec, sights, await members_of(api, seen))
 
 
-async def members_of(api: Api, seen: GroupLook) -> tuple[list[PodView], GroupMembers]:
-    """The pods with its label, and who of them takes part. Raises what `Api` raises, and NoAnswerError."""
+async def members_of(api: Api, seen: GroupLook) -> GroupMembers:
+    """Who of its pods takes part. Raises what `Api` raises, and NoAnswerError."""
     namespace, name, spec = seen.group.namespace, seen.group.name, _spec(seen)
-    selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
-    found, sessions = await asyncio.gather(
-        api.get(core_path(namespace, "pods"), **selected),
-        api.get(leases_path(namespace), **selected),
-    )
+    there = await _pods(api, namespace, name) if seen.pods is None else seen.pods
+    sessions = await api.get(leases_path(namespace), labelSelector=f"{GROUP_LABEL}={name}")
     views = [view for one in spec.queues if (view := seen.queues[one.name].view) is not None]
-    there = [pod for one in found["items"] if (pod := pods.view(one)) is not None]
-    return there, membership(
+    return membership(
         name,
         there,
         [lease for one in sessions["items"] if (lease := leases.view(one)) is not None],

@@ -75,8 +75,11 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
 def _hindered(look: GroupLook) -> Iterator[GroupProblem]:
     """Pods that something keeps from being Ready, besides what the conditions say."""
     told = [one.message for one in look.status.conditions if one.status is not ConditionStatus.TRUE]
-    left = [(why, names) for why, names in look.hindered.items() if not any(why in message for message in told)]
-    for why, names in left[:MOST_QUEUES]:
+    left: dict[str, list[str]] = {}
+    for name, why in look.hindered.items():
+        if not any(why in message for message in told):
+            left.setdefault(why, []).append(name)
+    for why, names in list(left.items())[:MOST_QUEUES]:
         what = "is not Ready" if len(names) == 1 else "are not Ready"
         yield GroupProblem(f"{first_of(names, MOST_QUEUES)} {what}", f": {why}", Severity.WARNING)
 
