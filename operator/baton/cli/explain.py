@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from baton.api import Handoff
+from baton.api.group import LONGEST_REASON
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group import GroupLook, look_at, observation_of
 from baton.cli.group_words import ago, handoff, problems_of
@@ -275,17 +276,15 @@ def _handoff(look: GroupLook, state: GroupState, partition: Partition) -> Handof
     if move is None or move.quiet or move.giver is None:
         return None
     told = [one for one in look.status.handoffs if (one.queue, one.partition) == partition and one.epoch == move.epoch]
-    return Handoff.model_validate(
-        {
-            "queue": partition.queue,
-            "partition": partition.number,
-            "from": move.giver,
-            "to": move.receiver,
-            "epoch": move.epoch,
-            "deadline": to_text(move.deadline),
-            "unacknowledged": told[0].unacknowledged if told else None,
-            "reason": move.why[:256],
-        }
+    return Handoff(
+        queue=partition.queue,
+        partition=partition.number,
+        giver=move.giver,
+        receiver=move.receiver,
+        epoch=move.epoch,
+        deadline=to_text(move.deadline),
+        unacknowledged=told[0].unacknowledged if told else None,
+        reason=move.why[:LONGEST_REASON],
     )
 
 
