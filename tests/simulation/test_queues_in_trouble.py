@@ -345,7 +345,7 @@ async def test_while_all_pods_stop_a_group_is_not_ready_with_partitions_that_hav
     assert "a, b stop and take no more" in await shop.told("NoMembers", 1)
 
     async def told_as_event() -> bool:
-        return "nothing moves, and 4 partitions without an owner" in await shop.events("Ready")
+        return "no hand-offs in progress; 4 partitions have no owner" in await shop.events("Ready")
 
     await shop.until(told_as_event, 20)
 

@@ -361,8 +361,8 @@ class EventRecorder:
                     f"proposal {one.id} was approved: {counted(one.moves, 'partition changes', 'partitions change')} hands",
                 )
             case ApprovalRefused():
-                cure = f"the proposal is {one.current} now: look at it" if one.current else "nothing waits for approval"
-                self.say(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}, or not any more; {cure}", Kind.WARNING)
+                cure = f"the proposal is now {one.current}: look at it" if one.current else "nothing waits for approval"
+                self.say(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}; {cure}", Kind.WARNING)
             case Fenced():
                 self.say(EventReason.FENCED, f"{one.member} is fenced off: {one.why}", Kind.WARNING)
 
@@ -377,8 +377,8 @@ class EventRecorder:
             case State.PAUSED:
                 self.say(EventReason.PAUSED, f"no new hand-off is begun{because}")
             case State.READY:
-                waits = f"{counted(change.unowned, 'partition')} without an owner" if change.unowned else "nothing is waited for"
-                self.say(EventReason.READY, f"nothing moves, and {waits}{because}")
+                unowned = f"; {counted(change.unowned, 'partition has', 'partitions have')} no owner" if change.unowned else ""
+                self.say(EventReason.READY, f"no hand-offs in progress{unowned}{because}")
 
     def _standbys(self, those: list[StandsBy]) -> None:
         if len(those) > MOST_SENTENCES:

@@ -188,8 +188,8 @@ def test_states_are_told_with_their_cause() -> None:
 
 
 def test_where_nobody_is_left_it_is_not_said_that_nothing_is_waited_for() -> None:
-    assert notes(StateChanged(State.READY)) == ["nothing moves, and nothing is waited for"]
-    assert notes(StateChanged(State.READY, unowned=12)) == ["nothing moves, and 12 partitions without an owner"]
+    assert notes(StateChanged(State.READY)) == ["no hand-offs in progress"]
+    assert notes(StateChanged(State.READY, unowned=12)) == ["no hand-offs in progress; 12 partitions have no owner"]
 
 
 def test_a_proposal_is_told_with_what_to_do() -> None:
@@ -203,7 +203,7 @@ def test_a_proposal_is_told_with_what_to_do() -> None:
     assert "baton approve orders -n shop" in proposed[1]
     assert approved[1] == "proposal 17ab was approved: 2 partitions change hands"
     assert withdrawn[0] == "Withdrawn"
-    assert refused[0] == "ApprovalRefused" and refused[2] is Kind.WARNING and "the proposal is 17ab now" in refused[1]
+    assert refused[0] == "ApprovalRefused" and refused[2] is Kind.WARNING and "the proposal is now 17ab" in refused[1]
 
 
 def test_many_givers_of_one_receiver_share_one_sentence() -> None:
