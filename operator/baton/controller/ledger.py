@@ -286,7 +286,7 @@ class LedgerWriter:
             raise
 
 
-_NOBODY = Ownership(None, Epoch(0))
+_NO_OWNER = Ownership(None, Epoch(0))
 
 
 def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Ownership]) -> list[int]:
@@ -295,7 +295,7 @@ def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int
     wrong = []
     for number in range(state.queues[queue].partitions):
         partition = Partition(queue, number)
-        record, owner_record = state.records.get(partition), owner_records.get(number, _NOBODY)
+        record, owner_record = state.records.get(partition), owner_records.get(number, _NO_OWNER)
         if record is None or partition in state.moves:
             continue
         as_granted = None if record.owner is None else (state.known[record.owner].uid, record.epoch, False)
@@ -321,7 +321,7 @@ def told_of(
         )
     if first:
         return EventReason.LEDGER_REBUILT, f"the ledger contradicts what the queue {queue} has recorded; {cure}"
-    if all(owner_records.get(number, _NOBODY).epoch < state.records[Partition(queue, number)].epoch for number in wrong):
+    if all(owner_records.get(number, _NO_OWNER).epoch < state.records[Partition(queue, number)].epoch for number in wrong):
         return (
             EventReason.OWNERS_RESTORED,
             f"the queue {queue} came back with older data: for {partitions} it had recorded less than was granted; {cure}. Its "

@@ -73,7 +73,7 @@ async def test_a_transaction_over_the_place_of_one_partition_is_told_and_the_oth
     seen = await queue.operator.check()
     assert seen.owners == {0: Ownership(Uid("a"), Epoch(1)), 1: Ownership(Uid("a"), Epoch(1))}
     (warning,) = seen.warnings
-    assert f"open over the place of the group {queue.group} in partitions 0 of {queue.topic}" in warning
+    assert f"open over the offset of the group {queue.group} in partitions 0 of {queue.topic}" in warning
     assert await queue.operator.grant(1, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
     with pytest.raises(QueueUnreachable, match=r"kafka-transactions.sh forceTerminateTransaction --transactionalId"):
         await queue.operator.grant(0, Uid("b"), Epoch(2))

@@ -395,7 +395,7 @@ async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(m
     await asyncio.to_thread(queue.commit_plainly, 15)
     reader = await queue.granted("a", 1)
     (said,) = (await queue.operator.check()).warnings
-    assert "the log ends before the place of the group" in said and "(partition 0 at 10, not 15)" in said
+    assert "the log ends before the offset of the group" in said and "(partition 0 at 10, not 15)" in said
 
     def told() -> str:
         try:

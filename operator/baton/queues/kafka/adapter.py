@@ -92,7 +92,7 @@ class Pauses:
         return Ownership(record.uid, record.epoch) if self.is_news(partition, record) else 0
 
     def is_news(self, partition: int, record: Record) -> bool:
-        """The owner that was paused has handed it over to this one, and nobody was told."""
+        """True if the paused owner has handed the partition over to this one, and that was not announced."""
         paused = self._paused.get(partition)
         handed_over = record.reader == BY_GIVER if paused is None else record.epoch > paused
         return record.uid is not None and handed_over and self._told.get(partition) != record.epoch
@@ -112,7 +112,7 @@ _ELECTS_WITHIN, _PAUSE = 2.0, 0.02
 """Seconds for which a partition without a leader is waited for, and between looks for it: a new one has none for a moment."""
 _A_RELEASE = 2.0
 """Seconds after which one answer to `release` gives up no further partition."""
-_NOBODY = Ownership(None, Epoch(0))
+_NO_OWNER = Ownership(None, Epoch(0))
 
 
 class KafkaQueue:
@@ -169,13 +169,13 @@ class KafkaQueue:
         )
 
     async def ensure(self, count: int | None) -> None:
-        """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
-        queue has one topic."""
+        """See QueueAdapter. The topic is made by its owner, so this only makes sure that the group has no other user, and the
+        queue one topic."""
         await refuse_members(self._client, self._spec.topic)
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
-        self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept
+        self._guard.start()  # first: even if the topic is wrong, no other may commit, and the offset is kept
         topic = await self._described()
         await self._give_up_elsewhere(found)
         await self._see_beginning(topic)
@@ -196,7 +196,7 @@ class KafkaQueue:
         return self._left(partition, self._pauses.epoch(partition), await self._now.of(partition))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
-        """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
+        """See QueueAdapter. First a new token, which shuts out holders of earlier ones; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
         owner = await self._granted_in_time(partition, uid, epoch)
         self._pauses.told(partition, owner.epoch)
@@ -214,7 +214,7 @@ class KafkaQueue:
         return self._given_up
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        """See TellsOffsets. A commit that is under way is left to whoever began it."""
+        """See TellsOffsets. A commit under way is left alone."""
         topic = await self._described()
         return await self._offsets_of(topic, tuple(sorted(topic.leaders)))
 
@@ -347,15 +347,15 @@ class KafkaQueue:
     # -- giving up owner records: those of the queue, or what it has in a topic that is not its own
 
     async def _give_up_elsewhere(self, found: Mapping[tuple[str, int], Committed], within: float = inf) -> bool:
-        """What the queue has in another topic: its PartitionedQueue was another one, or somebody has committed it. `found`: all
-        of the group. False: there was too much for so many seconds."""
+        """Give up the queue's records in other topics, which come from an earlier PartitionedQueue or a foreign commit. `found`:
+        all records of the group. Return False if `within` seconds were not enough."""
         ours = {self._claimant.uid, *self._claimant.takes_over}
         others = {place: one.record for place, one in found.items() if place[0] != self._spec.topic and one.record is not None}
         places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
         for topic in sorted({topic for topic, _ in places}):
             log.warning(
                 "the group %s has owner records of the queue %s in the topic %s, and not in %s alone: its PartitionedQueue had "
-                "that topic, or somebody has committed them there. They are given up",
+                "that topic, or a foreign user has committed them there. They are given up",
                 *(self._client.group, self._spec.queue, topic, self._spec.topic),
             )
             try:
@@ -443,8 +443,8 @@ class KafkaQueue:
         return (await self._transactions.before_pending((partition,)))[partition]
 
     def _left(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Ownership:
-        """How much is left where this is seen of it. Who is just committing is asked about again: nobody waits for a commit
-        here, and none is aborted."""
+        """How much is left where this is seen of it. A partition whose owner is just committing is asked about again: this waits
+        for no commit, and aborts none."""
         if now is None:
             return IN_USE
         left = self._pauses.left(partition, epoch, now.record)
@@ -459,14 +459,14 @@ class KafkaQueue:
 
     def _owner(self, partition: int, record: Record | None) -> Ownership:
         if record is None:
-            return _NOBODY
+            return _NO_OWNER
         return Ownership(record.uid, record.epoch, paused=self._pauses.epoch(partition) == record.epoch)
 
     # -- who else is there
 
     def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
         """A group of Kafka is one ConsumerGroup's, and there each topic is one queue's: by the records of the group pods find the
-        topic of their queue, so a record of somebody else is refused in any `topic`; None: in the queue's own."""
+        topic of their queue, so a foreign record is refused in any `topic`; None: in the queue's own."""
         us, queue, place = self._claimant, self._spec.queue, f"The group {self._client.group} of {self._client.address.place}"
         if record is None or not record.group:
             return
@@ -495,7 +495,7 @@ class KafkaQueue:
 
 
 def _given_up(seen: Committed) -> Record | None:
-    """What its owner has in hand stays written down, for whoever has the partition next."""
+    """The record without its group and owner; what the owner had in hand stays written down for the next one."""
     return replace(seen.record, group="", uid=None) if seen.record is not None else None
 
 

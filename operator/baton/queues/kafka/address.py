@@ -162,7 +162,7 @@ def read(url: str) -> KafkaAddress:
 
 
 def _refuse_idle(options: Mapping[str, str], *, user: bool, tls: bool) -> None:
-    """Options that would change nothing: whoever has written one believes that it does."""
+    """Refuse options that would have no effect, because their writer expects one."""
     for name in (*_FILES, "group"):
         if options.get(name) == "":
             raise QueueUnreachable(f"The address has {name}= without a value: give it one, or take it out")

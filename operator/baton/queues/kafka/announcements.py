@@ -48,8 +48,8 @@ def announcing_group(group: str) -> str:
     return f"{group}/announcements"
 
 
-ANYBODY = -1
-"""Everybody is to look."""
+EVERY_POD = -1
+"""Every pod of the group has to look."""
 
 
 def mark(uid: str | None) -> int:
@@ -134,8 +134,8 @@ _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL = -1, "", -1
 
 
 class KafkaAnnouncer:
-    """Of one queue, to the pods of its group. Nobody waits for what is said, and a failure is only logged: the ledger says the
-    same a little later."""
+    """Announces changes of one queue to the pods of its group. Nothing waits for an announcement, and a failure is only logged,
+    because the ledger has the same a little later."""
 
     def __init__(self, address: KafkaAddress, group: str, client_id: str, topic: str, queue: str) -> None:
         self._client = KafkaClient(address, announcing_group(group), client_id)
@@ -181,7 +181,7 @@ class KafkaAnnouncer:
         await self._client.close()
 
     def _say(self, partition: int, epoch: int, within: int, receiver: Uid | None, then: int = 0) -> None:
-        self._waiting.append(Said(0, partition, epoch, within, self._owners.get(partition, ANYBODY), mark(receiver), then))
+        self._waiting.append(Said(0, partition, epoch, within, self._owners.get(partition, EVERY_POD), mark(receiver), then))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send(), name="baton-announcer")
 
@@ -191,7 +191,7 @@ class KafkaAnnouncer:
             try:
                 await self._announce(waiting)
                 self._fails = False
-            except Exception as problem:  # also one that nobody expected: the task is nobody's who would see it
+            except Exception as problem:  # also an unexpected one: nothing awaits this task
                 if not self._fails:
                     log.warning(
                         "changes of owner in %s cannot be announced (%s), so its consumers wait for their ledgers",
@@ -386,7 +386,7 @@ class KafkaAnnouncements:
                 self._awaited.discard(partition)
                 self._expected.discard(partition)
                 self._paused_at.pop(partition, None)
-            if one.number <= after or not {ANYBODY, self._mark} & {one.owner, one.receiver}:
+            if one.number <= after or not {EVERY_POD, self._mark} & {one.owner, one.receiver}:
                 continue
             if one.within < 0:
                 concerned.add(partition)
@@ -396,7 +396,7 @@ class KafkaAnnouncements:
                 self._awaited.add(partition)
                 self._awaited_since = now
                 self._awaited_until = max(self._awaited_until, now + one.within / 1000 + _GRANTED_WITHIN)
-            if one.owner in (ANYBODY, self._mark):
+            if one.owner in (EVERY_POD, self._mark):
                 self._paused[partition] = one.epoch, now + one.within / 1000
                 uid = announcement.receiver(one) if one.within >= _LONG else None
                 then = Ownership(uid, Epoch(one.then)) if uid and uid != self._uid else None

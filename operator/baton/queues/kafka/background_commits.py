@@ -27,9 +27,9 @@ _LONG = 25
 SELDOM is reached. Each partition's is three requests and five appends to the broker's log: of a thousand pods with ten partitions
 each they are thirty thousand requests, every second."""
 AT_ONCE_EVERY = 0.05
-"""Likewise, where somebody waits for what is sent with them."""
+"""The same if a caller waits for the messages that are sent with them."""
 PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds before a commit is tried again that the brokers did not take, where somebody waits for it, else EVERY; the pause
+"""Seconds before a commit that the brokers did not take is tried again if a caller waits for it, else EVERY; the pause
 doubles with each try. No other commit waits for these."""
 
 
@@ -64,7 +64,7 @@ class BackgroundCommits:
         self._closed = False
         self._refused: dict[int, _Refused] = {}
         self._failing: set[str] = set()
-        """What has failed in a way that nobody expected, the last time."""
+        """What failed unexpectedly the last time."""
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
         """There is something to commit of it. Raises QueueUnreachable while its last commit was not taken: it is tried again."""
@@ -120,7 +120,7 @@ class BackgroundCommits:
 
     async def _turn(self, due: Set[int], hurried: bool) -> None:
         begun = time.monotonic()
-        refused = due & self._refused.keys()  # whoever tries these may wait for long
+        refused = due & self._refused.keys()  # a try of these may take long
         later = refused | (set() if hurried else set(filter(self._is_about_to_go, due)))
         if untaken := await self._untaken(due - later):
             problems = {number: _Refused(problem) for number, problem in untaken.items()}
@@ -165,7 +165,7 @@ class BackgroundCommits:
         return untaken
 
     async def _rest(self, begun: float, until: float) -> None:
-        """From a commit to the next one. What a commit in EVERY would find out by the way is asked for: else whoever reads would
+        """From a commit to the next one. What a commit in EVERY would find out by the way is asked for, or else the reader would
         have to wait for the answer."""
         await self._wait(begun + EVERY, lambda: self._hurried)
         while time.monotonic() < until and not self._is_called():
@@ -182,7 +182,7 @@ class BackgroundCommits:
         try:
             await self._look()
         except QueueUnreachable:
-            pass  # whoever reads hears of it
+            pass  # the reader hears of it
         except Exception as problem:
             self._unexpected(what, problem)
         else:

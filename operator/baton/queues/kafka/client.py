@@ -80,8 +80,8 @@ def who_holds_the_place(group: str, topic: str, partitions: str = "") -> str:
     """A sentence with the cure. `partitions`: in which; empty: in one."""
     where = f"partitions {partitions} of {topic}" if partitions else topic
     return (
-        f"somebody else's transaction is open over the place of the group {group} in {where}: until it ends nobody can take the "
-        f"partition up, and what it has committed then counts. {TRANSACTIONS_TOOL} list says whose it is (Ongoing, and not "
+        f"a foreign transaction is open over the offset of the group {group} in {where}: until it ends no pod can take the "
+        f"partition up, and an offset that it commits then counts. {TRANSACTIONS_TOOL} list names its producer (Ongoing, and not "
         f"baton.…): let that program end it, or end it by {TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId, and "
         "see who may READ the group"
     )
@@ -235,7 +235,7 @@ class ConsumerGroupMembers(Request[_CONSUMER_GROUP_DESCRIBE]):  # type: ignore[m
 
 # -- The first connection to a cluster: to whichever of the servers that are named answers first.
 #
-# One that does not answer (its process is stopped, its machine is cut off) must not keep anybody from the others.
+# One that does not answer (its process is stopped, its machine is cut off) must not keep a client from the others.
 
 _NEXT_AFTER = 0.5
 """Seconds for which one server alone is waited for before the next one is tried, too."""
@@ -419,8 +419,8 @@ class KafkaClient:
         coordinator = await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
         return await self._send(coordinator, request, _lane(transactional_id))
 
-    async def to_anybody(self, request: Any) -> Any:
-        """To the brokers in turn, until one takes it."""
+    async def to_any(self, request: Any) -> Any:
+        """Send to the brokers in turn, until one takes it."""
         client = await self._connected()
         nodes = [broker.nodeId for broker in client.cluster.brokers()]
         if not nodes:
@@ -510,7 +510,7 @@ class KafkaClient:
     async def _coordinator(self, kind: int, key: str) -> int:
         answered_at, pauses = None, doubling(_FIRST_PAUSE, _LONGEST_PAUSE)
         while (found := self._coordinators.get((kind, key))) is None:
-            answer = await self.to_anybody(FindCoordinatorRequest(key, kind))
+            answer = await self.to_any(FindCoordinatorRequest(key, kind))
             code = int(answer.error_code)
             if code == Code.NO_ERROR:
                 self._coordinators[kind, key] = found = int(answer.coordinator_id)
@@ -527,7 +527,7 @@ class KafkaClient:
         known = self._losses.get(node)
         async with self._turns.setdefault((node, int(lane)), asyncio.Semaphore(_AT_ONCE)):
             if (loss := self._losses.get(node)) is not None and loss is not known:
-                raise type(loss)(str(loss))  # whoever has waited with the one that was lost does not wait once more
+                raise type(loss)(str(loss))  # a request that waited with the lost one does not wait again
             return await self._send_now(node, request, lane)
 
     async def _send_now(self, node: int, request: Any, lane: int) -> Any:

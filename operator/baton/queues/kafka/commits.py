@@ -42,7 +42,7 @@ class PartitionLocks:
 
     @contextmanager
     def free(self, partitions: Iterable[int]) -> Iterator[set[int]]:
-        """Those of these that nobody has."""
+        """Hold those of these partitions that are not held yet."""
         free = set(partitions) - self._taken
         with self._holding(free):
             yield free
@@ -60,7 +60,7 @@ class PartitionLocks:
 
 # -- What owner records tell of whose a partition is. Pure.
 
-NOBODY = Ownership(None, Epoch(0))
+NO_OWNER = Ownership(None, Epoch(0))
 
 
 def is_before(record: Record | None, epoch: Epoch) -> bool:
@@ -69,24 +69,24 @@ def is_before(record: Record | None, epoch: Epoch) -> bool:
 
 
 def owner_of(record: Record | None) -> Ownership:
-    """Nobody, where there is no record."""
-    return NOBODY if record is None else Ownership(record.uid, record.epoch)
+    """NO_OWNER, where there is no record."""
+    return NO_OWNER if record is None else Ownership(record.uid, record.epoch)
 
 
 # -- What an owner asks and commits.
 
 _TRIES = 5
-"""One after the other, before that others take tokens meanwhile is somebody's trouble."""
+"""Tries in a row before it is reported that others take tokens meanwhile."""
 _SILENT_FOR = 1.0
 """Seconds for which a broker that took longer not to take a last word is not told another. What it refuses at once, such as what
 is sent to a topic without the right to, is one partition's trouble."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: in a group that never had a member, for the operator is not let in,
-what nobody commits expires."""
+an offset that is not committed expires."""
 
 
 class OwnerCommits:
-    """Of one queue, for the pod with this UID. Methods raise StaleOwner where a partition is somebody else's, and
+    """Of one queue, for the pod with this UID. Methods raise StaleOwner where a partition has another owner, and
     QueueUnreachable. Used in one event loop."""
 
     def __init__(
@@ -139,8 +139,8 @@ class OwnerCommits:
             await self._commit_all_of(partition, position, record, until)
 
     async def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
-        """Before entries up to this offset are handed out. Partitions that need the same soon have it at the same time: else
-        whoever reads many would wait for one after the other."""
+        """Before entries up to this offset are handed out. Partitions that need the same soon have it at the same time, or
+        else a reader of many would wait for one after the other."""
         low = {number: one for number, one in list(self._positions.items()) if one.runs_low and number != partition}
         async with self._locks.held([partition]):
             with self._locks.free(low) as free:  # who has another is just committing it
@@ -167,7 +167,7 @@ class OwnerCommits:
             return {number: PartitionUnavailable(str(why)) if own else why for number, why in problems.items()}
 
     def idle(self) -> Set[int]:
-        """Those that nobody has committed for long: `commit_several` does."""
+        """Partitions that were not committed for long; `commit_several` commits them."""
         due = time.monotonic() - _AGAIN_AFTER
         held = {**self._positions}  # another thread may let go of some meanwhile
         return {number for number, one in held.items() if one.committed_at < due and one.lost is None}
@@ -182,8 +182,8 @@ class OwnerCommits:
         return self._handoffs.is_about_to_go(Partition(self._queue, partition), position.epoch)
 
     async def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
-        """They are let go of. The answer: of which the broker has not taken that in so many seconds. If nobody says it again,
-        what it has not taken comes again, and the operator waits for the Lease, or the deadline."""
+        """They are let go of. The answer: of which the broker has not taken that in so many seconds. If that is not repeated,
+        what the broker has not taken comes again, and the operator waits for the Lease, or the deadline."""
         begun = time.monotonic()
         until = begun + within
         for number, position in positions.items():
@@ -225,7 +225,7 @@ class OwnerCommits:
                 try:
                     await self._commit_all_of(number, position, record, until)
                 except StaleOwner:
-                    continue  # whoever reads it next is told
+                    continue  # its next reader is told
                 except QueueUnreachable as problem:
                     problems[number] = problem
         return problems
@@ -270,17 +270,17 @@ class OwnerCommits:
                 else:
                     self._found_again(number, positions[number], seen)
             except StaleOwner:
-                continue  # whoever reads it next is told
+                continue  # its next reader is told
             except QueueUnreachable as problem:
                 problems[number] = problem
         return problems
 
     async def _moved(self, partition: int, epoch: Epoch) -> bool:
-        """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
+        """The queue has another topic, where this is the owner: entries that were read of the former one are dropped."""
         if not await self._offsets.found_elsewhere(partition, self._uid, epoch):
             return False
         for position in list(self._positions.values()):  # another thread may let go of some
-            position.lost = NOBODY
+            position.lost = NO_OWNER
         return True
 
     async def _commit_together(
@@ -300,8 +300,8 @@ class OwnerCommits:
         return refused
 
     async def _follow(self, partition: int, position: ReadPosition) -> None:
-        """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
-        was refused, whoever has taken another is between two requests, or has ended there."""
+        """Another token is in force: it is this owner's own where the record names it still. Where the record still has the
+        refused one, the process that took another is between two requests, or has ended there."""
         seen, unchanged = await self._offsets.after_refusal(partition, position.record.token)
         if unchanged and names(seen.record, self._uid, position.epoch):
             try:
@@ -339,7 +339,7 @@ class OwnerCommits:
         return found
 
     async def newly_granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
-        """Those of these that are this pod's at these epochs, and that nobody has read yet."""
+        """Those of these that are this pod's at these epochs, and that no process has read yet."""
         found, _ = await self._offsets.now(tuple(partitions))
         return {number: seen for number, seen in found.items() if _is_new(seen.record, self._uid, partitions[number])}
 
@@ -354,7 +354,7 @@ class OwnerCommits:
         }
         wanted = {number: Commit(at, record, seen=found[number]) for number, (at, record) in marked.items() if record is not None}
         self._marking |= {number: one.record.epoch for number, one in wanted.items()}
-        refused = await self._offsets.commit_several(wanted)  # nobody else commits these meanwhile
+        refused = await self._offsets.commit_several(wanted)  # no other commits these meanwhile
         for number in wanted.keys() - refused.keys():
             del self._marking[number]
         return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
@@ -375,7 +375,7 @@ class OwnerCommits:
         raise self._granted_on(partition)
 
     async def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
-        """`trusting`: under the record's token, if nobody has read yet. Raises StaleToken."""
+        """`trusting`: under the record's token, if no process has read yet. Raises StaleToken."""
         async with self._locks.held([partition]):
             found, _ = await self._offsets.now((partition,))
             seen = found.get(partition)
@@ -433,7 +433,7 @@ class OwnerCommits:
         return replace(record, reader=self._mark, released=False)
 
     def refuse_lost(self, partition: int, position: ReadPosition) -> None:
-        """Raises StaleOwner where it is known to be somebody else's."""
+        """Raises StaleOwner where the partition is known to have another owner."""
         if position.lost is not None:
             raise StaleOwner(partition, self._uid, position.epoch, position.lost, other_process=position.other_process)
 
@@ -450,13 +450,13 @@ class OwnerCommits:
         self.refuse(partition, position, proven=proven)
 
     async def look_at_all(self) -> None:
-        """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
-        that takes longer than such a look is good for."""
+        """Look at the records of all partitions that are read, so that readers need not, for a while. Raises QueueUnreachable
+        only, also where the look takes longer than it is good for."""
         if held := {**self._positions}:  # another thread may let go of some meanwhile
             await self._look_at(held, time.monotonic(), SURE_FOR)
 
     def refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
-        """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where that is not `proven`: what was
+        """Raises StaleOwner where another owner was seen, PartitionUnavailable where that is not `proven`: what was
         seen is from before the grant."""
         self.refuse_lost(partition, position)
         if not proven:
@@ -506,5 +506,5 @@ def _left(until: float | None) -> float | None:
 
 
 def _is_new(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
-    """It is this owner's, and nobody has read the partition since."""
+    """The record names this owner, and no process has read the partition since."""
     return record is not None and names(record, uid, epoch) and not (record.reader or record.query)

@@ -14,7 +14,8 @@ _WITHIN = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds between two tries of a topic that takes no dead letter."""
 _A_PART = 4
-"""Of the time, tries take no more than one part in so many and one: whoever calls has other partitions to read."""
+"""Tries take at most one fifth of the time (one part in this number plus one), because the caller has other partitions to
+read."""
 _ANY_SIZE = 1_000_000_000
 """Bytes: librdkafka's largest. Its own bound is a megabyte; here the topic says how large a message may be."""
 
@@ -23,7 +24,7 @@ class _Refusal(NamedTuple):
     why: str
     pause: float
     until: float
-    """Nobody tries before (monotonic)."""
+    """No try before this time (monotonic)."""
 
 
 class DeadLetterTopic:

@@ -2,11 +2,11 @@
 
 The operator has written into the ledger who is to have the partition and under which epoch before it asks for the pause, so
 nothing is left for it to decide when the owner lets go. Its look, its grant and the receiver's mark would be nine requests more,
-one after the other, while nobody works on the partition. It sees the record of the receiver as one that it has granted, and
+one after the other, while no pod works on the partition. It treats the receiver's record as a grant that it made, and
 grants itself where the owner does not: at the deadline, where something is left or is to be marked, where the record has to say
 something new, or where the owner has not heard who is next, or has less than a second for it.
 
-The receiver may begin at once. The record says that somebody may have read (`BY_GIVER`), so the receiver need not write
+The receiver may begin at once. The record says that the partition may have been read (`BY_GIVER`), so the receiver need not write
 its mark first, if it knows that no earlier process of its pod has begun: this process has seen the partition at a lower epoch.
 """
 
@@ -41,7 +41,7 @@ class DirectHandoffs:
         self._begun: dict[Partition, Epoch] = {}
         """and the one under which it has begun to read it."""
         self._next: dict[Partition, tuple[Epoch, Ownership, float]] = {}
-        """Who is to have each, after whoever has it under this epoch, and when that was heard (monotonic)."""
+        """The next owner of each partition, after the owner at this epoch, and when that was heard (monotonic)."""
         self._handed_over: dict[Partition, HandedOver] = {}
 
     def saw(self, partition: Partition, epoch: Epoch) -> None:
@@ -50,7 +50,7 @@ class DirectHandoffs:
             self._lowest[partition] = min(epoch, self._lowest.get(partition, epoch))
 
     def is_new(self, partition: Partition, epoch: Epoch) -> bool:
-        """It was granted under this epoch since this process began, and nobody of the pod has read it under that."""
+        """It was granted under this epoch since this process began, and no process of the pod has read it under that epoch."""
         with self._lock:
             return self._is_new(partition, epoch)
 
@@ -61,7 +61,7 @@ class DirectHandoffs:
             self._handed_over.pop(partition, None)
 
     def set_next_owner(self, partition: Partition, epoch: Epoch, then: Ownership | None) -> None:
-        """The owner at this epoch is to hand it to `then`; None: to nobody that is known, and the operator grants it."""
+        """The owner at this epoch is to hand it to `then`; None: the next owner is unknown, and the operator grants it."""
         with self._lock:
             if then is None:
                 self._next.pop(partition, None)
@@ -88,8 +88,8 @@ class DirectHandoffs:
                 self._handed_over[partition] = seen
 
     def take(self, partition: Partition, epoch: Epoch) -> HandedOver | None:
-        """What was seen of it, if it was handed to this pod under this epoch and nobody of the pod has read it: once, for whoever
-        begins to."""
+        """What was seen of the partition if it was handed to this pod under this epoch and no process of the pod has read it.
+        Returned once, to the first reader."""
         with self._lock:
             seen = self._handed_over.pop(partition, None)
             record = seen.committed.record if seen is not None else None

@@ -213,6 +213,6 @@ class AskedTogether:
         return found.get(partition)
 
     async def _sent(self) -> tuple[dict[int, Committed], tuple[int, ...]]:
-        await asyncio.sleep(0)  # whoever asks in this turn of the loop joins
+        await asyncio.sleep(0)  # callers in this turn of the loop join
         partitions, self._joining, self._question = self._joining, set(), None
         return await self._ask(tuple(sorted(partitions)))

@@ -30,7 +30,7 @@ from baton.queues.output import Output
 from baton.queues.protocol import PartitionUnavailable
 
 _OPEN_FOR = 10_000
-"""Milliseconds after which the broker aborts a commit that nobody ends."""
+"""Milliseconds after which the broker aborts an abandoned commit."""
 ENDS_WITHIN = 1.0
 """Seconds after which a commit that is under way is taken for one whose process has ended, or sleeps,"""
 _ENDS_IN_ANSWERS = 3
@@ -38,7 +38,7 @@ _ENDS_IN_ANSWERS = 3
 _PAUSE = 0.005
 """and seconds between the first two looks at it."""
 GRANTED_WITHIN = 0.2
-"""Seconds that an operator has between its new token and its record, before somebody else takes a new token himself."""
+"""Seconds that an operator has between its new token and its record, before another process takes a new token itself."""
 _TRIES = 5
 _NOTHING = Committed(-1, None)
 
@@ -111,15 +111,15 @@ class PartitionTransactions:
             raise StaleToken("TxnOffsetCommit")
 
     async def committed(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
-        """What is committed of each, and not about to change. A commit that nobody ends is aborted; of a partition where it is
-        somebody else's, what was before it."""
+        """Return the settled commit of each partition. An abandoned commit is aborted; if it is foreign, the commit before it is
+        returned."""
         found: dict[int, Committed] = {}
         for _ in range(_TRIES):
             found, pending = await self._settled(partitions, ENDS_WITHIN)
             try:
                 ended = await each(self._ended, pending)
             except StaleToken:
-                continue  # somebody else has aborted it
+                continue  # another process has aborted it
             settled = {number: one for number, one in ended.items() if one is not None}
             self.unsettled = frozenset(ended.keys() - settled.keys())
             before = await self.before_pending(tuple(self.unsettled)) if self.unsettled else {}
@@ -138,8 +138,8 @@ class PartitionTransactions:
         return found
 
     async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        """What is committed once whoever took another token than the refused one has had the time to write it down. True: nobody
-        has; he has ended between two requests, or is very slow, and a new token may be taken."""
+        """Return what is committed once the process that took a newer token than the refused one has had time to write it down.
+        True: it has not; it has ended between two requests, or is very slow, and a new token may be taken."""
         asked_at = time.monotonic()
         seen = await self.stable(partition)
         if seen.record is None or seen.record.token != refused:
@@ -160,9 +160,9 @@ class PartitionTransactions:
         return {number: found.get((self.topic, number), _NOTHING) for number in partitions}
 
     async def renewed(self, partition: int, change: Callable[[Committed], Record | None] = lambda seen: seen.record) -> Committed:
-        """A new token, with the record as it is, or as `change` says: what is under way is aborted, and whoever has an earlier
-        token looks at the record. So nobody who comes too late can leave a record that names a dead token, unless he ends
-        between two requests; then the owner that the record names does the same. A record without an owner stays as it is:
+        """Take a new token, and write it with the record as it is, or as `change` returns it. A commit under way is aborted, and
+        a process with an earlier token looks at the record. So a late process can leave a record with a dead token only if it
+        ends between two requests; then the owner that the record names does the same. A record without an owner stays as it is:
         others may set the group's place meanwhile. Raises StaleToken where another did so since."""
         token = await self.init(partition)
         try:
@@ -178,7 +178,7 @@ class PartitionTransactions:
 
     async def _without_late(self, partition: int, token: Token) -> Committed:
         """What is committed, without a commit that the broker got when its transaction was over: it is under way in none, so no
-        new token aborts it; the end of any other of the same id does. Raises Unsettled where it is somebody else's."""
+        new token aborts it; the end of any other of the same id does. Raises Unsettled where it is foreign."""
         await self.begin(partition, token)
         await self._end(partition, token, commit=False)
         found, pending = await self._settled((partition,), ENDS_WITHIN)

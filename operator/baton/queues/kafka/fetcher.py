@@ -1,4 +1,4 @@
-"""Messages of a topic's partitions, fetched ahead by librdkafka: in a thread, for whoever reads one partition at a time."""
+"""Messages of a topic's partitions, fetched ahead by librdkafka in a thread, for a caller that reads one partition at a time."""
 
 import logging
 import threading
@@ -55,8 +55,8 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
 
 
 def fetching_client(address: KafkaAddress, group: str, **more: object) -> Consumer:
-    """`more`: settings beside the address's. Asks nobody. Raises QueueUnreachable where one is none of librdkafka's, or cannot be
-    so."""
+    """`more`: settings beside the address's. Sends no request. Raises QueueUnreachable where one is none of librdkafka's, or
+    cannot be so."""
     settings: dict[str, Any] = {
         "client.id": "baton",
         "group.id": group,
@@ -86,7 +86,7 @@ def fetching_client(address: KafkaAddress, group: str, **more: object) -> Consum
         ) from None
 
 
-# -- How much is fetched ahead of whoever reads. Pure.
+# -- How much is fetched ahead of the reader. Pure.
 #
 # A partition of which there is enough for a while rests: it is not fetched until half of that is left. What librdkafka
 # has of it by then is fetched again. So few messages are no reason where all partitions together have few; what fills a
@@ -101,11 +101,11 @@ _BYTES = 32_000_000
 _BYTES_OF_ALL = 64_000_000
 """or its share of so many, where all partitions together have them."""
 _AT_ONCE = 5_000
-"""Messages of a poll: for each, whoever fetches waits for Python's lock, which whoever handles messages has."""
+"""Messages of a poll: for each poll the fetching thread waits for Python's lock, which the handling thread holds."""
 _LEAST_AT_ONCE = 100_000
 """Bytes of a poll where all partitions together have enough: librdkafka has fetched more than that, and would once more."""
 _MESSAGES_EXPECTED, _BYTES_EXPECTED = 2_000, 1_000_000
-"""Of a partition that nobody reads yet."""
+"""Of a partition that is not read yet."""
 
 
 class FetchedAhead(NamedTuple):
@@ -180,12 +180,12 @@ class FetchedPartition:
         """Where the log ended when nothing was left to be fetched; None: there is more since."""
         self.resting = False
         """There is enough (`rests`): it is not assigned. It is not paused, either: what librdkafka has paused stays so
-        when it is assigned again, and nobody would read a partition that comes back."""
+        when it is assigned again, and a partition that comes back would not be read."""
         self.failure: str | None = None
         self.corrupt = False
         """What comes next is. It is not assigned until that was told: librdkafka would go on somewhere behind it."""
         self.told_at = -_TELL_EVERY
-        """When whoever reads was told of it (monotonic)."""
+        """When the reader was told of it (monotonic)."""
 
     @property
     def ahead(self) -> FetchedAhead:
@@ -253,18 +253,18 @@ class FetchedPartition:
 _POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
 _TAKEN_WITHIN = 0.2
-"""Seconds for whoever reads to take some of what there is enough of, before that rests."""
+"""Seconds for the reader to take some of a partition of which there is enough, before the partition rests."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
 _EXPECTED_FOR = 2.0
-"""Seconds for which a partition is fetched that another is about to hand over: a little of it, so that nobody waits because there
-is enough of others."""
+"""Seconds for which a partition is fetched that another is about to hand over: a little of it, so that its reader does not wait
+because there is enough of others."""
 _NEAR = 1_000
 """Messages of it: so many that are for another are passed over. Where there are more, it is fetched from behind them."""
 
 
 class Fetcher:
-    """Any thread may call. Errors are told to whoever reads the partition."""
+    """Any thread may call. A partition's reader is told of errors."""
 
     def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
         """Raises QueueUnreachable where a setting is none of librdkafka's."""
@@ -281,7 +281,7 @@ class Fetcher:
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
         self._expected: dict[int, float] = {}
-        """Those that nobody reads yet, and until when they are fetched (monotonic)."""
+        """Partitions that are not read yet, and until when they are fetched (monotonic)."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
         self._awaited: frozenset[int] = frozenset()
@@ -437,7 +437,7 @@ class Fetcher:
             self._changed.add(partition)
 
     def _wake(self) -> None:
-        """Whoever waits for something of which there is some."""
+        """Wake the reader if a partition that it waits for has messages."""
         with self._news:
             if not any(map(self.has, self._awaited)):
                 return
@@ -497,8 +497,8 @@ class Fetcher:
             self._release(partition)
 
     def _enough(self) -> bool:
-        """Nothing is taken from librdkafka, which keeps what it has. Whoever reads may take some in a moment; where he does not,
-        those of which there is enough rest, for the others."""
+        """Take nothing from librdkafka, which keeps its messages. If the reader does not take some in a moment, the partitions of
+        which there is enough rest, for the sake of the others."""
         full: list[int] = []
         if self._ahead.some_may_rest:
             full += (number for number, one in self._fetched.items() if not one.resting and rests(one.ahead, self._ahead))
@@ -560,7 +560,7 @@ class PodFetchers:
         self._lock = threading.Lock()
         self._reading: dict[str, Fetcher] = {}
         self._ready: Fetcher | None = None
-        """Of the topic that was heard of first, for whoever reads it when the pod has its first partition."""
+        """The fetcher of the topic that was heard of first, for the reader of the pod's first partition."""
         self._closed = False
 
     def expect(self, topic: str, partition: int, offset: int) -> None:
@@ -575,7 +575,7 @@ class PodFetchers:
             fetcher.expect(partition, offset)
 
     def take(self, topic: str) -> Fetcher:
-        """That of this topic, for whoever reads it, and closes it. Raises QueueUnreachable where a setting is none of
+        """Return this topic's fetcher, which the caller reads and closes. Raises QueueUnreachable where a setting is none of
         librdkafka's."""
         with self._lock:
             ready, self._ready = self._ready, None
@@ -586,7 +586,7 @@ class PodFetchers:
         return taken
 
     def close(self) -> None:
-        """What nobody has taken."""
+        """Close the fetcher that was not taken."""
         with self._lock:
             ready, self._ready, self._closed = self._ready, None, True
         if ready is not None:

@@ -88,7 +88,7 @@ class GroupOffsets:
         return await in_time((await self.found()).stable(partition, within), ASKED_WITHIN)
 
     async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        """What is committed after this token was refused. True: whoever took another has not written that down in its time."""
+        """What is committed after this token was refused. True: the holder of another token has not written it down in time."""
         return await in_time((await self.found()).after_refusal(partition, refused), ASKED_WITHIN)
 
     async def commit(self, partition: int, wanted: Commit) -> None:
@@ -195,15 +195,16 @@ async def topic_of(client: KafkaClient, queue: str) -> str:
 
 
 async def topic_now(client: KafkaClient, queue: str) -> str | None:
-    """As `topic_of`, asked once. None: there is none, yet or any more. A queue has one topic, so what else has records of it has
-    them from somebody else, who has written few of them: an owner looks in all topics for its own (`found_elsewhere`)."""
+    """As `topic_of`, asked once. None: there is none, yet or any more. A queue has one topic, so any other topic with records of
+    it has them from a foreign writer, who has written few of them: an owner looks in all topics for its own
+    (`found_elsewhere`)."""
     found = await _topics_now(client, queue)
     return max(found, key=lambda topic: (len(found[topic]), max(one.epoch for one in found[topic].values())), default=None)
 
 
 async def _topics_now(client: KafkaClient, queue: str) -> dict[str, dict[int, Record]]:
-    """The records of this queue that were not given up, by topic and partition. Of one of which a commit is under way, what was
-    before it: whoever began it may have ended there."""
+    """The records of this queue that were not given up, by topic and partition. While a commit of a partition is under way, the
+    record before it counts, because the process that began it may have ended."""
     found: dict[str, dict[int, Record]] = {}
     for (topic, number), one in (await committed(client, beside_pending=True))[0].items():
         if one.record is not None and one.record.queue == queue and one.record.group:

@@ -27,7 +27,7 @@ from baton.queues.kafka.client import (
 )
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 
-# -- The guard member: while the operator is in the group itself, nobody's plain commit can overwrite an owner record.
+# -- The guard member: while the operator is in the group itself, no plain commit can overwrite an owner record.
 #
 # Kafka takes a commit without a token only while the group has no members, or from one of them. So the operator joins,
 # with a protocol that no consumer has: who subscribes with the group's name is refused (INCONSISTENT_GROUP_PROTOCOL), and
@@ -40,10 +40,10 @@ CLIENT_ID = "baton-operator"
 _SESSION = 10.0
 _BEAT = 2.0
 _JOINS_WITHIN = _SESSION + 5.0
-"""Seconds: where a member has ended without a word, nobody joins before the broker takes it for gone."""
+"""Seconds: after a member that ended without leaving, no other joins before the broker takes it for gone."""
 _PAUSE = 1.0
 _MISSED_AFTER = 2 * _JOINS_WITHIN
-"""Seconds out of the group, against its will, that somebody is to know of."""
+"""Seconds that the operator may be kept out of the group before that is reported."""
 _NO_MEMBER = ""
 
 
@@ -81,7 +81,7 @@ class GuardMember:
         client = self._client
         return (
             f"{client.address.place}: the operator is not let into the group {client.group} ({self._why or 'it has no answer'}), "
-            "so anybody who may READ it can commit over the place of its pods, and its offsets may expire: see whether the "
+            "so any user who may READ it can overwrite the offsets of its pods, and these may expire: see whether the "
             f"brokers' group.min.session.timeout.ms is above {_SESSION * 1000:.0f}, and what they log about the group",
         )
 
@@ -114,9 +114,9 @@ class GuardMember:
                     await self._beat()
             except QueueUnreachable as problem:
                 self._out(str(problem))
-            except Exception as error:  # nobody waits for this task: without it, a guard that has gone would still stand
+            except Exception as error:  # nothing awaits this task, and the group must not stay without a guard unnoticed
                 if repr(error) != self._why:
-                    log.exception("the guard of group %s had an error that nobody expected, and tries again", self._client.group)
+                    log.exception("the guard of group %s had an unexpected error, and tries again", self._client.group)
                 self._out(repr(error))
             await asyncio.sleep(_PAUSE)
 
@@ -151,7 +151,7 @@ class GuardMember:
                 return
 
     async def _ask(self, request: Any) -> Any:
-        """The answer of whoever coordinates the group now: it moves from broker to broker, also while each of them lives."""
+        """Return the answer of the group's present coordinator, which may move from broker to broker at any time."""
 
         def code(answer: Any) -> int:
             return int(answer.error_code) if answer.error_code in PASSING else Code.NO_ERROR

@@ -89,7 +89,7 @@ def size_of(messages: Sequence[Message]) -> Size:
 
 
 class MessageEntries(Entries):
-    """Each is made when somebody looks at it: to make one takes as long as librdkafka needs for its message."""
+    """Entries that are made on access: making one takes as long as librdkafka needs for its message."""
 
     without_key = None
 

@@ -1,4 +1,5 @@
-"""Messages that are sent within the transactions of an owner: nobody who reads committed messages sees them before it ends."""
+"""Messages that are sent within the transactions of an owner; readers of committed messages see them when the transaction has
+ended."""
 
 import asyncio
 import time

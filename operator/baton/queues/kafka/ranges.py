@@ -65,7 +65,7 @@ class QueryRanges:
     """What `KafkaRanges` is asked, in its event loop: which ranges there are, up to where entries may be handed out, and what is
     done with. Methods raise QueueUnreachable.
 
-    A query commits under the token that stands in the record, whoever owns the partition: so a grant does not end it, and a
+    A query commits under the token in the record, regardless of the owner: so a grant does not end it, and a
     commit that was begun before a grant, or before a later query, is refused by the broker.
     """
 
@@ -141,8 +141,8 @@ class QueryRanges:
     async def _look(
         self, query: int, numbers: Sequence[int]
     ) -> tuple[Mapping[int, Committed], Mapping[int, int], Mapping[int, int]] | None:
-        """The records of these, and where each begins and ends. None: the queue was replaced by one with another topic, and here
-        nobody is granted anything again; the topic may be gone, too."""
+        """The records of these, and where each begins and ends. None: the queue was replaced by one with another topic, and no
+        partition of this one is granted again; the topic may be gone, too."""
         try:
             found, (begins, ends) = await asyncio.gather(self._taken(query, numbers), self._bounds(numbers))
         except QueueUnreachable:
@@ -291,7 +291,7 @@ class QueryRanges:
             try:
                 await self._transactions.commit(number, *wanted, seen=seen)
                 return Committed(*wanted)
-            except StaleToken:  # whoever has another token writes it down, or has ended: then the query takes one itself
+            except StaleToken:  # the holder of another token writes it down, or has ended: then the query takes one itself
                 seen, unchanged = await self._transactions.after_refusal(number, wanted[1].token)
                 if unchanged:
                     seen = await self._renewed(number, lambda now: now.record)
@@ -317,7 +317,7 @@ class QueryRanges:
 
 
 def _is_owned(seen: Committed) -> bool:
-    """Somebody has the partition."""
+    """True if the partition has an owner."""
     return seen.record is not None and bool(seen.record.group) and seen.record.uid is not None
 
 
@@ -326,7 +326,7 @@ def _query(seen: Committed) -> int:
 
 
 def _taken(seen: Committed, query: int, end: int | None) -> Record | None:
-    """By a query that begins: `end` is where the log ends; None: nobody leads the partition. What was reserved before may have
+    """By a query that begins: `end` is where the log ends; None: the partition has no leader. What was reserved before may have
     been handed out."""
     record = seen.record
     if record is None or not _is_owned(seen) or record.query > query:
@@ -398,7 +398,7 @@ class KafkaRanges:
         return self._ask(lambda topic: topic.fence(query, partitions))
 
     def positions(self) -> Mapping[int, PartitionBounds]:
-        """Of all partitions, once each has been granted: before, nobody knows where the group begins in it."""
+        """Of all partitions, once each has been granted: before, it is unknown where the group begins in it."""
         return self._ask(lambda topic: topic.positions())
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:

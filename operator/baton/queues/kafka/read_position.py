@@ -72,8 +72,8 @@ _MOST_WAITING = 64_000_000
 """Weight of outputs that wait behind an entry that is not finished, before nothing more is handed out."""
 AHEAD = 1000
 """Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
-entries are marked redelivered without need, at most, where a process ends without a word. Whoever hands out more than is reserved
-waits for a record first: a fast one would wait for most of its time."""
+entries at most are marked redelivered without need after a process that was killed. A reader that wants to hand out more than is
+reserved first waits for a record; a fast one would wait for most of its time."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class ReadPosition:
     sure_at: float
     committed_at: float
     unsettled: bool = False
-    """Somebody's commit of it did not end, as far as was seen."""
+    """A foreign commit of the partition had not ended when last seen."""
     lost: Ownership | None = None
     """Whose it is now;"""
     other_process: bool = False
@@ -110,9 +110,9 @@ class ReadPosition:
     """What earlier processes may have ended by is not begun yet, and so not reserved: if this one ends now, then by something
     else."""
     alone_from: float = float("inf")
-    """From when on whoever read before has heard of this process, or looks before it hands out more (monotonic)."""
+    """The time from which on a former reader has heard of this process, or looks before it hands out more (monotonic)."""
     caught_up: bool = False
-    """All was handed out that somebody else may have been, too."""
+    """All entries that another process may have handed out were handed out again."""
     counting: dict[int, int] = field(default_factory=dict)
     """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
     lost."""
@@ -128,7 +128,7 @@ class ReadPosition:
 
     @classmethod
     def begun(cls, seen: Committed, now: float) -> "ReadPosition":
-        """Where the record names this process, or whoever owns the partition."""
+        """Begin at a record that names this process, or the partition's owner."""
         record = seen.record
         assert record is not None
         at = seen.offset
@@ -232,8 +232,8 @@ class ReadPosition:
         self.found(offset)
 
     def found(self, offset: int) -> None:
-        """The broker has this offset, and with it what was to be sent of the entries before it: nobody else moves it while the
-        record names this process."""
+        """The broker has this offset, and with it what was to be sent of the entries before it: no other process moves it while
+        the record names this one."""
         self.committed = offset
         self.outputs.committed(offset)
 

@@ -35,7 +35,7 @@ _MOST_BYTES = 64_000_000
 _MOST_PENDING = 4_000_000
 """Weight of a partition's outputs, before their commit is waited for."""
 _TAKEN_UP_WITHIN = 0.5
-"""Seconds for which whoever reads waits for a partition that it lets go of while it is still taken up: of many, or at a slow
+"""Seconds for which a reader waits for a partition that it lets go of while it is still taken up: of many, or at a slow
 broker, that takes longer, and the others are read meanwhile."""
 _FULL = "what is to be sent of those behind it fills the memory that it may have: no other is handed out before it is finished"
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"

@@ -15,8 +15,8 @@ LONGEST = 4095
 """Characters that a broker takes by default (offset.metadata.max.bytes is 4,096)."""
 _VERSION = 1
 _BOUND = 2**53
-"""Of epochs and numbers of queries: no operator comes to it. A record with a higher one is not Baton's. Whoever may READ a group
-may commit one, and is granted over, as where there is no record."""
+"""Of epochs and numbers of queries: no operator reaches it. A record with a higher one is not Baton's: any user with READ on a
+group can commit one, and the operator grants over it, as if there were no record."""
 _TOKEN_BOUND = 2**15
 """Of a token's epoch, as requests have it: one with a higher one can be sent in none."""
 _MOST_TRIES = 50
@@ -24,8 +24,8 @@ _MOST_TRIES = 50
 
 
 BY_GIVER = "giver"
-"""In the place of the process that reads: the owner before has granted it, and whoever owns it may have read, and has not put its
-mark there yet (`direct_handoffs`)."""
+"""In the place of the process that reads: the former owner has granted the partition, and the new owner, which may have read, has
+not put its mark there yet (`direct_handoffs`)."""
 
 
 class Token(NamedTuple):
@@ -53,8 +53,8 @@ class Record:
     reader: str = ""
     """The process that reads as the owner; empty: none does yet."""
     reserved: int = 0
-    """It hands out no entry from this offset on before it has written a higher one: what else it may have read nobody needs to
-    fear."""
+    """The process hands out no entry from this offset on before it has written a higher one, so entries that it has read beyond
+    do not matter."""
     again: int = 0
     """Entries before this offset may have been handed out to a process that did not let go."""
     stale: int = 0
@@ -71,7 +71,7 @@ class Record:
     dead_letters: str = ""
     """The topic for dead letters."""
     query: int = 0
-    """The Spark query that commits here, whoever owns the partition; 0: none does, but its owner."""
+    """The Spark query that commits here, regardless of the owner; 0: only the owner commits."""
 
     def to_text(self) -> str:
         """As it stands beside the offset."""
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def left_behind(self) -> bool:
-        """Somebody has read, and did not let go."""
+        """A process has read the partition and did not release it."""
         return bool(self.query) or (bool(self.reader) and not self.released)
 
     def comes_again(self, end: int) -> int:

@@ -18,7 +18,7 @@ Found = ReadPosition | Exception
 
 class TakingUp:
     """A task of an event loop, as long as something is to be taken up; any thread may call. A partition is asked for under its
-    epoch: what was taken up under another is nobody's."""
+    epoch; a position that was taken up under another epoch is dropped."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class TakingUp:
         end: Callable[[int], object],
         told: Callable[[], object],
     ) -> None:
-        """`fetching`: whoever fetches the queue's topic, as it is now. `end`: nobody wants this one any more, which it has taken
-        up. `told` is called when there is something to `take`."""
+        """`fetching` returns the present fetcher of the queue's topic. `end` is called with a position that was taken up and is
+        no longer needed, `told` when there is something to `take`."""
         self._loop = loop
         self._commits, self._fetching, self._end, self._told = commits, fetching, end, told
         self._changed = threading.Condition()
@@ -37,7 +37,7 @@ class TakingUp:
         self._under_way: dict[int, Epoch] = {}
         self._found: dict[int, tuple[Epoch, Found]] = {}
         self._begun_at: dict[int, float] = {}
-        """When partitions were begun last, one by one (monotonic). Whoever cannot be goes behind the others the next time."""
+        """When each partition was last begun (monotonic). One that cannot be taken up goes behind the others the next time."""
         self._runs = False
         self._closed = False
 
@@ -68,8 +68,8 @@ class TakingUp:
     def withdraw(
         self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False
     ) -> tuple[dict[int, ReadPosition], set[int]]:
-        """Nobody takes these. The answer: those that were taken up, and those that still are being taken up after so many
-        seconds: they are withdrawn once more, unless they are given up."""
+        """Withdraw these partitions. Return those that were taken up, and those still being taken up after `within` seconds,
+        which have to be withdrawn once more, unless they are given up."""
 
         def over() -> bool:
             return self._closed or all(self._under_way.get(number) != epoch for number, epoch in partitions.items())
@@ -133,8 +133,8 @@ class TakingUp:
     # -- in which order, and fetched from where their records say
 
     async def take_up(self, partitions: Mapping[int, Epoch]) -> AsyncIterator[Mapping[int, Found]]:
-        """Those that were handed over at once, those that nobody has read yet at the same time, and then the others. Each is in
-        one of the answers, which come one after the other."""
+        """Take up first the partitions that were handed over, then, together, those that no process has read yet, then the
+        others. Each partition is in one of the answers."""
         left = dict(partitions)
         try:
             for begin in (self._begin_handed_over, self._begin_together):

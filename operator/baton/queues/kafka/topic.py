@@ -51,7 +51,7 @@ class Topic:
 async def describe(client: KafkaClient, name: str, refused: Callable[[int], QueueUnreachable] | None = None) -> Topic:
     """Raises QueueUnreachable where there is no such topic, or the user may not see it: what `refused` makes of the error code,
     or that the group cannot read it."""
-    answer = await client.to_anybody(TopicMetadata(name))
+    answer = await client.to_any(TopicMetadata(name))
     code, _, topic_id, _, partitions, *_ = answer.topics[0]
     if code:
         raise refused(int(code)) if refused is not None else client.refused("the question for the topic", code, name)
@@ -148,8 +148,8 @@ def lost_entries(committed: Mapping[int, Committed], begins: Mapping[int, int]) 
 
 
 def cut_off(committed: Mapping[int, Committed], ends: Mapping[int, int], before: Mapping[int, CutOff]) -> dict[int, CutOff]:
-    """Of each partition whose log ends before the group's place. One that did so `before` does it as long as the place stands,
-    for entries that nobody has read do not move it."""
+    """Of each partition whose log ends before the group's place. One that did so `before` does it as long as the offset stays
+    the same, because entries that were not read do not move it."""
     found = {number: CutOff(one.offset, ends.get(number, one.offset)) for number, one in committed.items()}
     stands = {number: cut for number, cut in before.items() if number in found and found[number].place == cut.place}
     return {number: cut for number, cut in sorted((found | stands).items()) if cut.place > cut.end}
@@ -166,23 +166,22 @@ def place_warnings(cluster: str, group: str, topic: str, lost: Mapping[int, int]
     found = []
     if lost:
         found.append(
-            f"{cluster}: the place of the group {group} in partitions {format_numbers(lost)} of {topic} is gone: up to "
-            f"{sum(lost.values())} entries were deleted before they were done, by the topic's retention or by somebody. Their "
+            f"{cluster}: the offset of the group {group} in partitions {format_numbers(lost)} of {topic} is gone: up to "
+            f"{sum(lost.values())} entries were deleted before they were finished, by the topic's retention or by a user. Their "
             "owners wait: set the offset again by `baton offsets reset`, as the guide to Kafka says, and keep entries longer"
         )
     if cuts:
         told = ", ".join(f"partition {number} at {cut.end}, not {cut.place}" for number, cut in list(cuts.items())[:_NAMED])
         found.append(
-            f"{cluster}: in partitions {format_numbers(cuts)} of {topic} the log ends before the place of the group {group} "
-            f"({told}): it was cut off, as where a replica that was behind leads or a disk was restored, or somebody has set the "
-            "place. Their owners wait until the log is as long again, and what is sent until then is left out: set the offset to "
+            f"{cluster}: in partitions {format_numbers(cuts)} of {topic} the log ends before the offset of the group {group} "
+            f"({told}): the log was cut off, because a lagging replica leads or a disk was restored, or a user set the offset. "
+            "Their owners wait until the log is as long again, and skip what is sent until then: set the offset to "
             "the end by `baton offsets reset --to latest`, as the guide to Kafka says"
         )
     return tuple(found)
 
 
-# -- Transactions of others that nobody ends: what is behind one is read by nobody, and a place that one is over nobody
-# knows.
+# -- Abandoned transactions of others: entries behind one cannot be read, and an offset under one is unknown.
 
 _LONG = 60.0
 """Seconds: a transaction of Kafka's own producers is aborted by then, unless they are told otherwise (transaction.timeout.ms)."""
@@ -215,11 +214,11 @@ class OpenTransactions:
             number, begin = next(iter(long.items()))
             said.append(
                 f"{cluster}: a producer has had a transaction open for more than {_LONG:.0f} s in partitions "
-                f"{format_numbers(long)} of {topic} (in {number} since offset {begin}). What was sent behind its beginning is "
-                "not read by anybody who reads committed messages, and counts as no lag, until it ends: "
-                f"{TOOL} describe-producers --topic {topic} --partition {number} says its ProducerId, and {TOOL} list whose that "
-                f"is. Let that program end it, or end it by {TOOL} forceTerminateTransaction --transactionalId; where nobody has "
-                f"that id, by {TOOL} abort --topic {topic} --partition {number} --start-offset {begin}"
+                f"{format_numbers(long)} of {topic} (in {number} since offset {begin}). Messages after that offset are "
+                "not delivered to readers of committed messages, and count as no lag, until it ends: "
+                f"{TOOL} describe-producers --topic {topic} --partition {number} shows its ProducerId, and {TOOL} list whose "
+                f"that is. Let that program end it, or end it by {TOOL} forceTerminateTransaction --transactionalId; if the "
+                f"list lacks that id, by {TOOL} abort --topic {topic} --partition {number} --start-offset {begin}"
             )
         if self._over_place:
             said.append(f"{cluster}: {who_holds_the_place(self._client.group, topic, format_numbers(self._over_place))}")

@@ -10,7 +10,16 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcements import ANYBODY, LONGEST, Announcement, KafkaAnnouncements, KafkaAnnouncer, Said, mark, read
+from baton.queues.kafka.announcements import (
+    EVERY_POD,
+    LONGEST,
+    Announcement,
+    KafkaAnnouncements,
+    KafkaAnnouncer,
+    Said,
+    mark,
+    read,
+)
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.event_loop import EventLoopThread
@@ -23,7 +32,7 @@ from tests.waiting import eventually
 
 
 def test_what_is_written_is_read() -> None:
-    announcement = Announcement("orders", (Said(3, 0, 7, -1, 0, 12), Said(4, 5, 8, 2500, ANYBODY, 13)))
+    announcement = Announcement("orders", (Said(3, 0, 7, -1, 0, 12), Said(4, 5, 8, 2500, EVERY_POD, 13)))
     assert read(announcement.to_text() + "\0") == announcement
 
 

@@ -23,7 +23,7 @@ class Cluster(KafkaClient):
         super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton")
         self.without = without
 
-    async def to_anybody(self, request: Any) -> Any:
+    async def to_any(self, request: Any) -> Any:
         assert isinstance(request, FindCoordinatorRequest)
         code = Code.COORDINATOR_NOT_AVAILABLE if request._coordinator_type == self.without else Code.NO_ERROR
         return SimpleNamespace(error_code=code, coordinator_id=1)

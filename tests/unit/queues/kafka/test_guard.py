@@ -25,7 +25,7 @@ class Brokers:
         self.left = 0
         """So many members have left the group."""
 
-    async def to_anybody(self, _: object) -> Any:
+    async def to_any(self, _: object) -> Any:
         return SimpleNamespace(error_code=0, coordinator_id=self.coordinator)
 
     async def send(self, node: int, request: Any, lane: int = 0) -> Any:
@@ -43,7 +43,7 @@ class Brokers:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
-    monkeypatch.setattr(KafkaClient, "to_anybody", lambda _, request: made.to_anybody(request))
+    monkeypatch.setattr(KafkaClient, "to_any", lambda _, request: made.to_any(request))
     monkeypatch.setattr(KafkaClient, "_send", lambda _, node, request, lane=0: made.send(node, request, lane))
     monkeypatch.setattr(guard, "_PAUSE", 0.01)
     monkeypatch.setattr(guard, "_BEAT", 0.01)
