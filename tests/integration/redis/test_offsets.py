@@ -145,7 +145,7 @@ async def test_nothing_is_set_once_somebody_was_granted_the_partition_since(queu
     queue.send("a", "b")
     owner = await queue.granted("owner", 2)
     before = await offsets(queue)
-    with pytest.raises(QueueConflict, match="was granted to somebody meanwhile"):
+    with pytest.raises(QueueConflict, match="was granted to another pod meanwhile"):
         await queue.operator.set_offset(0, Epoch(1), before.end)
     assert await offsets(queue) == before
     assert read(owner, 2) == [b"a", b"b"]

@@ -264,7 +264,7 @@ _NEAR = 1_000
 
 
 class Fetcher:
-    """Any thread may call. A partition's reader is told of errors."""
+    """Any thread may call. The reader of a partition gets its errors."""
 
     def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
         """Raises QueueUnreachable where a setting is none of librdkafka's."""

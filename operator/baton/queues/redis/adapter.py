@@ -62,7 +62,7 @@ class KnownSlots:
                     self.on_the_way[slot] = int(found[3])
 
     def record(self, even: RoutingTable) -> Sequence[object]:
-        """As the script recall takes it; where nobody knows of a slot, it goes where an even table puts it. One that was sealed
+        """As the script recall takes it; a slot that no partition knows goes where an even table puts it. One that was sealed
         and never opened does too, and its entries wait there for those of the partition that it went from."""
         homes = [self.accepted.get(slot, (0, home))[1] for slot, home in enumerate(even.partitions)]
         waits = dict(self.on_the_way)
@@ -82,7 +82,7 @@ class KnownSlots:
 
 
 async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> KnownSlots | None:
-    """What `count` partitions know, and those after them up to one that knows nothing. None: nobody knows anything."""
+    """What `count` partitions know, and those after them up to one that knows nothing. None: no partition knows anything."""
     found, asked = KnownSlots(), range(count)
     while asked:
         requests = [ScriptRun(scripts.SLOTS, keys(partition), (), weight=_SLOTS_TEXT) for partition in asked]
@@ -202,7 +202,7 @@ class RedisQueue:
             rest=min(_LONGEST_REST, self._transport.connections.queues * _REST_FOR_EACH),
         )
         if not all(one.whole for one in seen):
-            self._made = None  # somebody deleted some: `ensure` makes them again
+            self._made = None  # some keys were deleted: `ensure` makes them again
         for partition, owner in checked.owners.items():
             self._announcing.owned(partition, owner.uid)
         return checked
@@ -241,7 +241,7 @@ class RedisQueue:
                 if count > there:
                     await self._create(table, range(there, count))
                 if not await self._resizer.begin(us.uid, change, there):
-                    return Resizing(there, count, ())  # somebody else was faster
+                    return Resizing(there, count, ())  # another operator was faster
             return None if change is None else await self._resizer.advance(change)
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None) -> int:

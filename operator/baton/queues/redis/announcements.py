@@ -92,7 +92,7 @@ class Announcer:
 
 
 class Aside:
-    """Sends announcements on a connection of their own. Nobody waits for them: those that come meanwhile go next, together."""
+    """Sends announcements on a separate connection. Nothing waits for them; those that come meanwhile are sent next, together."""
 
     def __init__(self, client: "aioredis.Redis", announcing: Announcer) -> None:
         self._client = client

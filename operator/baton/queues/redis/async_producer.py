@@ -195,7 +195,7 @@ class AsyncRedisProducer(Sending):
             if self._outbox.open:
                 count = counted(len(self._outbox.open), "entry", "entries")
                 log.error("%s to %s may not be sent: the event loop ended, and the producer was open", count, self._queue)
-            self._tell()  # whoever waits has another task send
+            self._tell()  # a waiting caller starts another task that sends
             raise
         except Exception as error:
             why = f"{self._url.place}: unexpected failure ({type(error).__name__}: {self._url.hidden(error)})."

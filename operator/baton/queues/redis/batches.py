@@ -126,7 +126,7 @@ class Batches:
             return
         for (_, future), answer in zip(those, answers, strict=True):
             if future.done():
-                continue  # nobody waits for it any more
+                continue  # no caller waits for it any more
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:

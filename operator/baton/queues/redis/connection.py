@@ -313,8 +313,8 @@ class _ThreadConnection:
 
 
 class _TaskConnection:
-    """Likewise, for tasks. It reads no more than can have been asked for, from whatever answers at a queue's address: anybody who
-    may make a queue may point the operator at a server of his own."""
+    """The same for tasks. It reads no more than can have been asked for, from any server at a queue's address: a user who may
+    create a queue can point the operator at any server."""
 
     host: str
     port: int

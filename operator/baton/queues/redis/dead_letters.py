@@ -1,4 +1,4 @@
-"""The dead letters of a queue, for whoever deals with them: what there is, one as a whole, back into the queue, or away."""
+"""Listing, reading, redriving and dropping the dead letters of a queue."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -124,7 +124,7 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
         case ResponseError() if text.startswith("MISCONF"):
             return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
         case ResponseError() if text.startswith("BUSY "):
-            return f"{place} is busy with somebody's long script. Work on {queue} goes on when that ends (or by SCRIPT KILL)."
+            return f"{place} is busy with a long script. Work on {queue} goes on when the script ends (or by SCRIPT KILL)."
         case ResponseError() if text.startswith("NOREPLICAS"):
             return f"{place} has fewer replicas than its min-replicas-to-write. Work on {queue} goes on when they are back."
         case ResponseError() if "DB index" in text:

@@ -87,8 +87,8 @@ class OffsetScripts:
 
 
 _REFUSED: Mapping[bytes | None, str] = {
-    b"GRANTED": "was granted to somebody meanwhile",
-    b"OUTSIDE": "has no such entry, or not any more",
+    b"GRANTED": "was granted to another pod meanwhile",
+    b"OUTSIDE": "has no such entry (any more)",
 }
 
 

@@ -50,14 +50,14 @@ class Waiting:
         self.producer = producer
         self.sequence = 1 if producer else 0
         self.may_be_there = bool(producer)
-        """It was sent before, by this producer or under this name by anybody."""
+        """It was sent before, by this producer or, under this name, by any producer."""
         self.told = told
         self.size = len(key) + len(value) + len(headers)
         self.outcome: Sent | Failed | None = None
 
 
 class SendListener:
-    """Whoever is to hear what became of an entry."""
+    """Gets the outcome of an entry."""
 
     def settled(self) -> None:
         raise NotImplementedError
@@ -120,11 +120,11 @@ _BATCH = 200
 _AROUND = 200
 """Bytes of memory that an entry needs beside its own."""
 _ADDED, _AWAY, _BEHIND, _THERE = "a", "m", "w", "d"
-"""Codes of an answer (script add): it was added; its slot is not accepted there; it waits for what somebody else added; it was
-there before."""
+"""Codes of an answer (script add): it was added; its slot is not accepted there; it waits for foreign entries; it was there
+before."""
 _ADDED_BY_HAND = (
-    "Somebody has added entries to partition {} of {} by hand (XADD), with ids beyond those of its producers: "
-    "new entries wait until its consumers have done all that is there."
+    "Entries were added to partition {} of {} by hand (XADD), with ids beyond those of its producers: "
+    "new entries wait until its consumers have finished those."
 )
 _COPIED = (
     "{} has another entry under this one's number, and did not take it: a copy of this process sends there too (from a "
@@ -141,7 +141,8 @@ class Outbox:
         self.open: dict[Waiting, None] = {}
         """Entries that have no outcome yet, in the order in which they came."""
         self.settled: list[SendListener] = []
-        """Who is to hear of an outcome, after an interruption some of them twice. Whoever tells them takes them away."""
+        """Listeners whose outcome is known; after an interruption some are here twice. The caller that tells them removes
+        them."""
         self._queue, self._name = queue, name
         self._most_entries, self._most_bytes = most_entries, most_bytes
         self._last_numbers = [0] * SLOTS
@@ -156,7 +157,7 @@ class Outbox:
         self.stale = True
         """The table is to be read before more is sent."""
         self.under_way: Round = {}
-        """Is sent, or whoever sent it was interrupted."""
+        """Entries that are being sent, or whose sending was interrupted."""
         self._table: RoutingTable | None = None
         self._table_rest: RetryPause | None = None
         self._due = inf
@@ -173,8 +174,8 @@ class Outbox:
         """By slot, until one of its entries is added: a slot that is refused again has a longer pause."""
 
     def mend(self) -> None:
-        """A change was interrupted, or whoever sent, wherever that was: all that is open is sent again by its number, as after
-        an answer that was lost."""
+        """Repair the outbox after a change, or a sending thread, was interrupted at any point: all open entries are sent again by
+        their numbers, as after a lost answer."""
         for entry in list(self.open):
             entry.may_be_there |= entry.sequence > 0
             if entry.outcome is not None:
@@ -212,7 +213,7 @@ class Outbox:
 
     def next(self, now: float) -> Round | float | None:
         """What to send; None: the table is to be read (`routed`); or when to ask again, and inf: when something was added.
-        Nobody may be sending."""
+        No thread may be sending."""
         if self.under_way:
             self.mend()
         if not self.open:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _IDLE = 5.0
 """Seconds after which the thread that sends what lingers ends, where there is nothing to send."""
 _LOOK = 0.5
-"""Seconds after which whoever waits looks again: a thread that was interrupted wakes nobody."""
+"""Seconds after which a waiting caller looks again, because an interrupted thread wakes no caller."""
 _LAST_CALLBACKS = 1.0
 """Seconds for callbacks of what `close` gives up."""
 _MOST_UNTOLD = 1000
@@ -54,7 +54,7 @@ class RedisProducer(Sending, InWith):
         super()._begin()
         self._client = client(self._url, queue_key(self._queue), once=True)
         self._lock = Lock()
-        """Of all that is here, and of the outbox. Nobody waits while it is held."""
+        """Guards these fields and the outbox. No holder waits."""
         self._torn = False
         """A change of the outbox has begun, and not ended."""
         self._turn = self._free = Lock()
@@ -62,7 +62,7 @@ class RedisProducer(Sending, InWith):
         self._asking = False
         """A request has begun, and not ended."""
         self._alarms: set[Lock] = set()
-        """Each wakes somebody by being released."""
+        """Locks on which callers wait; releasing one wakes its caller."""
         self._thread: threading.Thread | None = None
         """Sends what lingers, and calls back."""
         self._ended = False
@@ -99,8 +99,8 @@ class RedisProducer(Sending, InWith):
     ) -> "PendingSend":
         """Send it within `linger`, together with others, and wait for nothing but room in the buffer. `on_delivery` is called
         when it is known what became of it, on a thread of the producer's: one at a time, and for entries of a key in their order.
-        A failure that nobody looks at is raised by `flush` or `close`. Raises QueueUnreachable where there was no room for
-        `patience` seconds."""
+        A failure that the program does not look at is raised by `flush` or `close`. Raises QueueUnreachable where there was no
+        room for `patience` seconds."""
         delivery = PendingSend(self, self._unseen, on_delivery)
         now = time.monotonic()
         deadline = now + self._patience
@@ -114,8 +114,8 @@ class RedisProducer(Sending, InWith):
 
     def flush(self, within: float | None = None) -> None:
         """Send at once what was given to `produce` by now, and wait until it is known what became of it, for so many seconds at
-        most (None: `patience` ends it). Raises QueueUnreachable where an entry may not be in the queue and nobody looked at its
-        delivery."""
+        most (None: `patience` ends it). Raises QueueUnreachable where an entry may not be in the queue and the program did not
+        look at its delivery."""
         self._report(self._flushed(inf if within is None else time.monotonic() + within), within)
 
     def close(self, within: float | None = None) -> None:
@@ -138,8 +138,8 @@ class RedisProducer(Sending, InWith):
         self._report()
 
     def send_again(self, entries: Iterable[tuple[str, bytes, bytes, bytes]]) -> None:
-        """Send (name, key, value, packed headers), each under a name of its own: the queue takes it once within an hour, whoever
-        sends it under this name, however often."""
+        """Send (name, key, value, packed headers), each under a separate name: the queue takes an entry once within an hour,
+        however often, and by which producer, it is sent under this name."""
         deadline = time.monotonic() + self._patience
         waiting = [Waiting(slot_of(key), key, value, headers, deadline, producer=name) for name, key, value, headers in entries]
         self._send(waiting, deadline)

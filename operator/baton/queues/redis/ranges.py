@@ -158,13 +158,13 @@ class RedisRanges:
         }
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        """In the order of the requests. Nothing is recorded: until it is logged, a range is nobody's."""
+        """In the order of the requests. Nothing is recorded: until it is logged, a range belongs to no query."""
         runs = [(one.partition, (query, one.uid, one.epoch, one.start, one.most_entries, one.most_bytes)) for one in requests]
         return [self._ahead(request, answer) for request, answer in zip(requests, self._run(scripts.AHEAD, runs), strict=True)]
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        """From now on they can be read, whoever owns them. What is before their starts is finished with. In their order; the same
-        range may be logged again, and gets the same answer."""
+        """Log ranges, which can then be read even after a change of owner, and finish everything before their starts. Answers are
+        in the order of the ranges; logging a range again gives the same answer."""
         runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
         return [_answer(words, Logged) for words in self._run(scripts.LOG, runs, no_such=("GONE", "1", "0"))]
 

@@ -297,7 +297,7 @@ class RedisReader:
         return untaken
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
-        """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Asks nobody."""
+        """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Sends no request."""
         position = self._positions.found(partition)
         return position is None or position.epoch < epoch or (position.epoch == epoch and position.more)
 

@@ -1,4 +1,4 @@
-"""What a server answers, and what it has recorded, taken as what it should be: a server may be anybody's.
+"""Parses a server's answers and records, and trusts none of them: a queue's URL may name any server.
 
 An answer of another form is an OddAnswerError, and nothing fails elsewhere; in one of the right form,
 what Baton did not write is a ForeignRecord.

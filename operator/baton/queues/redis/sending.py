@@ -19,8 +19,8 @@ from baton.queues.redis.routing import slot_of
 from baton.queues.redis.url import read
 
 MOST_BYTES = 64 * 2**20
-"""Of an entry. Whoever reads it has it whole, and the server serves nobody while it copies one: half a second for this much.
-Redis itself would take eight times as much, and then nobody could read it in time."""
+"""Limit of an entry. A reader gets an entry as a whole, and the server serves no other client while it copies one: half a second
+for this much. Redis would accept eight times as much, which could not be read in time."""
 
 
 def _named(queue: str) -> str:
@@ -85,7 +85,7 @@ def _bytes(text: bytes | str, what: str) -> bytes:
 log = logging.getLogger(__name__)
 
 _MOST = 1000
-"""Failures that are kept until somebody looks at them; of more only their number."""
+"""Failures that are kept until the program looks at them; further ones are only counted."""
 
 
 class SendOutcome(SendListener):
@@ -140,7 +140,7 @@ class SendOutcome(SendListener):
 
 
 class UnseenFailures:
-    """Entries that may not be in the queue, and of which nobody knows yet."""
+    """Entries that may not be in the queue, unknown to the program so far."""
 
     def __init__(self) -> None:
         self._failed: dict[SendOutcome, None] = {}
@@ -163,7 +163,7 @@ class UnseenFailures:
             return None
         first = found[0].entry.outcome if found else None
         why = f" The first: {first.why}" if isinstance(first, Failed) else ""
-        return f"{counted(count, 'entry', 'entries')} of produce() may not be in the queue, and nobody looked.{why}"
+        return f"{counted(count, 'entry', 'entries')} of produce() may not be in the queue.{why}"
 
 
 def _see_takes_a_delivery(name: str, value: Any) -> None:

@@ -72,7 +72,7 @@ class Server:
                 f"entries and acknowledgements of the last {last} that were answered already. Set appendfsync always."
             )
         if self.evicts:
-            found.append(f"{place} may evict entries that nobody has read. Set maxmemory-policy noeviction.")
+            found.append(f"{place} may evict unread entries. Set maxmemory-policy noeviction.")
         return tuple(found)
 
 
@@ -279,7 +279,7 @@ class Transport:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Whatever goes wrong at the queue is said in a sentence, also what nobody thought of: its words may be secret."""
+        """Raise every failure at the queue, even an unexpected one, as a sentence: its own text may contain a secret."""
         try:
             with explained(self._url, self._queue):
                 yield

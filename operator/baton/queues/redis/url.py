@@ -38,7 +38,7 @@ cluster has one database."""
 
 SCHEMES = tuple(tls + kind for kind in FORMS for tls in ("redis", "rediss"))
 SOCKET = "unix"
-"""A scheme for whoever is on the server's own machine: a process whose own the URL is."""
+"""A scheme for a process on the server's machine that made the URL itself."""
 EXAMPLES = {
     "": "redis://redis.shop:6379/0, or rediss:// for TLS",
     "+sentinel": "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0",
@@ -124,7 +124,7 @@ OPTIONS: Mapping[str, Option] = {
 """As redis-py names them. The others that it knows Baton sets itself."""
 
 SECRET_OPTIONS = ("password", "username", "ssl_password")
-"""They would put a secret where nobody expects one."""
+"""Options that would put a secret where none is expected."""
 
 FILE_OPTIONS = ("username_file", "password_file")
 """Files to read user and password from, at each connection: only where the URL is the process' own, for they are sent to the
@@ -168,7 +168,7 @@ class RedisUrl:
     asker: str = "This process"
     """Who connects, and"""
     stands_in: str = "the URL"
-    """where the URL is written: for whoever has to correct it."""
+    """Where the URL is written, for messages about it."""
     _traces: set[str] = field(default_factory=set, repr=False)
     """Short pieces of everything that is secret."""
 

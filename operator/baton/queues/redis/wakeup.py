@@ -64,7 +64,7 @@ class Wakeup:
             return {}
         except Exception:
             if self._interrupted.is_set():
-                return {}  # perhaps it was cut off, see `interrupt`; else whoever asks next hears of it
+                return {}  # perhaps it was cut off, see `interrupt`; else the next request fails too
             raise
         finally:
             self._interrupted.clear()
@@ -106,7 +106,7 @@ class Wakeup:
                 self._blocked = (self._connection, None)
                 self._connected_as, _ = self._ask(("CLIENT", "ID"), _TAKES_WRITES)
                 if again:
-                    return dict.fromkeys(streams, ())  # another run of the server may not know that somebody waits
+                    return dict.fromkeys(streams, ())  # another run of the server may not know of the waiting client
             elif time.monotonic() - self._asked_at >= _LONGEST_BLOCK:
                 self._blocked = (self._connection, None)
                 self._ask(_TAKES_WRITES)
@@ -138,7 +138,7 @@ class Wakeup:
 
 
 def _gone(connection: Any) -> bool:
-    """Its end was closed, or it says what nobody asked for."""
+    """True if the server closed the connection, or sent an answer to no request."""
     try:
         return bool(connection.can_read())
     except (RedisError, OSError):
