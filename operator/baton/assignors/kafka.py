@@ -118,9 +118,9 @@ class _Queue:
 
     def fill(self, near_only: bool) -> None:
         """Gives each reader in turn the lowest numbers left, as many as it has room for."""
-        anybodys = iter(list(self._left))
+        any_left = iter(list(self._left))
         for reader in self.readers:
-            fitting = (number for number in self._left if self.is_near(reader, number)) if near_only else anybodys
+            fitting = (number for number in self._left if self.is_near(reader, number)) if near_only else any_left
             numbers = list(islice(fitting, self.room(reader)))
             if numbers:
                 self.give(reader, numbers)

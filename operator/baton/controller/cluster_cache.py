@@ -86,7 +86,7 @@ class ClusterCache:
                 self.wake((view.namespace, view.group))
 
     def _newly_ready(self, before: PodView | None, uid: Uid, since: float) -> bool:
-        """Whether this view is the first of it being Ready, and not one of a pod that was so long before anybody looked."""
+        """Whether this view is the first of it being Ready, and not of a pod that had been Ready before the first look."""
         if before is not None and before.uid == uid:
             return not before.ready
         return self._clock.now() < since + JUST_NOW

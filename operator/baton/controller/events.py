@@ -1,7 +1,7 @@
 """What happened, told to people: the reasons and sentences of events, rounds in which they are posted, log lines, and histograms.
 
-What happens to partitions is told in rounds: what is alike shares a sentence, and where there would be more sentences than
-anybody reads, one sums them up. A hand-off that begins is told when its queue has said what is still to be waited for.
+What happens to partitions is told in rounds: similar events share a sentence, and where there would be too many sentences to
+read, one sums them up. A hand-off that begins is told when its queue has said what is still to be waited for.
 """
 
 import logging

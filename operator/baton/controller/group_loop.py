@@ -93,7 +93,7 @@ AGAIN_AFTER = 1.0
 """Seconds until the next try to take the finalizer off: something still had it, or the group changed meanwhile."""
 
 LONGEST_WORDS = 300
-"""Characters of what is said about a text that anybody may have written."""
+"""Characters of a message about untrusted text."""
 
 
 class GroupLoop:

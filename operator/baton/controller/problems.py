@@ -152,7 +152,7 @@ def is_gone(error: Exception) -> bool:
 
 
 def may_pass(error: Exception) -> bool:
-    """It may well work in a moment, without anybody doing anything."""
+    """True if a retry may succeed without any change."""
     cause = error.__cause__ if isinstance(error, Stuck) else error
     return isinstance(cause, UnavailableError | ConflictError)
 

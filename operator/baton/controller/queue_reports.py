@@ -107,7 +107,7 @@ class QueueReports:
     def __init__(
         self, api: Api, cache: ClusterCache, clock: ApiServerClock, tasks: Tasks, groups_seen: Callable[[str], bool]
     ) -> None:
-        """`groups_seen`: whether all groups of a namespace have been seen. Before, no queue of it is one that nobody uses."""
+        """`groups_seen`: whether all groups of a namespace have been seen. Before that, no queue counts as unused."""
         self._groups_seen = groups_seen
         self._tasks = tasks
         self._api = api
@@ -168,8 +168,8 @@ class QueueReports:
             self.refresh((view.namespace, view.name))
 
     def put_right(self) -> None:
-        """Write each status again that somebody else has written over. Now and then: who contradicts is answered slowly.
-        And what was not told before the groups of its namespace were seen."""
+        """Write again each status that another client has overwritten, from time to time, so that two writers do not race; and
+        each that had to wait until the groups of its namespace were seen."""
         self.refresh_all()
         for queue, writing in self._writing.items():
             view = self._cache.queues.get(*queue)
@@ -183,7 +183,7 @@ class QueueReports:
         return None if not reports and (self._cache.named(queue) or not self._groups_seen(queue[0])) else reports
 
     def close(self) -> None:
-        """Somebody else writes from now on."""
+        """Stop writing: another replica writes from now on."""
         for writing in self._writing.values():
             writing.writer.close()
         self._writing.clear()

@@ -34,7 +34,7 @@ REST = 4
 EXPECTED = (QueueUnreachable, QueueConflict, ApiError, UnavailableError)
 """What can go wrong at a queue. Anything else is a mistake of Baton's, or of a library."""
 MOST_WORDS = 300
-"""Characters of an exception that nobody thought of."""
+"""Characters of an unexpected exception."""
 
 log = structlog.get_logger("baton.queue")
 
@@ -58,7 +58,7 @@ class QueueWorker:
         """Since when nothing is done at the queue of what is to be done (monotonic seconds); None: it is, or there is nothing. A
         queue may answer to looks alone: a server that is full, or whose user may no more write."""
         self.ended = False
-        """The queue was given up, or could not be and nobody waits for it: there is nothing left to do."""
+        """The queue was given up, or giving it up failed and is not awaited: there is nothing left to do."""
         self.begun_with: str | None = None
         """The queue's incarnation as it was first known; None: it is not."""
         self._clock = clock

@@ -201,7 +201,7 @@ def proposal_ready(proposal: ProposalStatus | None) -> Told:
 
 
 def fenced(unfenced: Iterable[str]) -> Told:
-    """`unfenced`: the queues that cannot refuse anybody."""
+    """`unfenced`: the queues that cannot reject a former owner."""
     names = ", ".join(sorted(unfenced))
     if not names:
         return ("Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues themselves refuse pods that do not own a partition")

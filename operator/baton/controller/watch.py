@@ -1,6 +1,6 @@
 """One kopf watches everything that this operator serves, and hands every event over to the cluster cache.
 
-All handlers are on.event handlers, which write nothing: no annotations and no finalizers of a framework on anybody's objects. A
+All handlers are on.event handlers, which write nothing: no annotations and no finalizers of a framework on any object. A
 follower watches too, so that it can lead at once. An index of kopf's would keep objects that vanished while a watch was broken,
 because kopf lists again without saying what is gone. So the cluster cache has stores of its own, which lists correct.
 

@@ -34,7 +34,7 @@ def take_outcomes(draft: Draft) -> None:
 
 def _take_overtaken(draft: Draft, partition: Partition, at_queue: Ownership) -> None:
     """The queue had accepted a grant before it was told that the ledger has another receiver by now, or none. So that receiver
-    is the owner, and lets go before anybody else gets the partition. Nothing changes by an outcome that an earlier step took in.
+    is the owner, and lets go before another pod gets the partition. Nothing changes by an outcome that an earlier step took in.
     """
     record, move = draft.records.get(partition), draft.moves.get(partition)
     if record is None or not draft.queue(partition).fenced:

@@ -4,7 +4,7 @@ The members' keys have what each member owns and revokes. The key `group` has th
 receivers and deadlines, partitions without an owner, timers and totals. Partitions are ranges (`0-3@12,7@17`) and equal entries
 are grouped, so that 1,000 members with 10,000 partitions fit.
 
-Anybody may have written a ledger. Reading returns a state or raises a LedgerError, at a bounded cost: a range of a few characters
+A ledger is untrusted text. Reading it returns a state or raises a LedgerError, at a bounded cost: a range of a few characters
 can name a million partitions, so they are counted before any object is made of them. pydantic holds each field to the type and
 the bounds that `_Group` and the classes of the state declare.
 """

@@ -97,7 +97,7 @@ def make_standbys(draft: Draft, members: Iterable[MemberId]) -> None:
 
 
 def expire_reserved_slots(draft: Draft) -> None:
-    """A reserved slot whose static member did not return in time is open to anybody, and a plan is due (rule 6).
+    """A reserved slot whose static member did not return in time is open to any member, and a plan is due (rule 6).
 
     If others left meanwhile, that plan would cut their holddown short, so it waits until that ends.
     """
@@ -184,7 +184,7 @@ def mark_overtaken(draft: Draft) -> None:
 
 
 def end_reservations(draft: Draft, queue: QueueName) -> None:
-    """Open the reserved slots of a queue that became exclusive: their partitions of it are for anybody (rule 6)."""
+    """Open the reserved slots of a queue that became exclusive: any member may get their partitions of it (rule 6)."""
     slots: list[MemberSlot] = []
     for slot in draft.member_slots:
         left = frozenset(partition for partition in slot.vacated or () if partition.queue == queue)

@@ -235,7 +235,8 @@ def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanishe
 
 
 def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
-    """The vacant slots that one slot becomes: a reserved one for a static member, and one with its exclusive queues for anybody.
+    """The vacant slots that one slot becomes: a reserved one for a static member, and one with its exclusive queues for any
+    member.
 
     A slot without partitions is dropped. A member that drains is not waited for: it is there, and is to own nothing (rule 7).
     """

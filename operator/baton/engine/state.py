@@ -36,7 +36,7 @@ class PartitionRecord(NamedTuple):
     last: MemberId | None = None
     """The last owner: the owner, if there is one."""
     ended: Epoch = Epoch(0)
-    """Without an owner: the epoch at which the last one had it. No grant above that has made anybody the owner."""
+    """Without an owner: the epoch at which the last one had it. No grant above that has made any pod the owner."""
 
     @property
     def granted_at(self) -> Epoch:

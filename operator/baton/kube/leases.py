@@ -5,7 +5,7 @@ read counts as nothing and is told as the Lease's problem.
 
 When a session has lapsed, the operator's own clock says. Lease times are written by other machines' clocks, so only changes
 count: expiry runs from when this operator last saw a renewal. What it could not have seen (it was stopped, or the API server was
-away) it does not hold against anybody: after such an outage all get a full term. And a watch that says nothing may be one that is
+away) it does not count: after such an outage all sessions get a full term. And a watch that says nothing may be one that is
 broken: a session has lapsed when a list that was begun after its term shows it as it was.
 """
 

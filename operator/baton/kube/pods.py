@@ -174,7 +174,7 @@ def _labels(labels: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, 
 
 
 def _words(text: str | None) -> tuple[str, ...]:
-    """Raises ValueError for more than anybody has to say."""
+    """Raises ValueError for a text of unreasonable length."""
     if text is None or not text.strip():
         return ()
     if len(text) > LONGEST_LIST:

@@ -34,7 +34,7 @@ LONGEST_NAMESPACES = 64 * 1024
 """Characters of a list of namespaces that are read."""
 
 MOST_KNOWN = 100
-"""Releases that are remembered: anybody who may write a ledger may name one."""
+"""Releases that are remembered; any account that may write a ledger can name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class OperatorReleases:
         self._known: dict[str, _Known] = {}
 
     async def serves(self, release: str, namespace: str) -> bool:
-        """Whether one of its replicas leads and serves this namespace, as far as anybody can tell. Raises UnavailableError."""
+        """Whether one of its replicas leads and serves this namespace, as far as this operator can tell. Raises
+        UnavailableError."""
         now = self._clock.ticks()
         if release not in self._known and len(self._known) >= MOST_KNOWN:
             del self._known[min(self._known, key=lambda name: self._known[name].looked_at)]

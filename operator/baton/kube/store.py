@@ -144,8 +144,8 @@ class WatchedKind(StrEnum):
         return {} if self in (WatchedKind.QUEUES, WatchedKind.GROUPS) else {"labelSelector": GROUP_LABEL}
 
     def looked_at(self, manifest: Manifest) -> Manifest:
-        """What anybody looks at: what waits is not to keep the rest. A pod's spec, and of everything who manages which field,
-        may have a MiB, and twenty times as much as Python has them."""
+        """The parts that are used, so that waiting objects do not keep the rest. A pod's spec, and any object's managed fields,
+        may have a MiB, and twenty times as much as Python objects."""
         parts = ("metadata", "status") if self is WatchedKind.PODS else manifest.keys()
         made = {part: manifest[part] for part in parts if part in manifest}
         return {**made, "metadata": {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}}

@@ -17,7 +17,7 @@ def to_seconds(text: str) -> float:
 
 
 def read_seconds(text: object, otherwise: T) -> float | T:
-    """The same of what anybody may have written; `otherwise` for what is no time."""
+    """The same for untrusted text; `otherwise` if it is not a time."""
     try:
         return to_seconds(str(text))
     except ValueError:

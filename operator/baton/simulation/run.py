@@ -137,7 +137,7 @@ class ScenarioCosts:
         self._now = 0.0
         self._unowned: set[Partition] = set()
         self._fresh: set[Partition] = set()
-        """Of those, the ones that were never granted to anybody."""
+        """Those of them that were never granted."""
         self._known: frozenset[Partition] = frozenset()
         self._paused: dict[Partition, float] = {}
         self._last: dict[Partition, str] = {}

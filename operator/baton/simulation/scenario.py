@@ -22,7 +22,7 @@ class ScenarioError(ValueError):
 
 
 class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
-    """It makes sense, and would take longer than anybody waits for."""
+    """The scenario is valid, but would take too long."""
 
 
 class FaultError(Exception):

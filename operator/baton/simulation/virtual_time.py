@@ -50,8 +50,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._go_to(max(self._now, self._scheduled[0].when()))  # type: ignore[attr-defined]
 
     def _go_to(self, moment: float) -> None:
-        """asyncio runs timers early by the clock's resolution. Time stands still while anybody is at work: who finds nothing due
-        and sets the timer again for the rest would go round for ever. With the smallest step that there is, none is early."""
+        """asyncio runs timers early by the clock's resolution. Time stands still while code runs, so code that finds nothing due
+        and sets its timer again for the rest would loop for ever. With the smallest possible step, no timer is early."""
         self._now, self._clock_resolution = moment, math.ulp(moment)
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:

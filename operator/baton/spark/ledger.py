@@ -58,7 +58,7 @@ class LedgerGrants:
 
     @cached_property
     def partitions(self) -> frozenset[Partition]:
-        """Those that are in anybody's hands."""
+        """Partitions that any executor owns or has to release."""
         return frozenset(one.partition for one in self.owned | self.revoking)
 
 
