@@ -30,7 +30,7 @@ return redis.call('HSET', KEYS[1], 'ready', '1', 'maxDeliveredUnacked', ARGV[1],
 
 --@script recall
 #!lua flags=allow-oom
--- Records again what somebody deleted, from what partitions know. KEYS: the queue's hash. ARGV: version and text of the table,
+-- Restores deleted records from what partitions know. KEYS: the queue's hash. ARGV: version and text of the table,
 -- partitions, how many there ever were; and where slots are on their way: the table before, and the partitions after it.
 if redis.call('HGET', KEYS[1], 'ready') then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[1], 'table', ARGV[2], 'partitions', ARGV[3], 'most', ARGV[4])
@@ -54,7 +54,7 @@ for i = 4, #ARGV do
   local slot, from = ARGV[i]:match('^(%d+)(.*)$')
   if redis.call('HSETNX', SLOTS, slot, ARGV[3] .. from) == 0 then
     local to, version = place(redis.call('HGET', SLOTS, slot))
-    -- It went elsewhere, and nobody knows of it any more: its record was deleted before it got there.
+    -- It went elsewhere, and no partition knows of it any more: its record was deleted before it got there.
     if not to and version < tonumber(ARGV[3]) then redis.call('HSET', SLOTS, slot, ARGV[3] .. from) end
   end
 end
@@ -64,7 +64,7 @@ return redis.status_reply('OK')
 --@script grant
 #!lua flags=allow-oom
 --@include partition
--- Makes somebody the owner ('' is nobody) at an epoch above the recorded one. ARGV: uid, epoch.
+-- Makes a pod the owner ('': no owner) at an epoch above the recorded one. ARGV: uid, epoch.
 -- Answer: the record that then stands. Repeating the grant in force gives the same answer and changes nothing: nothing
 -- un-pauses at the same epoch. But it is written again: a WAIT behind this waits for what this connection wrote, and for no other.
 local uid, epoch, paused = record()
@@ -74,7 +74,7 @@ if tonumber(ARGV[2]) <= epoch then return {uid, epoch, paused and 1 or 0} end
 redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
 redis.call('HDEL', OWNER, 'process', 'within', 'kept')
 -- What the former owner leaves is handed out first, and marked.
-local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: nobody has made the stream yet
+local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: the stream does not exist yet
 if not pending.err and pending[1] > 0 then
   redis.call('HSET', OWNER, 'served', 0, 'left', number(pending[3]), 'waiting', pending[1])
 else
@@ -132,6 +132,6 @@ return {queue[1], queue[2], queue[3], #told > 0 and cjson.encode(told) or '[]'}
 --@script announce
 #!lua flags=allow-oom
 -- Has a pod look at partitions whose owner records have changed. KEYS: its announcements. ARGV: the queue's name, the partitions.
--- What it has not read of the last 64 it need not read: its ledger says the same. After an hour nobody waits for any of them.
+-- What it has not read of the last 64 it need not read: its ledger says the same. After an hour no pod waits for any of them.
 redis.call('XADD', KEYS[1], 'MAXLEN', '=', 64, '*', 'queue', ARGV[1], 'partitions', ARGV[2])
 return redis.call('EXPIRE', KEYS[1], 3600)

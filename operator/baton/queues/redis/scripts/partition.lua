@@ -34,7 +34,7 @@ local function of_owner()
   return known_of_owner
 end
 
--- The owner record: uid ('' is nobody), epoch (0: never granted), paused, which process of that pod reads it singly, and nil where
+-- The owner record: uid ('': no owner), epoch (0: never granted), paused, which process of that pod reads it singly, and nil where
 -- there is no such partition.
 local function record()
   local fields = of_owner()
@@ -98,7 +98,7 @@ local function forget_range()
   known_progress = nil
 end
 
--- A number, or that of the last entry where this is ahead of it. Entries of nobody's numbers do not count.
+-- A number, or that of the last entry where this is ahead of it. Entries with foreign ids do not count.
 local function at_least(n)
   local function beyond(from) return #redis.call('XRANGE', STREAM, '(' .. id(from), id(HIGHEST), 'COUNT', 1) > 0 end
   if not beyond(n) then return n end
@@ -134,7 +134,7 @@ local added_bytes, marked
 -- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
 -- out. So the numbers go on above all that were ever given, and everything before is marked. What is lost may have begun here as
 -- well, with the same last number, but earlier: so the time since the history before began counts (in microseconds; within one of
--- them nobody adds two entries). And 1e9 more, for clocks of two servers may differ.
+-- them no two entries are added). And 1e9 more, for clocks of two servers may differ.
 local function look()
   local fields = known_progress or redis.call('HMGET', PROGRESS, unpack(FIELDS, 1, 5))
   added_bytes, marked = tonumber(fields[4] or 0), tonumber(fields[5])
@@ -145,7 +145,7 @@ local function look()
   local now = clock[1] * 1e6 + clock[2]
   local next = fields[1] and last + 1e9 + math.max(0, now - tonumber(since or math.min(last, now))) or now
   local left, seen = 0, last
-  if not fields[1] then -- somebody deleted this record, or it is a new partition
+  if not fields[1] then -- this record was deleted, or it is a new partition
     left = redis.call('XLEN', STREAM)
     next = at_least(next)
     seen = left > 0 and next or 0
@@ -163,7 +163,7 @@ local function look()
   return next, true
 end
 
--- The group is gone, and mostly the stream too, for somebody deleted them: makes both again, for what is left.
+-- The group was deleted, and mostly the stream too: makes both again, for what is left.
 local function make_again()
   local fields = redis.call('HMGET', PROGRESS, 'last', 'done', 'committed')
   local last, done, committed = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
@@ -184,7 +184,7 @@ local function make_again()
 end
 
 -- Removes entries up to this one that are finished with, but for those that share a node of the stream with others: so many at a time,
--- for the server serves nobody meanwhile. Answer: whether that was all.
+-- for the server serves no other client meanwhile. Answer: whether that was all.
 local function trim(number)
   local NODES, TIMES = 1000, 5
   for _ = 1, TIMES do
@@ -304,7 +304,7 @@ end
 local function told() return table.concat(about, ' '), table.concat(texts) end
 
 -- How many entries are looked at next, of so many: the server copies each of them, also those that there is no room for, and
--- serves nobody meanwhile. So it follows from the largest that may be there (`grown`).
+-- serves no other client meanwhile. So it follows from the largest that may be there (`grown`).
 local largest
 local function at_once(most)
   if not largest then
@@ -319,7 +319,7 @@ local function size_of(fields)
   return size
 end
 
--- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it. JSON takes the server 20 ms
+-- A foreign entry (XADD by hand) goes to the dead letters: no consumer could make sense of it. JSON takes the server 20 ms
 -- for each megabyte, so of a large one not all is kept.
 local removed_in_all = 0 -- entries; one that goes to the dead letters counts as many as take the server as long
 local function set_foreign_aside(entry)
@@ -391,14 +391,14 @@ local function clear_tail(last)
 end
 
 -- Wakes who waits. A stream carries this, and not the entries themselves: a blocking read of those would read them too. Its ids are
--- the epoch, and within an epoch the last entry, so that nobody misses what comes between reading and waiting.
+-- the epoch, and within an epoch the last entry, so that no reader misses what comes between reading and waiting.
 -- Where the owner record or the last entry was deleted, they are below what was there: the next id then wakes as well.
 local function wake(epoch, last)
   local below = string.format('%s-%d', epoch, last)
   local added = redis.pcall('XADD', WAKE, 'MAXLEN', '=', 1, below, 'w', '')
   if type(added) == 'string' or not added.err then return end
   local top = added.err:find('smaller') and redis.call('XRANGE', WAKE, '-', '+', 'COUNT', 1)[1]
-  if added.err:find('smaller') and not top then redis.call('DEL', WAKE) end -- whoever waits for it goes on waiting
+  if added.err:find('smaller') and not top then redis.call('DEL', WAKE) end -- waiting readers go on waiting
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 
@@ -407,7 +407,7 @@ end
 local function mark(last)
   local text, MOST = string.format('%d', added_bytes), 100
   local added = redis.pcall('XADD', MARKS, id(last), 's', text)
-  if type(added) == 'table' and added.err then -- somebody deleted the record of the numbers, and they are lower now
+  if type(added) == 'table' and added.err then -- the record of the numbers was deleted, and they are lower now
     redis.call('DEL', MARKS)
     redis.call('XADD', MARKS, id(last), 's', text)
   end
@@ -422,10 +422,10 @@ end
 
 local largest_added = 0
 
--- Adds an entry behind the last one. Answer: its number, or nil: what somebody else added stands in the way, and there is much of it.
+-- Adds an entry behind the last one. Answer: its number, or nil: many foreign entries stand in the way.
 local function append(last, ...)
   local added = redis.pcall('XADD', STREAM, 'NOMKSTREAM', id(last + 1), ...)
-  if not added then -- somebody deleted the stream
+  if not added then -- the stream was deleted
     make_again()
     added = redis.pcall('XADD', STREAM, id(last + 1), ...)
   end

@@ -5,13 +5,13 @@
 --@include partition
 -- Adds entries. ARGV: producer, then for each entry: slot, sequence, key, value, headers ('' for none).
 -- Answer: the number of the first, where all were added and their numbers follow each other. Else a letter for each entry: a was
--- added; s waits on a stage; d had been added before; m: its slot is not accepted here (any more); w has to wait, for somebody else
--- has added what stands in the way; and the numbers of those that were added, with spaces between.
+-- added; s waits on a stage; d had been added before; m: its slot is not accepted here (any more); w has to wait, for foreign
+-- entries stand in the way; and the numbers of those that were added, with spaces between.
 --
 -- A producer counts its entries per slot. The count is checked before the slot is, so that a retry after a lost reply is
 -- no duplicate, also when the slot has moved in between. Once a slot is refused it stays refused for the rest of the call:
 -- entries of one key are never added out of order.
-local PRODUCERS_FORGOTTEN_AFTER = 3600 -- seconds without a word; far longer than anybody retries
+local PRODUCERS_FORGOTTEN_AFTER = 3600 -- seconds without a word; far longer than any producer retries
 local producer = ARGV[1]
 local clock = redis.call('TIME')
 local seconds, milliseconds = tonumber(clock[1]), clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))

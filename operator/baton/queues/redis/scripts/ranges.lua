@@ -93,7 +93,7 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Logs a range: from now on it can be read until it is finished, whoever owns the partition. A grant does not end that; a pod that
+-- Logs a range: from now on it can be read until it is finished, also after a change of owner. A grant does not end that; a pod that
 -- reads the partition singly does. ARGV: query, start, end, 1 where it need not have all the entries that it had before.
 -- Answer: OK, and entries up to which all may have been handed out before; the same for the same range. QUERY and a later query;
 -- GONE, and of what is there of the range the first and the last entry; ASIDE: all of it is set aside; MORE, as of `finish`.
@@ -111,7 +111,7 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Finishes with everything up to `end`: Spark has it in its commit log. Allowed while paused, and whoever owns the partition; repeating
+-- Finishes with everything up to `end`: Spark has it in its commit log. Allowed while paused, and under any owner; repeating
 -- it changes nothing. ARGV: query, end.
 -- Answer: OK; MORE: there is more to remove, and repeating it goes on with that. QUERY and a later query; UNLOGGED: the end is inside
 -- the range that is logged, or beyond all entries.
@@ -138,8 +138,8 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Sets a range aside that nobody can work on: its entries go to the dead letters, and it is finished. First that is written down, so
--- whoever logs the range again goes on with it. ARGV: query, start, end, how often it failed, why.
+-- Sets a range aside that cannot be processed: its entries go to the dead letters, and it is finished. First that is written down, so
+-- a query that logs the range again goes on with it. ARGV: query, start, end, how often it failed, why.
 -- Answer: OK, also for what was set aside before; QUERY and a later query; UNLOGGED: the range is not there as it was; MORE: there is
 -- more to move, and repeating it goes on with that.
 local function answer(ARGV)
@@ -180,7 +180,7 @@ if not there or tonumber(progress('logged')) ~= start or tonumber(progress('logg
   kept = nil
 end
 
--- Whoever is answered, the owner too, is recorded as it begins: from then on no earlier attempt of its evaluation is answered.
+-- A reader that is answered, the owner too, is recorded as it begins: from then on no earlier attempt of its evaluation is answered.
 local loans = kept and cjson.decode(kept) or {}
 local loan = loans[evaluation]
 if loan and (attempt < loan[1] or (attempt == loan[1] and ARGV[8] ~= loan[2])) then
@@ -210,7 +210,7 @@ return {'OK', owner and 'owner' or 'lent'}
 -- KEYS: of each partition owner, stream, progress, refused, dead and marks; at the end the one that is never there.
 -- ARGV: for each partition how many arguments it has, and these.
 -- Answer: a line for each partition, of words with a space between two. The first error ends the script. So does much work, for the
--- server serves nobody meanwhile: then there are fewer lines than partitions, and the others are to be asked for again.
+-- server serves no other client meanwhile: then there are fewer lines than partitions, and the others are to be asked for again.
 local KEYS_OF_EACH, MOST_REMOVED = 6, 10000
 local lines, place = {}, 1
 for nth = 1, (#KEYS - 1) / KEYS_OF_EACH do

@@ -160,7 +160,7 @@ return {'OK', done, outstanding(pending)}
 --@include partition
 -- Hands an entry to its owner once more, which has failed with it; allowed while paused. ARGV: uid, epoch, process,
 -- id, why it failed, 1 if no other try would help, and how often it has been handed out with this time (0: nothing is changed, to
--- tell how often it was before). So whoever does not know whether this was heard may say it again.
+-- tell how often it was before). So a reader that does not know whether this arrived may repeat it.
 -- Answer: 1; or 0 where that would be once too often, and it is a dead letter now, or was finished with before; what is outstanding;
 -- and how often it was handed out.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])

@@ -121,7 +121,7 @@ local last = look()
 local pending = summary()
 local fields = redis.call('HMGET', PROGRESS, 'sealed', 'barrier', 'committed')
 local barrier = tonumber(fields[2] or 0)
-if tonumber(fields[1] or 0) < tonumber(ARGV[1]) then -- somebody deleted the record of it
+if tonumber(fields[1] or 0) < tonumber(ARGV[1]) then -- the record of it was deleted
   barrier = last
   redis.call('HSET', PROGRESS, 'sealed', ARGV[1], 'barrier', last)
 end
