@@ -1,4 +1,4 @@
-"""What `helm uninstall` runs first: says which groups are left, whose queues nobody would release without this operator."""
+"""What `helm uninstall` runs first: names the groups that are left, whose queues only this operator would release."""
 
 import json
 import os
@@ -53,8 +53,8 @@ def held(server: str, account: Path, namespace: str) -> set[str]:
 
 
 def served_elsewhere(server: str, account: Path, namespace: str, release: str) -> set[str]:
-    """Groups that another release of the operator serves, by their ledgers, likewise: it goes on to. A group without a ledger is
-    nobody else's."""
+    """Groups that another release of the operator serves, by their ledgers, likewise: it goes on to. A group without a ledger
+    is served by no other release."""
     found: set[str] = set()
     for ledger in listed(server, account, "api/v1", namespace, "configmaps", f"&labelSelector={quote(GROUP_LABEL, safe='')}"):
         group, by = ledger["labels"][GROUP_LABEL], ledger.get("annotations", {}).get(RELEASE_ANNOTATION, "")
@@ -89,7 +89,7 @@ def answer(url: str, account: Path) -> Any:
 
 
 def parsed(text: bytes) -> Any:
-    """Whoever may write one of the objects may have made it too deep for Python's parser."""
+    """Parse JSON, which may be nested too deep for Python's parser."""
     try:
         return json.loads(text)
     except RecursionError:

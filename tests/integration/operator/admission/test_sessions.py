@@ -76,7 +76,7 @@ async def test_a_token_that_is_bound_to_no_pod_writes_none(consumers: World, act
     loose = await act(account="consumer")
     message = await refused(loose.write_lease(consumers.namespace, "baton-a", "orders", "u-a"))
     assert (
-        "use the token that is mounted into the pod; anybody else needs the verb join on consumergroups.baton.dev orders"
+        "use the token that is mounted into the pod; any other account needs the verb join on consumergroups.baton.dev orders"
         in message
     )
 
