@@ -33,7 +33,7 @@ class Cluster:
     """
 
     address = ADDRESS
-    """Of the bridge: what listens here is reached by pods and by this machine, and by nobody else."""
+    """The bridge's address: only pods and this machine reach programs that listen here."""
 
     def __init__(self, *, node: bool = True) -> None:
         # A folder that exists was left running by an earlier process with this pid.

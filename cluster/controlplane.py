@@ -66,7 +66,7 @@ class ControlPlane:
         for user in ("controllers", "scheduler", "proxy", "node"):
             write_kubeconfig(self._folder / f"{user}.kubeconfig", self.server, self.pki, user)
         write_kubeconfig(self.kubeconfig, self.server, self.pki, "admin")
-        # An authority of its own: whoever has a certificate of it may say for whom they ask.
+        # A separate authority: a client with its certificate may act for any user.
         Authority(self.pki / "aggregator").issue("aggregator", "aggregator")
 
     def start(self) -> None:

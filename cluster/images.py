@@ -27,7 +27,7 @@ _SPARK_USER = 185
 """As in Spark's own image."""
 
 _WRITABLE = {"tmp", "opt/spark/work-dir"}
-"""Folders, for anybody."""
+"""Folders that every user may write to."""
 
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _FOLDERS = ("dev", "etc", "home", "opt", "proc", "root", "run", "sys", "tmp", "usr", "var", "var/run")

@@ -45,7 +45,7 @@ def make_bridge(folder: Path) -> None:
 def remove_bridge(folder: Path) -> None:
     """Removes the bridge with its routes and links, and every rule that the cluster's programs made. Safe to repeat.
 
-    Only where `make_bridge` made it for this run folder: a bridge or rules that were there before are somebody else's.
+    Only where `make_bridge` made it for this run folder: a bridge or rules that were there before belong to others.
     """
     before = folder / _BEFORE
     if not before.exists():

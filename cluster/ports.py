@@ -8,7 +8,7 @@ _FIRST, _LAST = 20_000, 32_000
 
 
 def free_ports(address: str = "") -> Iterator[int]:
-    """Ports that nobody listens on, from below those that the kernel gives to outgoing connections.
+    """Ports without a listener, from below those that the kernel gives to outgoing connections.
 
     A client that tries to reach a stopped server on one of the latter is sooner or later given that very port, talks to itself,
     and the server cannot start again.

@@ -81,7 +81,7 @@ def _pids() -> Iterator[int]:
 
 
 class Registry:
-    """The processes of one run folder: one file per name in `pids/`, which outlives whoever started them.
+    """The processes of one run folder: one file per name in `pids/`, which outlives the process that started them.
 
     Each leads a process group of its own, and is signalled with its group.
     """

@@ -20,7 +20,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.far = ""
-        """How far it is, in a few words. Whoever works sets it, in any thread."""
+        """The progress in a few words, set by the working thread."""
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""The whole story on a real cluster, judged by an auditor who trusts nobody: run as `python -m demo`."""
+"""The whole story on a real cluster, judged by an auditor that trusts no component: run as `python -m demo`."""

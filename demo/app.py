@@ -2,7 +2,7 @@
 
 A range may be worked on twice, as when an executor is killed, or stopped and woken up. So the sink keeps how far it has each
 partition, and takes a range only from there on. It does not look at epochs: a batch goes on under those that it was planned with,
-also when a partition was granted on meanwhile, and its rows come to nobody else.
+also when a partition was granted on meanwhile, and its rows come to no other executor.
 """
 
 from __future__ import annotations

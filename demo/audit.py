@@ -98,9 +98,9 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
 
     Three independent signs, none of which asks the queue's own counters:
     - a direct attempt with lost credentials was not refused;
-    - an entry was read under an epoch although it was added after a higher one was in force. Epoch 0 is nobody's, of what Spark
-      borrowed;
-    - an entry whose only result was not taken was not given to anybody else: a stale commit must have been accepted.
+    - an entry was read under an epoch although it was added after a higher one was in force. Epoch 0, that
+      of entries which Spark borrowed, does not count;
+    - an entry whose only result was not taken was not given to another: a stale commit must have been accepted.
     """
     tally = _Tally()
     for attempt in evidence.attempts:

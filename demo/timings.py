@@ -16,7 +16,7 @@ class Timings:
     - `ledger_to_executor`: the ledger names the next owner of a partition -> this executor has its first row. The batch that
       runs meanwhile ends first.
     - `pauses`: a partition is taken back in the ledger -> the ledger names its next owner. Its owner may still finish what it has
-      read in that time; nobody reads anything new.
+      read in that time; no new entries are read.
     - `batches`: the user's function has a micro-batch of Spark's -> it is done with it.
     - `orphaned`: a partition's owner died, or vanished from the ledger without a hand-off -> the ledger names the next one.
     """
