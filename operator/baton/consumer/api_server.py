@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -59,6 +60,7 @@ _PAGE, _SMALL_PAGE = 500, 10
 """Objects of a list at a time; so few if they are as large as objects can be (1.5 MiB)."""
 _CHUNK = 2**16
 _LONGEST_WORDS = 1000
+_READING = Lock()
 
 
 class ApiRefused(Exception):  # noqa: N818 -- what became of the request, for the user
@@ -133,7 +135,8 @@ class ApiConnection:
 
         configuration: Any = client.Configuration()
         load: Any = config.load_kube_config  # not typed by the library
-        with TemporaryDirectory(prefix="baton-") as folder:  # what a process that is killed would leave: the private key, too
+        # What a process that is killed would leave: the private key, too. The library has one file for what several threads read.
+        with _READING, TemporaryDirectory(prefix="baton-") as folder:
             load(path, client_configuration=configuration, temp_file_path=folder)
             pool: Any = client.rest.RESTClientObject(configuration).pool_manager
             _read_now(pool.connection_pool_kw)

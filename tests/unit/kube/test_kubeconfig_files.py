@@ -4,6 +4,7 @@ import ssl
 import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -115,6 +116,13 @@ async def test_a_kubeconfig_that_does_not_do_leaves_no_file(kubeconfig: Path, te
         async with connect(kubeconfig):
             raise AssertionError("it has no key")
     assert left(temporary) == []
+
+
+def test_threads_may_read_a_kubeconfig_at_the_same_time(kubeconfig: Path) -> None:
+    """The library has one file for all: the first to be done took it from the others."""
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _: ApiConnection.from_kubeconfig(str(kubeconfig)), range(64)))
+    assert made[-1].request("GET", "/api/v1/pods") == {"items": []}
 
 
 def test_a_consumer_outside_of_a_cluster_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
