@@ -38,7 +38,7 @@ from redis.retry import Retry
 
 from baton.queues.lookup_namespace import NAMESPACE
 from baton.queues.redis.records import OddAnswerError
-from baton.queues.redis.url import Address, RedisUrl, can_be_resolved
+from baton.queues.redis.url import SOCKET, Address, RedisUrl, can_be_resolved
 from baton.queues.redis.url_files import Credentials, TlsFiles, on_own_thread
 
 OLDEST = (7, 0)
@@ -165,12 +165,14 @@ def _options(url: RedisUrl, within: float) -> dict[str, Any]:
     known = url.user is not None or url.password is not None or url.files
     secret = {"credential_provider": Credentials(url)} if known else {}
     options = {**CONNECTION_OPTIONS, **url.options, **secret}
+    if url.scheme == SOCKET:
+        del options["socket_keepalive"]  # which connections within a machine do not have
     return options | {name: min(options[name], within) for name in ("socket_timeout", "socket_connect_timeout")}
 
 
 def _kind(ours: type, kinds: Any, url: RedisUrl, files: TlsFiles) -> Any:
     """The library's connections to such a URL, as ours."""
-    base = {"rediss": kinds.SSLConnection, "unix": kinds.UnixDomainSocketConnection}.get(url.scheme, kinds.Connection)
+    base = {"rediss": kinds.SSLConnection, SOCKET: kinds.UnixDomainSocketConnection}.get(url.scheme, kinds.Connection)
     check = (lambda: files.check(url.options)) if url.scheme == "rediss" else None
     return type(f"Primary{base.__name__}", (ours, base), {"check": staticmethod(check) if check else None})
 
