@@ -74,20 +74,33 @@ async def test_an_entry_reaches_its_consumer_over_the_network_once(queue: Queue,
             assert size < _sent(raw) - before < 1.5 * size
 
 
-async def test_a_look_at_a_queue_costs_two_scripts_for_any_number_of_partitions(
-    server: RedisServer,
-) -> None:
+async def test_a_look_at_a_queue_costs_two_scripts_for_any_number_of_partitions(server: RedisServer) -> None:
     for partitions in (1, 20, 256):
-        queue = await make_queue(server.url, partitions)
-        with queue.raw() as raw:
-            for _ in range(2):  # the first connects
-                scripts, trips = _scripts(raw), _read(raw)
-                await queue.operator.ensure(partitions)
-                await queue.operator.check()
-                trips, scripts = _read(raw) - trips, _scripts(raw) - scripts
-        await queue.close()
-        assert scripts == 2
-        assert trips - 1 <= 3, "without the look at it"
+        assert await _scripts_of_a_look(server, partitions) == 2
+
+
+async def test_idle_partitions_with_a_backlog_cost_a_look_one_script_more(server: RedisServer) -> None:
+    """Or as many as keep the server from copying much at once."""
+    for partitions, size, more in ((20, 1, 1), (256, 1, 4), (6, 2**20, 3)):
+        assert await _scripts_of_a_look(server, partitions, "x" * size) == 2 + more
+
+
+async def _scripts_of_a_look(server: RedisServer, partitions: int, *entries: str) -> int:
+    """With these entries in each partition. In a few round trips."""
+    queue = await make_queue(server.url, partitions)
+    for partition in range(partitions if entries else 0):
+        queue.send(*entries, partition=partition)
+    with queue.raw() as raw:
+        for _ in range(2):  # the first connects
+            scripts, trips = _scripts(raw), _read(raw)
+            await queue.operator.ensure(partitions)
+            checked = await queue.operator.check()
+            trips, scripts = _read(raw) - trips, _scripts(raw) - scripts
+    await queue.close()
+    assert trips - 1 <= scripts + 1, "without the look at it"
+    assert checked.lag == {partition: len(entries) for partition in range(partitions)}
+    assert (checked.oldest is None) == (not entries)
+    return scripts
 
 
 def _scripts(raw: redis.Redis) -> int:

@@ -12,12 +12,14 @@ from baton.queues.protocol import Claimant, QueueConflict
 from baton.queues.redis import records, scripts
 from baton.queues.redis.batches import ScriptRun
 from baton.queues.redis.explanations import claimed_by_other
-from baton.queues.redis.keys import PartitionKeys, queue_key
+from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.transport import Transport
 
 T = TypeVar("T")
 
 _BEGINNING = (-1, 0)
+_AT_ONCE = 64
+"""Partitions in one script: so few that the server is free again in a few milliseconds."""
 
 
 class WaitingEntries(NamedTuple):
@@ -52,9 +54,17 @@ class OffsetScripts:
         return await self._asked(partitions, _waiting)
 
     async def _asked(self, partitions: Iterable[int], read: Callable[[object], T]) -> dict[int, T]:
-        asked = {partition: ScriptRun(scripts.OFFSETS, self._keys(partition), ()) for partition in partitions}
-        answers = await self._transport.all(self._transport.asking, list(asked.values()), read)
-        return dict(zip(asked, answers, strict=True))
+        """By one script for each 64; where one has looked at much, another goes on."""
+        keys = partition_keys(self._queue, ANY_PARTITION)
+        left, found = list(partitions), dict[int, T]()
+        while left:
+            parts = [left[begin : begin + _AT_ONCE] for begin in range(0, len(left), _AT_ONCE)]
+            runs = [ScriptRun(scripts.OFFSETS, keys, part, weight=len(part)) for part in parts]
+            answered = await self._transport.all(self._transport.asking, runs, records.some(read))
+            for part, answers in zip(parts, answered, strict=True):
+                found |= zip(part, answers, strict=False)
+            left = [partition for partition in left if partition not in found]
+        return found
 
     async def reach(self, partition: int, end: int, since: int | None) -> Reached:
         """See SetsOffsets."""

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from re import ASCII, fullmatch
-from typing import Any
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Ownership
 from baton.queues.redis.routing import SLOTS, RoutingTable
+
+T = TypeVar("T")
 
 
 class OddAnswerError(RedisError):
@@ -43,6 +45,11 @@ def fields(count: int) -> Callable[[object], list[bytes | None]]:
 def scalars(count: int) -> Callable[[object], list[bytes | int | None]]:
     """For an array of so many texts, numbers or nothings."""
     return lambda raw: [one if isinstance(one, int) else text(one) for one in _array(raw, count)]
+
+
+def some(read: Callable[[object], T]) -> Callable[[object], list[T]]:
+    """For an array of at least one, each read so."""
+    return lambda raw: [read(one) for one in (raw if isinstance(raw, list) and raw else _array(raw, 1))]
 
 
 def _array(raw: object, count: int) -> list[object]:

@@ -38,15 +38,19 @@ local digits = setmetatable({}, {__index = function(known, n)
 end})
 local function id(number) return digits[number] .. '-' .. SEGMENT end
 
--- The first entry of ours behind `start`, and the last one up to `finish`: their numbers; nil where there is none. What somebody else
--- added (XADD by hand) in front of the first is set aside, unless one only looks; where that is much, there seems to be nothing for now.
+local looked_at = 0 -- bytes of entries, and for each as many as take the server as long
+
+-- The first entry of ours behind `start` (with its fields), and the last one up to `finish`: their numbers; nil where there is none. What
+-- somebody else added (XADD by hand) in front of the first is set aside, unless one only looks; where that is much, there seems to be
+-- nothing for now.
 local function first_behind(start, finish, only_looks)
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local from, bytes = '(' .. id(start), 0
   for _ = 1, MOST do
     local entry = redis.call('XRANGE', STREAM, from, id(finish), 'COUNT', 1)[1]
     if not entry or bytes > MOST_BYTES then return nil end
-    if ours(entry, finish) then return number(entry[1]) end
+    looked_at = looked_at + 1000 + size_of(entry[2])
+    if ours(entry, finish) then return number(entry[1]), entry end
     bytes = bytes + size_of(entry[2])
     if not only_looks then set_foreign_aside(entry) end
     from = '(' .. entry[1]
