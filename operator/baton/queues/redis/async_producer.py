@@ -133,8 +133,12 @@ class AsyncRedisProducer(Sending):
 
     def _add(self, entries: Sequence[Waiting]) -> None:
         before = self._outbox.due
-        for entry in entries:
-            self._outbox.add(entry)
+        try:
+            for entry in entries:
+                self._outbox.add(entry)
+        except BaseException:  # likewise, where the event loop goes on
+            self._outbox.mend()
+            raise
         if self._outbox.settled:
             self._tell()
         if self._outbox.due < before:
@@ -149,6 +153,8 @@ class AsyncRedisProducer(Sending):
 
     def _see_working(self) -> None:
         if self._outbox.open and (self._task is None or self._task.done()):
+            if self._task is not None and (self._task.cancelled() or self._task.exception() is not None):
+                self._outbox.mend()  # a signal's handler that raises ends the event loop in the midst of any change
             self._task = asyncio.create_task(self._work())
 
     async def _make_room(self, entry: Waiting) -> None:
@@ -176,6 +182,7 @@ class AsyncRedisProducer(Sending):
             async with asyncio.timeout(seconds):
                 while not done():
                     self._see_working()
+                    self._changed.clear()
                     await self._changed.wait()
 
     async def _work(self) -> None:
@@ -216,7 +223,6 @@ class AsyncRedisProducer(Sending):
             each.settled()
         self._outbox.settled.clear()
         self._changed.set()
-        self._changed.clear()
 
 
 class AsyncPendingSend(SendOutcome):
