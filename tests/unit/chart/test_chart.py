@@ -43,8 +43,14 @@ def test_the_chart_passes_helm_lint(helm: Path) -> None:
         ("replicas=0", "minimum: got 0, want 1"),
         ("image.tag=0.1.0@sha256:ab", "does not match pattern"),
         ("image.digest=sha256:ab", "does not match pattern"),
-        ("podDisruptionBudget.minAvailable=1,podDisruptionBudget.maxUnavailable=1", "'not' failed"),
-        ("tmpSizeLimit=64 MB", "does not match pattern"),
+        (
+            "podDisruptionBudget.minAvailable=1,podDisruptionBudget.maxUnavailable=1",
+            "podDisruptionBudget: minAvailable and maxUnavailable",
+        ),
+        *(
+            (f"{one}=64 MB", "does not match pattern")
+            for one in ("tmpSizeLimit", "resources.limits.memory", "console.resources.requests.cpu")
+        ),
         ("watchNamespaces={Shop}", "does not match pattern"),
         ("fullnameOverride=a.b", "does not match pattern"),  # a Service's name has no dots
         (f"fullnameOverride={'a' * 56}", "maxLength: got 56, want 55"),
