@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from baton.api import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
+from baton.api import ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 from baton.controller.cluster_cache import ClusterCache, GroupKey, QueueKey
 from baton.controller.group_observation import QueueFacts
 from baton.controller.problems import EventReason, Reason
@@ -249,8 +249,6 @@ def scale_status(view: QueueView, facts: QueueFacts | None) -> PartitionScaleSta
     if view.spec is None or facts is None or facts.partitions is None:
         return None
     operating, resizing = facts.partitions, facts.resizing
-    if view.spec.access_type is AccessType.EXCLUSIVE and operating > 1:
-        return PartitionScaleStatus.INVALID_EXCLUSIVE
     wanted = view.spec.partitions
     if resizing is not None:
         return PartitionScaleStatus.SCALING_UP if resizing.after > resizing.before else PartitionScaleStatus.SCALING_DOWN

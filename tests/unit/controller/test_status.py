@@ -107,14 +107,7 @@ FINE = QueueFacts(partitions=4)
         (queue(), [QueueFacts()], None, None, Reason.QUEUE_UNREACHABLE),
         (queue(partitions=6), [FINE], 4, PartitionScaleStatus.SCALING_UP, Reason.REACHABLE),
         (queue(partitions=2), [FINE], 4, PartitionScaleStatus.SCALING_DOWN, Reason.REACHABLE),
-        (queue(accessType="Exclusive"), [FINE], 4, PartitionScaleStatus.INVALID_EXCLUSIVE, Reason.REACHABLE),
-        (
-            queue(accessType="Exclusive", partitions=1),
-            [QueueFacts(partitions=1)],
-            1,
-            PartitionScaleStatus.READY,
-            Reason.REACHABLE,
-        ),
+        (queue(accessType="Exclusive"), [FINE], 4, PartitionScaleStatus.READY, Reason.REACHABLE),
         # of two groups, one may not use it: that is in that group's status
         (queue(), [QueueFacts(problem=Problem(Reason.CONFLICT, "")), FINE], 4, PartitionScaleStatus.READY, Reason.REACHABLE),
         (replace(queue(), spec=None, problem="?"), [FINE], 4, None, Reason.INVALID_SPEC),
