@@ -53,6 +53,13 @@ Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=l
 M = TypeVar("M", bound=Shape)
 
 
+def _of_other(one: QueueKind) -> str:
+    return (
+        f"spec.source.{one.field} belongs to spec.source.type {one.name} only: remove it, or change the type (one queue has one "
+        "source)"
+    )
+
+
 def _source_rules() -> Iterator[Rule]:
     for one in KINDS:
         here = f"spec.source.{one.field}"
@@ -66,7 +73,7 @@ def _source_rules() -> Iterator[Rule]:
             )
         yield rule(
             f"self.type == '{one.name}' || !has(self.{one.field})",
-            f"{here} belongs to spec.source.type {one.name} only: remove it, or change the type (one queue has one source)",
+            _of_other(one),
             field=f".{one.field}",
             reason="FieldValueForbidden",
         )
@@ -241,7 +248,6 @@ class PartitionScaleStatus(StrEnum):
     READY = "Ready"
     SCALING_UP = "ScalingUp"
     SCALING_DOWN = "ScalingDown"
-    INVALID_EXCLUSIVE = "InvalidExclusive"
 
 
 class QueueRebalance(Shape):
@@ -259,7 +265,8 @@ def _names(kinds: Iterable[QueueKind]) -> str:
 
 
 _DISCOVERED = [one for one in KINDS if one.partitions_are_changed]
-_LIMITED = [one for one in KINDS if one.limits_unacknowledged]
+_LIMITED = [one for one in KINDS if one.limits_deliveries]
+_MOST_UNACKED = 10_000
 
 
 def _rules() -> Iterator[Rule]:
@@ -285,6 +292,21 @@ def _rules() -> Iterator[Rule]:
                 field=".partitions",
                 reason="FieldValueInvalid",
             )
+        if not one.limits_deliveries:
+            for field, unset in _LIMITS.items():
+                cel = f"self.source.type != '{one.name}' || {unset}"
+                yield rule(cel, _no_limit(one, field), field=f".{field}", reason="FieldValueForbidden")
+
+
+_LIMITS = {
+    "maxDeliveredUnacked": f"self.maxDeliveredUnacked == {_MOST_UNACKED}",
+    "maxRedeliveries": "!has(self.maxRedeliveries)",
+}
+"""By field, how the API server sees one that is not set."""
+
+
+def _no_limit(of: QueueKind, field: str) -> str:
+    return f"spec.{field} does nothing for {of.name}: remove it (it is for {_names(_LIMITED)})"
 
 
 class PartitionedQueueSpec(Shape):
@@ -308,13 +330,26 @@ class PartitionedQueueSpec(Shape):
     rebalance: QueueRebalance = QueueRebalance()
     """How gently partitions are moved."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
-        10_000,
+        _MOST_UNACKED,
         description="The most unacknowledged entries of one member, over all its partitions. It does not bound Spark queries. "
         f"For {_names(_LIMITED)} only.",
     )
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Redeliveries after which an entry becomes a dead letter. 0 or absent: never. For consumers of single entries, on Redis and
     Kafka."""
+
+
+def misplaced(spec: PartitionedQueueSpec) -> str | None:
+    """A field that is there, and that its kind of queue does not have: what the API server says of it."""
+    of = spec.source.kind
+    found = [_of_other(one) for one in KINDS if one is not of and getattr(spec.source, one.field) is not None]
+    if not of.limits_deliveries:
+        limits = {
+            "maxDeliveredUnacked": spec.max_delivered_unacked != _MOST_UNACKED,
+            "maxRedeliveries": spec.max_redeliveries is not None,
+        }
+        found += [_no_limit(of, field) for field, there in limits.items() if there]
+    return next(iter(found), None)
 
 
 class PartitionedQueueStatus(Shape):
@@ -325,7 +360,7 @@ class PartitionedQueueStatus(Shape):
     partitions: int | None = None
     """The number of partitions now."""
     partition_scale_status: PartitionScaleStatus | None = None
-    """Ready, ScalingUp, ScalingDown, or InvalidExclusive: an Exclusive queue has more than one partition."""
+    """Ready: the queue has the partitions that the spec asks for; else ScalingUp or ScalingDown."""
     dead_letters: int | None = None
     """Dead letters (`baton dead-letters`). Absent: the queue keeps none, or was not asked yet."""
     conditions: Conditions = Field(default_factory=list)

@@ -37,8 +37,8 @@ class QueueKind:
     """None: as many as any queue."""
     keeps_finished: bool = False
     """It keeps entries that are finished with: a group can be set back to them."""
-    limits_unacknowledged: bool = False
-    """spec.maxDeliveredUnacked holds for it."""
+    limits_deliveries: bool = False
+    """spec.maxDeliveredUnacked and spec.maxRedeliveries hold for it."""
     announces: bool = False
     """The queue itself tells its consumers of grants and pauses: they need not wait for their kubelet to refresh the ledger."""
     tells_zones: bool = False

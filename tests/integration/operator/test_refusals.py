@@ -100,6 +100,13 @@ def own_words(refusal: ApiError) -> str:
         ),
         ({**QUEUE, "accessType": "Sometimes"}, ["spec.accessType", "Exclusive", "NonExclusive"]),
         ({**QUEUE, "maxDeliveredUnacked": 0}, ["spec.maxDeliveredUnacked", "greater than or equal to 1"]),
+        *(
+            (
+                {"partitions": 4, "source": {"type": "External"}, limit: 5},
+                [f"spec.{limit} does nothing for External", "remove it"],
+            )
+            for limit in ("maxDeliveredUnacked", "maxRedeliveries")
+        ),
         ({**QUEUE, "partitons": 4}, ["unknown field", "spec.partitons"]),
         (
             {**QUEUE, "partitionAttributes": [{"partitions": "0-2,", "weight": 2}]},
