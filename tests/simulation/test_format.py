@@ -152,13 +152,30 @@ def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_pa
         ("queues: {orders: 2}\nuntil: 5\ngroup: {rebalance: {delaySeconds: -1}}\n", "group.rebalance.delaySeconds: "),
         (
             "queues: {orders: 2}\nuntil: 5\ngroup: {assignors: [solice]}\n",
-            "group.assignors: there is no assignor 'solice'; choose one of ",
+            "group.assignors: there is no assignor 'solice'; did you mean solace?\n",
         ),
         (
             "queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, group: {protocol: Eagre}}]\n",
             "events.0.group.protocol: input should be 'Cooperative' or 'Eager', found 'Eagre'",
         ),
         ("queues: {orders: 2}\nuntil: 5\nconsumers: {a: {release: soon}}\n", "consumers.a.release: "),
+        ("queues: {orders: [2, null]}\nuntil: 5\n", "or a PartitionedQueue's spec, found [2, null]\n"),
+        (
+            "queues: {orders: 2}\nuntil: 5\nevents: [{at: 7.5, join: [a]}]\n",
+            "events.0.at: 7.5 is after until (5), so it does not happen; raise until, or take the event out\n",
+        ),
+        (
+            "queues: {orders: {type: External, partitions: 2, maxRedeliveries: 3}}\nuntil: 5\n",
+            "queues.orders: spec.maxRedeliveries does nothing for External: remove it (it is for Redis, Kafka)\n",
+        ),
+        (
+            "queues: {orders: {partitions: 2, onDeadline: Force}}\nuntil: 5\n",
+            "queues.orders: spec.source.external belongs to spec.source.type External only: remove it",
+        ),
+        (
+            "queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, queues: {orders: {onDeadline: Force}}}]\n",
+            "events.0.queues.orders: spec.source.external belongs to spec.source.type External only: remove it",
+        ),
     ],
 )
 @pytest.mark.parametrize("option", ["--json", "--check"])
@@ -218,7 +235,7 @@ def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("until: 5\nqueues: {a: 1}\nqueues: {b: 1}\n", "line 3: the key 'queues' stands here a second time"),
-        ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: expected a number, found True"),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: expected a number, found true"),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: .nan, join: [b]}]\n", "events.0.at: "),
         ("queues: {a: 1}\nuntil: .inf\n", "until: "),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [no]}]\n", "events.0.join.0.id: write the name in quotes"),

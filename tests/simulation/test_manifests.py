@@ -70,6 +70,7 @@ def test_the_members_that_there_are_join_and_one_comes_one_crashes_and_one_is_re
     assert [one.id for one in more.join] == ["billing-3"]
     assert crash.leave == ("billing-1",)
     assert (replaced.terminate, [one.id for one in replaced.join]) == (("billing-3",), ["billing-4"])
+    assert read_scenario(file(tmp_path, QUEUE, GROUP, "until: 5\n")).events == (joined,)
 
 
 def test_what_a_document_without_a_kind_says_is_laid_over_that(tmp_path: Path) -> None:

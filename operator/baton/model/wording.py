@@ -1,6 +1,7 @@
 """Numbers, lists and texts of others in messages for people."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -11,6 +12,15 @@ def counted(count: int, one: str, many: str = "") -> str:
 def first_of(words: Sequence[str], most: int) -> str:
     """`a, b, c`, and of more than `most`: `a, b, c and 2 more`"""
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def choose(name: str, among: Collection[str]) -> str:
+    """The cure for a name that is none of these."""
+    near = get_close_matches(name, sorted(among), n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    some = sorted(among)[:8]
+    return f"choose one of {', '.join(some)}{', …' if len(among) > len(some) else ''}" if some else "none exists yet"
 
 
 def quoted(text: str, most: int = 80) -> str:

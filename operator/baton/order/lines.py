@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, BinaryIO
 
-from baton.model.wording import quoted
+from baton.model.wording import choose, one_line, quoted
 from baton.order.checker import Processing
 
 LONGEST = 65_536
 """Bytes of a line."""
 LONGEST_TEXT = 1_024
 """Characters of a key, a member or a run."""
+_FIELDS = frozenset(Processing._fields)
 _HIGHEST = 2**63 - 1
 _LATEST = 253_402_300_800
 """Seconds since 1970: the year 10,000."""
@@ -24,7 +25,7 @@ class RecordError(ValueError):
 
 
 def processings(source: BinaryIO, name: str) -> Iterator[Processing]:
-    """The records of a file, in its order. Empty lines are passed over, and fields that are none of a Processing."""
+    """The records of a file, in its order. Empty lines are passed over."""
     for place, fields in _objects(source, name):
         yield _processing(fields, place)
 
@@ -71,6 +72,9 @@ def _objects(source: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, objec
             raise RecordError(f'{place}: it is no JSON: write a record such as {{"key": "a", "sequence": 1}}') from None
         if not isinstance(fields, dict):
             raise RecordError(f'{place}: it is no object: write a record such as {{"key": "a", "sequence": 1}}')
+        if not fields.keys() <= _FIELDS:  # a slip in the name of an optional one would change what is found
+            name = next(name for name in fields if name not in _FIELDS)
+            raise RecordError(f"{place}: a record has no field {quoted(name, 60)}; {choose(name, _FIELDS)}")
         yield place, fields
 
 
@@ -130,4 +134,6 @@ def _time(fields: dict[str, object], name: str, place: str) -> float:
 def _wrong(fields: dict[str, object], name: str, place: str, form: str) -> RecordError:
     if name not in fields:
         return RecordError(f'{place}: it has no "{name}": write {form}')
-    return RecordError(f'{place}: "{name}" is {quoted(json.dumps(fields[name]), 60)}: write {form}')
+    value = fields[name]
+    shown = quoted(value, 60) if isinstance(value, str) else one_line(json.dumps(value), 60)
+    return RecordError(f'{place}: "{name}" is {shown}: write {form}')

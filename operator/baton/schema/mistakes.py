@@ -1,7 +1,7 @@
 """What pydantic finds wrong with a value, in words for users: what was expected there, and what was found."""
 
+import json
 from collections.abc import Callable, Mapping
-from datetime import date
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -36,8 +36,11 @@ def first_mistake(error: ValidationError) -> ErrorDetails:
 
 
 def as_read(value: object) -> str:
-    """A value as Python writes it, at most 60 characters of it."""
-    text = str(value) if isinstance(value, date) else repr(value)
+    """A value as YAML has it, at most 60 characters of it."""
+    try:
+        text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+    except ValueError:  # it is in itself, by an anchor
+        text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -49,7 +52,8 @@ def in_words(
     own_words_suffice: bool = False,
 ) -> str:
     """One sentence. `expected`: what should stand there, by an error's type or the name of a model, where others say it better.
-    `own_words_suffice`: validators of these models say in their message what was found."""
+    `own_words_suffice`: validators of these models say in their message what was found, as those of mappings and lists
+    always do."""
     kind, known = mistake["type"], {**_EXPECTED, **(expected or {})}
     if kind == "missing":
         return "is missing; add it"
@@ -57,4 +61,5 @@ def in_words(
         return f"expected {wanted}, found {show(mistake['input'])}"
     said = mistake["msg"].removeprefix("Value error, ")
     said = f"{said[:1].lower()}{said[1:]}"
-    return said if own_words_suffice and kind == "value_error" else f"{said}, found {show(mistake['input'])}"
+    suffices = kind == "value_error" and (own_words_suffice or isinstance(mistake["input"], Mapping | list | tuple))
+    return said if suffices else f"{said}, found {show(mistake['input'])}"

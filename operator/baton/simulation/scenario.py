@@ -1,7 +1,6 @@
 """A scenario: queues, a group, its consumers, and what happens when. And the errors of one that cannot be simulated."""
 
-from collections.abc import Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -9,10 +8,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from baton.api.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
-from baton.api.queue import PartitionedQueueSpec, QueueRebalance, Source
+from baton.api.queue import PartitionedQueueSpec, QueueRebalance, Source, misplaced
 from baton.assignors import DEFAULT, names
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.model.names import LEDGER_GROUP_KEY
+from baton.model.wording import choose
 from baton.schema.shape import Shape
 from baton.schema.structural import structural
 
@@ -27,15 +27,6 @@ class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
 
 class FaultError(Exception):
     """The field and the cure; the reader of the file adds its name."""
-
-
-def choose(name: str, among: Collection[str]) -> str:
-    """The cure for a name that is none of these."""
-    near = get_close_matches(name, sorted(among), n=1)
-    if near:
-        return f"did you mean {near[0]}?"
-    some = sorted(among)[:8]
-    return f"choose one of {', '.join(some)}{', …' if len(among) > len(some) else ''}" if some else "there is none yet"
 
 
 class UnknownField(NamedTuple):
@@ -146,11 +137,20 @@ class QueuePart(_SpecPart, PartitionedQueueSpec):
     def _short(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             return {"partitions": value}
-        if not isinstance(value, Mapping) or not {"type", "onDeadline"} & value.keys():
+        short = ("type", "onDeadline")
+        if not isinstance(value, Mapping) or not value.keys() & short or not isinstance(value.get("source", {}), Mapping):
             return value
-        short = dict(value)
-        external = {"external": {"onDeadline": short.pop("onDeadline")}} if "onDeadline" in short else {}
-        return {"source": {"type": short.pop("type", "Redis"), **external}, **short}
+        given = {"type": value["type"]} if "type" in value else {}
+        if "onDeadline" in value:
+            given["external"] = {"onDeadline": value["onDeadline"]}
+        source = merged(value.get("source", {"type": "Redis"}), given)
+        return {"source": source, **{name: one for name, one in value.items() if name not in (*short, "source")}}
+
+    @model_validator(mode="after")
+    def _as_its_kind_has_it(self) -> "QueuePart":
+        if (said := misplaced(self)) is not None:
+            raise ValueError(said)
+        return self
 
 
 class QueueParts(RootModel[dict[Name, QueuePart]]):
@@ -194,7 +194,7 @@ class GroupPart(_SpecPart, ConsumerGroupSpec):
     @classmethod
     def _one_exists(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not set(value) & set(names()):
-            raise ValueError(f"there is no assignor {value[0]!r}; choose one of {', '.join(names())}")
+            raise ValueError(f"there is no assignor {value[0]!r}; {choose(value[0], names())}")
         return value
 
 

@@ -5,12 +5,14 @@ A file has a scenario, or resources: what `kubectl get cg,pq -o yaml` prints sim
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.model.names import API_GROUP, API_VERSION
+from baton.model.wording import choose
 from baton.schema.mistakes import first_mistake, in_words
 from baton.simulation.scenario import (
     EventPart,
@@ -20,7 +22,6 @@ from baton.simulation.scenario import (
     QueueParts,
     Scenario,
     ScenarioError,
-    choose,
     merged,
 )
 
@@ -105,7 +106,7 @@ def manifests(documents: Iterable[object]) -> list[Manifest]:
     return found
 
 
-def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, object]:
+def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, Any]:
     """The queues and the spec of the ConsumerGroup of this name (None: of the only one), and a life for its fleet. Objects of
     other kinds do not matter. Raises FaultError."""
     ours = [one for one in objects if str(one.get("apiVersion", "")).startswith(f"{API_GROUP}/")]
@@ -258,6 +259,9 @@ def _scenario(documents: Sequence[object], group: str | None) -> dict[str, objec
     changes = {field: beside[0][field] for field in resources if isinstance(beside[0].get(field), Mapping)}
     together = merged(resources, changes)
     check_partitions(together["queues"])
+    until = beside[0].get("until")
+    if isinstance(until, int | float):  # the life of Baton's own making ends with it
+        found["events"] = [event for event in found["events"] if event["at"] <= until]
     return {**found, **beside[0], **together}
 
 
@@ -284,6 +288,11 @@ def _walk(scenario: Scenario) -> None:
             joins.setdefault(member.id, event.at)
     _not_too_large(scenario.queues, "queues")
     for number, event in events:
+        if event.at > scenario.until:
+            raise FaultError(
+                f"events.{number}.at: {event.at:g} is after until ({scenario.until:g}), so it does not happen; raise until, or "
+                "take the event out"
+            )
         _members_are_there(event, number, joins)
         if not (event.group or event.queues or event.scale):
             continue

@@ -78,7 +78,10 @@ def test_what_was_sent_shows_what_is_lost_at_the_end(tmp_path: Path) -> None:
         ("nonsense\n", "line 1: it is no JSON"),
         ("\n[1]\n", "line 2: it is no object"),
         ('{"sequence": 1}', 'it has no "key"'),
-        ('{"key": 7, "sequence": 1}', "\"key\" is '7'"),
+        ('{"key": 7, "sequence": 1}', '"key" is 7: write a text'),
+        ('{"key": "k", "sequence": "1"}', "\"sequence\" is '1': write a whole number"),
+        ('{"key": "k", "sequence": 1, "redeliverd": true}', "no field 'redeliverd'; did you mean redelivered?"),
+        ('{"key": "k", "sequence": 1, "batch": 7}', "no field 'batch'; choose one of epoch, key, late"),
         ('{"key": "k", "sequence": -1}', '"sequence" is'),
         ('{"key": "k", "sequence": true}', '"sequence" is'),
         ('{"key": "k", "sequence": 1, "redelivered": "yes"}', "write true or false"),
@@ -105,6 +108,12 @@ def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_standard_input_is_read_once() -> None:
     assert "name it once" in call("-", "--produced", "-", given="").output
+
+
+def test_what_was_sent_has_no_unknown_field_either(tmp_path: Path) -> None:
+    sent = tmp_path / "sent.jsonl"
+    sent.write_text(lines(1, sequnce=2))
+    assert "line 1: a record has no field 'sequnce'; did you mean sequence?" in call("--produced", sent, given=lines(1)).stderr
 
 
 def test_a_hostile_key_colours_nothing() -> None:
