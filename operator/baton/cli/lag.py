@@ -30,7 +30,7 @@ from baton.cli.options import (
 from baton.cli.printing import console, say, table
 from baton.engine import GroupState
 from baton.kube.api import Api, Json, core_path
-from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError
+from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError, failure
 from baton.kube.following import listed
 from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL, ledger_of
 from baton.kube.objects import groups_path
@@ -225,7 +225,7 @@ async def _fetch(url: str) -> Any:
             body = await answer.content.read(LARGEST + 1) if answer.status != 200 else await _whole(answer)
             status = answer.status
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise NoAnswerError(f"{url} does not answer: {str(error) or type(error).__name__}") from None
+        raise NoAnswerError(f"{url} does not answer: {failure(error)}") from None
     if status == 307:
         raise NoAnswerError(f"{url}: this replica of the operator does not lead: ask the one that the Lease names")
     if status == 404:

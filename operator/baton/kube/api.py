@@ -19,7 +19,7 @@ from urllib.request import getproxies
 import aiohttp
 
 from baton.kube.clock import ServerTime
-from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, refusal
+from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, failure, refusal
 from baton.kube.namespace_turns import NamespaceTurns, Order
 from baton.model.times import from_http_text
 
@@ -188,7 +188,7 @@ class Api:
 
 
 def _unavailable(method: str, path: str, error: Exception) -> UnavailableError:
-    return UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}")
+    return UnavailableError(f"{method} {path}: {failure(error)}")
 
 
 def _turn_of(method: str, path: str) -> tuple[str, Order]:

@@ -1,7 +1,10 @@
 """What the API server refuses, and what that means for a loop."""
 
+import os
 import re
 from collections.abc import Mapping
+from socket import gaierror
+from ssl import SSLError
 from typing import Any
 
 Json = dict[str, Any]
@@ -53,6 +56,16 @@ class UnavailableError(Exception):
 
 class PageTooLargeError(Exception):
     """So many objects of a list have more bytes than are read at once."""
+
+
+def failure(error: Exception) -> str:
+    """Why there was no answer, without what HTTP's client says of itself: `ssl:default` is no part of an address."""
+    why = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if isinstance(why, TimeoutError) and not str(why):
+        return "no answer in time"
+    if isinstance(why, OSError) and why.errno and not isinstance(why, SSLError):
+        return str(why.strerror) if isinstance(why, gaierror) else os.strerror(why.errno)
+    return str(why) or type(why).__name__
 
 
 def refusal(status: int, said: Mapping[str, object]) -> ApiError | UnavailableError:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from errno import ECONNREFUSED
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def unreachable() -> str:
     source = RedisSource.model_validate({"url": "redis://redis.shop:6380"})
     where = asyncio.run(address(QueueToOpen("shop", "orders", source, 100, 5, nobody, Path("/etc/baton/tls"))))
     with pytest.raises(QueueUnreachable) as told, explained(read(where.text, stands_in=where.stands_in), "shop/orders"):
-        raise ConnectionError("Error 111 connecting to redis.shop:6380. Connection refused.")
+        raise ConnectionError("Error 111 connecting") from ConnectionRefusedError(ECONNREFUSED, "Connect call failed ('::1', 1)")
     return str(told.value)
 
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kubernetes.aio import client
 
-from baton.kube.api import AT_ONCE, PAGE, Api, core_path
+from baton.kube.api import AT_ONCE, PAGE, Api, connected, core_path
 from baton.kube.errors import PageTooLargeError, UnavailableError
 
 
@@ -47,6 +48,13 @@ async def test_the_requests_of_many_groups_take_turns() -> None:
     assert await asyncio.gather(*asked) == [{}] * len(asked)
 
 
+async def test_why_there_is_no_answer_is_told_without_what_the_client_says_of_itself() -> None:
+    settings = client.Configuration(host="https://127.0.0.1:1")
+    async with connected(settings) as api:
+        with pytest.raises(UnavailableError, match=r"^GET /version: Connection refused$"):
+            await api.get("/version")
+
+
 async def test_the_time_for_an_answer_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.kube.api.REQUEST_TIMEOUT", 0.05)
     connection: Any = Connection()
@@ -54,7 +62,8 @@ async def test_the_time_for_an_answer_begins_with_the_turn(monkeypatch: pytest.M
     first = [asyncio.create_task(api.get("/api/v1/pods")) for _ in range(AT_ONCE // 2)]
     await asyncio.sleep(0)
     second = asyncio.create_task(api.get("/api/v1/pods"))
-    assert {str(answer) for answer in await asyncio.gather(*first, return_exceptions=True)} == {"GET /api/v1/pods: TimeoutError"}
+    answers = await asyncio.gather(*first, return_exceptions=True)
+    assert {str(answer) for answer in answers} == {"GET /api/v1/pods: no answer in time"}
     connection.answers.set()
     assert await second == {}
 
@@ -62,7 +71,7 @@ async def test_the_time_for_an_answer_begins_with_the_turn(monkeypatch: pytest.M
 async def test_an_api_server_that_does_not_answer_is_said_to_be_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.kube.api.REQUEST_TIMEOUT", 0.0)
     connection: Any = Connection()
-    with pytest.raises(UnavailableError, match="GET /api/v1/pods: TimeoutError"):
+    with pytest.raises(UnavailableError, match="GET /api/v1/pods: no answer in time"):
         await Api(connection).get("/api/v1/pods")
 
 

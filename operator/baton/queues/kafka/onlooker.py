@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.client import NONE_ANSWERS
 from baton.queues.kafka.fetcher import END_OF_LOG, fetching_client, why_not_read
 from baton.queues.kafka.messages import MessageEntries
 from baton.queues.kafka.producer import KafkaProducer
@@ -60,7 +61,7 @@ class KafkaOnlooker:
                         return
                     yield self._entry(message)
                     until = time.monotonic() + _ANSWERS_WITHIN
-        raise QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}")
+        raise self._silent()
 
     def tail(self) -> Iterator[Entry | None]:
         """Of the partitions that there are when it begins."""
@@ -88,7 +89,7 @@ class KafkaOnlooker:
     def _ends(self, partition: int) -> tuple[int, int]:
         found = self._client.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_ANSWERS_WITHIN)
         if found is None:
-            raise QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}")
+            raise self._silent()
         return found
 
     def _committed(self, partition: int) -> int:
@@ -112,10 +113,17 @@ class KafkaOnlooker:
         try:
             yield
         except KafkaException as error:
+            if error.args[0].code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
+                self._client.poll(0)  # which calls `_heard`
+                raise self._silent() from None
             raise QueueUnreachable(why_not_read(self._address, self._topic, partition, error.args[0])) from None
 
-    def _heard(self, error: object) -> None:
-        self._trouble = f" ({error})"
+    def _silent(self) -> QueueUnreachable:
+        cure = f"{NONE_ANSWERS}; or correct the address"
+        return QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}: {cure}")
+
+    def _heard(self, error: KafkaError) -> None:
+        self._trouble = f" ({error.str()})"
 
 
 def _ends_log(message: Message) -> bool:

@@ -1,5 +1,6 @@
 """What the library's errors mean for a queue: what, where and the cure, in a sentence for the user and never with a password."""
 
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -111,7 +112,9 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
             )
         case ConnectionError() | TimeoutError() | OSError():
             hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
-            return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back: {_start(url)}.{hint}"
+            why = _cause(error, OSError)
+            text = os.strerror(why.errno) if isinstance(why, OSError) and why.errno else url.hidden(text)
+            return f"{place} does not answer ({text}). Work on {queue} goes on when it is back: {_start(url)}.{hint}"
         case OutOfMemoryError():
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
         case ResponseError() if text.startswith("WRONGTYPE"):
