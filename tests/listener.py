@@ -11,7 +11,8 @@ class Listener:
     def __init__(self, taken: Callable[[socket.socket], None]) -> None:
         self._taken = taken
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._socket.getsockname()[1]}/0"
+        self.place = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.url = f"redis://{self.place}/0"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:

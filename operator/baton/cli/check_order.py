@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.cli.options import Form, Parsed, output_option, say_object
+from baton.cli.options import Form, Parsed, bounded, output_option, say_object
 from baton.cli.printing import console, refuse, say, table
 from baton.model.wording import counted
 from baton.order import OrderChecker, OrderViolation, Processing, RecordError, Report, in_order_of_time, processings, produced
@@ -44,7 +44,7 @@ def _first(value: str) -> str | int:
     help=f"The first sequence of each key; {SEEN}: the first one recorded.",
 )
 @click.option(
-    "--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="How many cases of each kind to show, at most."
+    "--examples", type=bounded(0, 1000), default=5, show_default=True, help="How many cases of each kind to show, at most."
 )
 @output_option()
 def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, examples: int, form: Form) -> None:

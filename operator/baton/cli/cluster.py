@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import yaml
 
 from baton.cli.options import ClusterTarget
-from baton.cli.printing import refuse
+from baton.cli.printing import PATIENCE, refuse, say
 from baton.kube.api import Api, connect
 from baton.kube.errors import ApiError, NotFoundError, UnavailableError
 
@@ -44,7 +44,7 @@ def default_kubeconfig() -> Path | None:
 
 def context_of(kubeconfig: Path, name: str | None = None) -> Context:
     """The context of this name, or the current one. Of several files the first that says something holds, as for kubectl."""
-    files = [Path(one).expanduser() for one in str(kubeconfig).split(os.pathsep) if one]
+    files = [Path(os.path.expanduser(one)) for one in str(kubeconfig).split(os.pathsep) if one]  # noqa: PTH111 -- Path's raises
     there = [file for file in files if file.exists()]
     if not there:
         raise KubeconfigError(f"there is no kubeconfig {kubeconfig}: give --kubeconfig FILE, or set KUBECONFIG")
@@ -114,14 +114,23 @@ async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
             api, settings = await stack.enter_async_context(connect(file, context))
         except (ConfigException, OSError, ValueError) as error:
             raise NoAnswerError(f"{file or 'the service account'} cannot be used: {error}") from None
+        unheard = asyncio.get_running_loop().call_later(PATIENCE, _say_unheard, api, str(settings.host))
         try:
             yield api, namespace
         except UnavailableError as error:
-            raise NoAnswerError(f"{settings.host} does not answer: {error}") from None
+            cure = "see whether it runs, or name another cluster with --context"
+            raise NoAnswerError(f"{settings.host} does not answer: {error}: {cure}") from None
         except NotFoundError as error:
             raise NoAnswerError(_missing(error, namespace)) from None
         except ApiError as error:
             raise NoAnswerError(f"{settings.host} refused: {error.message or error}") from None
+        finally:
+            unheard.cancel()
+
+
+def _say_unheard(api: Api, host: str) -> None:
+    if api.told is None:
+        say(f"Waiting for {host} …", error=True)
 
 
 def namespace_of(target: ClusterTarget) -> str:

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster, namespace_of
 from baton.cli.main import HintingGroup
-from baton.cli.options import QUEUE, REDIS_URL, ClusterTarget, Form, Parsed, cluster_options, output_option, say_object
-from baton.cli.printing import agree, console, need_redis, refuse, say, table
+from baton.cli.options import QUEUE, REDIS_URL, ClusterTarget, Form, Parsed, bounded, cluster_options, output_option, say_object
+from baton.cli.printing import agree, console, need_redis, refuse, say, table, waiting_for
 from baton.controller.adapters import SecretForbidden, queue_address
 from baton.kube.api import Api
 from baton.kube.errors import NotFoundError
@@ -252,7 +252,7 @@ def _letter(value: str) -> LetterId:
 
 
 _LETTER = Parsed("letter", _letter)
-_partition = click.option("--partition", type=click.IntRange(0), help="Only the dead letters of this partition.")
+_partition = click.option("--partition", type=bounded(0), help="Only the dead letters of this partition.")
 _all = click.option("--all", "everything", is_flag=True, help="All dead letters that there are when the command begins.")
 
 
@@ -265,7 +265,7 @@ def dead_letters() -> None:
 @queue_options
 @_partition
 @click.option("--after", type=_LETTER, metavar="LETTER", help="Only the dead letters after this one.")
-@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="The most dead letters to list.")
+@click.option("--limit", type=bounded(1, MOST), default=50, show_default=True, help="The most dead letters to list.")
 @output_option()
 def list_letters(server: QueueServer, partition: int | None, after: LetterId | None, limit: int, form: Form) -> None:
     """List the dead letters of QUEUE, partition by partition, the oldest first."""
@@ -384,7 +384,8 @@ def _letters(server: QueueServer) -> Iterator[DeadLetters]:
     open_letters: OpenDeadLetters = load(server.kind.dead_letters)
     try:
         with closing(open_letters(server.url, server.queue, server.stands_in)) as letters:
-            letters.counts()
+            with waiting_for(f"the server of {server.queue}"):
+                letters.counts()
             yield letters
     except QueueUnreachable as problem:
         refuse(str(problem))

@@ -1,5 +1,6 @@
 """`baton dev`: hand-offs between processes of this machine, without a cluster."""
 
+import asyncio
 import os
 import shlex
 import sys
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.main import WholeSummaries
-from baton.cli.options import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
-from baton.cli.printing import need_kafka, need_redis, refuse, say
+from baton.cli.options import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC, bounded
+from baton.cli.printing import PATIENCE, need_kafka, need_redis, refuse, say
 from baton.model.wording import counted
 
 if TYPE_CHECKING:
@@ -57,18 +58,18 @@ _folder = click.option(
     show_default=True,
     help="The name of the queue and of the group, in the namespace dev.",
 )
-@click.option("--partitions", type=click.IntRange(1, 1024), help="Default: 6. A topic has what it has.")
-@click.option("--delay", type=click.FloatRange(0, 3600), default=1.0, show_default=True, help="spec.rebalance.delaySeconds.")
+@click.option("--partitions", type=bounded(1, 1024), help="Default: 6. A topic has what it has.")
+@click.option("--delay", type=bounded(0, 3600, whole=False), default=1.0, show_default=True, help="spec.rebalance.delaySeconds.")
 @click.option(
     "--max-handoff",
-    type=click.FloatRange(0, 3600),
+    type=bounded(0, 3600, whole=False),
     default=3.0,
     show_default=True,
     help="spec.rebalance.maxHandoffSeconds of the queue.",
 )
 @click.option(
     "--max-redeliveries",
-    type=click.IntRange(0, 1_000_000),
+    type=bounded(0, 1_000_000),
     default=0,
     show_default=True,
     help="spec.maxRedeliveries of the queue; 0: any number.",
@@ -170,7 +171,10 @@ async def _serve(queue: "DevQueue", delay: float, max_handoff: float, folder: "D
     _quiet()
     os.environ[DEV_QUEUE_VARIABLE] = queue.full_name
 
+    unheard = asyncio.get_running_loop().call_later(PATIENCE, say, f"Waiting for {queue.place} …")
+
     def begun(partitions: int) -> None:
+        unheard.cancel()
         ends = " (which ends with this)" if started else ""
         say(f"Queue {queue.full_name} with {counted(partitions, 'partition')}, {queue.place}{ends}. In other terminals:")
         where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "

@@ -6,18 +6,19 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager, suppress
 from functools import partial, wraps
 from itertools import islice
+from os import fsencode
 from typing import IO, Any, TypeVar, cast
 
 import click
 
 from baton.cli.cluster import ask
 from baton.cli.dead_letters import KEY, LINE, WHY, cut, has_no_server, moment, resource, shown, text_of, within_server
-from baton.cli.options import KAFKA_URL, OFFSET, QUEUE, REDIS_URL, TOPIC, ClusterTarget, Parsed, cluster_options
-from baton.cli.printing import refuse, say, say_json
+from baton.cli.options import KAFKA_URL, OFFSET, QUEUE, REDIS_URL, TOPIC, ClusterTarget, Parsed, bounded, cluster_options
+from baton.cli.printing import refuse, say, say_json, waiting_for
 from baton.controller.adapters import open_onlooker
 from baton.kube.objects import group_view, groups_path
 from baton.model.extras import MissingExtraError
-from baton.model.wording import counted, quoted
+from baton.model.wording import choose, counted, quoted
 from baton.queues.entry import Entry
 from baton.queues.kind import load
 from baton.queues.kinds import kind
@@ -144,6 +145,8 @@ def _show(entry: Entry, form: str | None) -> None:
 
 Given = tuple[bytes | str | None, bytes | str, Mapping[str, bytes | str]]
 _AT_ONCE = 500
+_FIELDS = ("key", "value", "headers", "keyBase64", "valueBase64", "headersBase64", "partition", "offset", "timestamp")
+"""Of a line; the last three are as `baton peek` writes them, and count for nothing."""
 
 
 def given(line: str) -> Given:
@@ -151,15 +154,18 @@ def given(line: str) -> Given:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        raise ValueError("it is no JSON") from None
+        raise ValueError('it is no JSON: write an object such as {"key": "a", "value": "b"}') from None
     if not isinstance(found, dict):
         raise ValueError('it is no object such as {"key": "a", "value": "b"}')
+    for name in found:
+        if name not in _FIELDS:
+            raise ValueError(f"an entry has no field {quoted(name)}; {choose(name, _FIELDS)}")
     headers, encoded = found.get("headers") or {}, found.get("headersBase64") or {}
     if not isinstance(headers, dict) or not isinstance(encoded, dict):
         raise ValueError("its headers are no object")
     key, value = (_bytes(found.get(name), found.get(f"{name}Base64"), name) for name in ("key", "value"))
     if value is None:
-        raise ValueError("it has no value")
+        raise ValueError("it has no value: give value, or valueBase64")
     named = {name: _bytes(headers.get(name), encoded.get(name), f"the header {quoted(name)}") for name in headers | encoded}
     return key, value, {name: each for name, each in named.items() if each is not None}
 
@@ -199,9 +205,16 @@ def _header(value: str) -> tuple[str, str]:
     return name, text
 
 
+def _as_typed(key: str | None, value: str, headers: Sequence[tuple[str, str]]) -> Given:
+    """In the bytes of the command line, which may be no text."""
+    return key if key is None else fsencode(key), fsencode(value), {name: fsencode(text) for name, text in headers}
+
+
 # -- The commands.
 
 _HEADER = Parsed("header", _header)
+_LINES = click.File(encoding="utf-8", errors="surrogateescape")
+"""A line that is no text is refused by itself."""
 _output = click.option(
     "--output", "-o", "form", type=click.Choice(["json"]), help="For programs: json, an object for each entry."
 )
@@ -210,10 +223,10 @@ _output = click.option(
 @click.command()
 @onlooker_options
 @click.argument("value", required=False)
-@click.option("--file", type=click.File(encoding="utf-8"), help="Send the lines of JSON of this file; -: of standard input.")
+@click.option("--file", type=_LINES, help="Send the lines of JSON of this file; -: of standard input.")
 @click.option("--key", help="The entry's key. Default: none.")
 @click.option("--header", "headers", type=_HEADER, metavar="NAME=VALUE", multiple=True, help="A header; may be repeated.")
-@click.option("--partition", type=click.IntRange(0), help="Where to send instead of where the key goes.")
+@click.option("--partition", type=bounded(0), help="Where to send instead of where the key goes.")
 def send(
     opened: Any,
     value: str | None,
@@ -231,14 +244,15 @@ def send(
         raise click.UsageError("give VALUE or --file")
     if file is not None and (key is not None or headers):
         raise click.UsageError("--key and --header belong to VALUE: a line of --file has its own")
-    portions = _portions(file) if file is not None else [[(key, value or "", dict(headers))]]
+    portions = _portions(file) if file is not None else [[_as_typed(key, value or "", headers)]]
     count = 0
     with opened as (queue, onlooker), onlooker.producer() as producer:
         try:
             for portion in portions:
-                for one in [producer.produce(*each, partition=partition) for each in portion]:
-                    sent = one.result()
-                    count += 1
+                with waiting_for(f"the server of {queue}"):
+                    for one in [producer.produce(*each, partition=partition) for each in portion]:
+                        sent = one.result()
+                        count += 1
         except (QueueUnreachable, ValueError) as problem:
             refuse(f"{counted(count, 'entry', 'entries')} sent, then: {problem}")
         if file is not None:
@@ -249,9 +263,9 @@ def send(
 
 @click.command()
 @onlooker_options
-@click.option("--partition", type=click.IntRange(0), required=True, help="The partition.")
+@click.option("--partition", type=bounded(0), required=True, help="The partition.")
 @click.option("--offset", type=OFFSET, help="Begin with this offset. Default: the oldest entry that is not finished with.")
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="The most entries to show.")
+@click.option("--limit", type=bounded(1), default=10, show_default=True, help="The most entries to show.")
 @_output
 def peek(opened: Any, partition: int, offset: str | None, limit: int, form: str | None) -> None:
     """Show the oldest unfinished entries of a partition of QUEUE, also those that a consumer works on, and take none.
@@ -259,7 +273,7 @@ def peek(opened: Any, partition: int, offset: str | None, limit: int, form: str 
     A line for each: partition/offset, time, key, headers, and the beginning of the value.
     """
     with opened as (queue, onlooker):
-        if partition >= (count := onlooker.partitions()):
+        if partition >= (count := _partitions(queue, onlooker)):
             refuse(f"there is no partition {partition}: {queue} has 0 to {count - 1}")
         for entry in islice(onlooker.peek(partition, offset), limit):
             _show(entry, form)
@@ -276,9 +290,15 @@ def tail(opened: Any, form: str | None) -> None:
     """
     begun = False
     with suppress(KeyboardInterrupt), opened as (queue, onlooker):
+        count = _partitions(queue, onlooker)
         for entry in onlooker.tail():
             if entry is not None:
                 _show(entry, form)
             elif not begun:
                 begun = True
-                say(f"{queue}: what comes to {counted(onlooker.partitions(), 'partition')}; Ctrl-C ends it", error=True)
+                say(f"{queue}: what comes to {counted(count, 'partition')}; Ctrl-C ends it", error=True)
+
+
+def _partitions(queue: str, onlooker: Onlooker) -> int:
+    with waiting_for(f"the server of {queue}"):
+        return onlooker.partitions()

@@ -4,8 +4,10 @@ A subcommand's module is imported only when it is called, so that `baton plan` s
 """
 
 import codecs
+import os
 import sys
 from difflib import get_close_matches
+from errno import EDQUOT, EIO, ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -112,7 +114,16 @@ class _Lazy(HintingGroup):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors=_ALIKE)
-        return super().main(*args, **extra)
+        if os.path.expanduser("~") == "~":  # noqa: PTH111 -- Path's raises, also in what is imported
+            os.environ["HOME"] = "/"  # as in a container
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if error.errno not in (ENOSPC, EDQUOT, EIO):
+                raise
+            sys.stdout = None  # which is not to be written once more at the end
+            say(f"baton: the output cannot be written: {os.strerror(error.errno)}: direct it elsewhere", error=True)
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

@@ -15,7 +15,7 @@ from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group import GroupLook, look_at, partitions
 from baton.cli.lag import shown_lag
 from baton.cli.main import WholeSummaries
-from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, Parsed, cluster_options, output_option, say_object
+from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, Parsed, bounded, cluster_options, output_option, say_object
 from baton.cli.printing import agree, console, say, table
 from baton.controller.adapters import SecretForbidden, open_queue
 from baton.kube.api import Api
@@ -224,11 +224,26 @@ async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, Parti
 
 
 class _ShowsUnlessTold(WholeSummaries):
-    """`baton offsets GROUP` is `baton offsets show GROUP`."""
+    """`baton offsets GROUP` is `baton offsets show GROUP`, and calls itself as it was called."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named or not args else ["show", *args])
+        return super().parse_args(ctx, args if named or not args else ["", *args])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name or "show")
+
+
+class _Unnamed(click.Context):
+    """Of a command that may have been called without its name."""
+
+    @property
+    def command_path(self) -> str:
+        return super().command_path.rstrip()
+
+
+class _Show(click.Command):
+    context_class = _Unnamed
 
 
 @click.group(cls=_ShowsUnlessTold)
@@ -236,7 +251,7 @@ def offsets() -> None:
     """Show where a ConsumerGroup is in each partition (baton offsets GROUP), or set that by hand (baton offsets reset GROUP)."""
 
 
-@offsets.command()
+@offsets.command(cls=_Show)
 @click.argument("group", type=GROUP)
 @cluster_options
 @output_option(wide="also the earliest offset, state and epoch", programs="a list of partitions")
@@ -254,7 +269,7 @@ def show(group: str, form: Form, target: ClusterTarget) -> None:
     "--to", "to", type=TARGET, required=True, metavar="TARGET", help="earliest, latest, a time, or the next offset to be read."
 )
 @click.option("--queue", type=OBJECT, help="The queue, where the group has several.")
-@click.option("--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this partition; may be repeated.")
+@click.option("--partition", "numbers", type=bounded(0), multiple=True, help="Only this partition; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cluster_options

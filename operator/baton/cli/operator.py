@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from baton.cli.options import NAMESPACE, OBJECT, WORD
+from baton.cli.options import NAMESPACE, OBJECT, WORD, bounded
 from baton.cli.printing import say
 from baton.controller.adapters import TLS_FOLDER
 from baton.controller.capacity import MOST_IN_ALL
@@ -34,12 +34,24 @@ _option = partial(click.option, show_default=True, show_envvar=True)
 )
 @_option("--lease-name", type=OBJECT, envvar="BATON_LEASE_NAME", default="baton-operator", help="The name of the leader's Lease.")
 @_option("--identity", type=WORD, envvar="BATON_IDENTITY", help="This replica's name in the Lease. Default: the pod's name.")
-@_option("--lease-duration", type=float, default=15.0, help="Seconds until a dead leader is replaced: a whole number.")
-@_option("--renew-deadline", type=float, default=10.0, help="Seconds until a leader stops that cannot renew its Lease.")
-@_option("--retry-period", type=float, default=2.0, help="Seconds between two renewals of, or looks at, the Lease.")
+@_option(
+    "--lease-duration",
+    type=bounded(0, whole=False),
+    default=15.0,
+    help="Seconds until a dead leader is replaced: a whole number.",
+)
+@_option(
+    "--renew-deadline",
+    type=bounded(0, whole=False),
+    default=10.0,
+    help="Seconds until a leader stops that cannot renew its Lease.",
+)
+@_option(
+    "--retry-period", type=bounded(0, whole=False), default=2.0, help="Seconds between two renewals of, or looks at, the Lease."
+)
 @_option(
     "--metrics-port",
-    type=click.IntRange(0, 65535),
+    type=bounded(0, 65535),
     envvar="BATON_METRICS_PORT",
     default=8080,
     help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
@@ -54,7 +66,7 @@ _option = partial(click.option, show_default=True, show_envvar=True)
 )
 @_option(
     "--most-partitions",
-    type=click.IntRange(min=1),
+    type=bounded(1),
     default=MOST_IN_ALL,
     help="The most partitions of all groups together, which bounds the memory. One namespace of several may have half.",
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
+from math import nan
 from pathlib import Path
 from re import ASCII, fullmatch
 from typing import Any, TypeVar, cast
@@ -21,6 +22,7 @@ from baton.queues.kinds import kind
 
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _MOST_SHOWN = 60
+_LARGEST = 2**63 - 1
 
 
 def shown(value: str) -> str:
@@ -44,6 +46,22 @@ class Parsed(click.ParamType):  # type: ignore[type-arg] # it takes an argument 
             self.fail(f"{'this' if self._secret else shown(value)} is {error}.", param, ctx)
 
 
+def bounded(least: int, most: int | None = None, *, whole: bool = True) -> Parsed:
+    """A number within these bounds."""
+    bounds = f"from {least:,}" + ("" if most is None else f" to {most:,}")
+
+    def read(value: str) -> float:
+        try:
+            found = int(value) if whole else float(value)
+        except ValueError:
+            found = nan
+        if not least <= found <= (_LARGEST if most is None else most):
+            raise ValueError(f"no {'whole ' if whole else ''}number {bounds}")
+        return found
+
+    return Parsed("number" if most is None else f"{least}-{most}", read)
+
+
 def _name(form: str, most: int, said: str) -> Parsed:
     """A text of this form."""
 
@@ -59,10 +77,10 @@ _OBJECT = rf"{_PART}(\.{_PART})*"
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 _SIGNS = "lowercase letters, digits, - and ., such as orders"
 
-NAMESPACE = _name(_PART, 63, "invalid namespace: use lowercase letters, digits and -, such as shop")
-OBJECT = _name(_OBJECT, 253, f"invalid name: use {_SIGNS}")
-GROUP = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid group: use NAME or NAMESPACE/NAME, of {_SIGNS}")
-QUEUE = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid queue: use NAME or NAMESPACE/NAME, of {_SIGNS}")
+NAMESPACE = _name(_PART, 63, "an invalid namespace: use lowercase letters, digits and -, such as shop")
+OBJECT = _name(_OBJECT, 253, f"an invalid name: use {_SIGNS}")
+GROUP = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"an invalid group: use NAME or NAMESPACE/NAME, of {_SIGNS}")
+QUEUE = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"an invalid queue: use NAME or NAMESPACE/NAME, of {_SIGNS}")
 CONTEXT = _name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
 HOST = _name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
 ADDRESS = _name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")

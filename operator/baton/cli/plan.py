@@ -28,7 +28,7 @@ from baton.assignors.request import (
     whatever_the_order,
 )
 from baton.assignors.solace import least_moves
-from baton.cli.options import GROUP, OBJECT, WORD, ClusterTarget, Parsed, cluster_options
+from baton.cli.options import GROUP, OBJECT, WORD, ClusterTarget, Parsed, bounded, cluster_options
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, refuse, say, say_json
 from baton.model.ids import MemberId, Partition, QueueName
@@ -177,7 +177,8 @@ def _json(line: str | bytes) -> object:
         raise RequestError("", "not a request: nested too deeply") from None
     except ValueError as error:
         cure = "give one request per line, or one over several lines as --request FILE"
-        raise RequestError("", f"not JSON: {error}; {cure}") from None
+        what = "a text in UTF-8" if isinstance(error, UnicodeDecodeError) else f"JSON: {error}"
+        raise RequestError("", f"not {what}; {cure}") from None
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -320,7 +321,7 @@ def _count(value: str) -> tuple[str, int]:
     help="With --explain: read this live ConsumerGroup (NAME or NAMESPACE/NAME), and change nothing.",
 )
 @click.option("--assignor", type=WORD, metavar="NAME", help="With --group: plan with this assignor.")
-@click.option("--add", type=click.IntRange(0, MOST_ADDED), default=0, metavar="N", help="With --group: plan for N more pods.")
+@click.option("--add", type=bounded(0, MOST_ADDED), default=0, metavar="N", help="With --group: plan for N more pods.")
 @click.option("--remove", type=WORD, multiple=True, metavar="POD", help="With --group: plan without this pod; may be repeated.")
 @click.option(
     "--partitions",

@@ -9,7 +9,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 PIPED = 10_000
 """Columns of an output that is no terminal."""
+PATIENCE = 1.0
+"""Seconds after which it is said what is waited for."""
 
 
 def printable(text: str) -> str:
@@ -45,8 +48,20 @@ def refuse(text: str, status: int = 1) -> NoReturn:
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name or "")
         context = context.parent
-    say(f"baton {' '.join(names)}: {text}", error=True)
+    say(f"{' '.join(['baton', *filter(None, names)])}: {text}", error=True)
     sys.exit(status)
+
+
+@contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """What takes longer than a second is said."""
+    notice = threading.Timer(PATIENCE, say, (f"Waiting for {what} …",), {"error": True})
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 def agree(question: str) -> None:

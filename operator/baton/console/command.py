@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.options import ADDRESS, GROUP, HOST, HTTP_URL, ClusterTarget, cluster_options
+from baton.cli.options import ADDRESS, GROUP, HOST, HTTP_URL, ClusterTarget, bounded, cluster_options
 from baton.cli.printing import say
 from baton.model.listening import EVERYWHERE, listening
 
@@ -26,7 +26,7 @@ LOOPBACK = "127.0.0.1"
 @click.command()
 @click.argument("group", type=GROUP, required=False)
 @cluster_options
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on. Default: a free one.")
+@click.option("--port", type=bounded(0, 65535), default=0, help="The port to serve on. Default: a free one.")
 @click.option("--allow-approve", is_flag=True, help="Let viewers approve proposals, as far as their rights go.")
 @click.option(
     "--operator",

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import subprocess
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +14,17 @@ from click.testing import CliRunner, Result
 from baton.cli.main import main
 from baton.model.ids import Epoch
 from tests.following import tailing
-from tests.integration.redis.conftest import Queue
+from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.test_foreign_entries import FOREIGN, add
 from tests.integration.redis.test_resizing import key
+from tests.processes import ChildProcess
+from tests.waiting import until
 
 ONE = Epoch(1)
 BYTES = bytes(range(256))
 
 
-def call(queue: Queue, command: str, *arguments: str, given: str | None = None) -> Result:
+def call(queue: Queue, command: str, *arguments: str, given: str | bytes | None = None) -> Result:
     words = [command, "--redis-url", queue.url, queue.name, *arguments]
     with ThreadPoolExecutor(1) as away:  # from the test's event loop, for the command has one
         return away.submit(CliRunner().invoke, main, words, input=given).result()
@@ -54,7 +58,8 @@ async def test_what_is_sent_by_hand_is_shown_as_its_consumer_reads_it(queue: Que
     assert (shown["key"], shown["value"], shown["headers"]) == (name, "paid: 3 €", {"trace": "a=b"})
     line = call(queue, "peek", "--partition", "1").stdout
     assert line.startswith(f"1/{entry.offset}  20") and line.endswith(f"Z  {name}  trace=a=b  paid: 3 €\n")
-    assert "sent to partition 0" in call(queue, "send", "--key", name, "--partition", "0", "x").output
+    assert "sent to partition 0" in call(queue, "send", "--key", name, "--partition", "0", "\udcff").output
+    assert peeked(queue)[0]["valueBase64"] == b64encode(b"\xff").decode(), "bytes that are no text, as a shell gives them"
 
 
 async def test_a_look_changes_nothing_and_shows_what_is_not_finished(queue: Queue) -> None:
@@ -106,6 +111,8 @@ async def test_a_file_of_json_lines_is_sent_and_what_peek_shows_is_one(queue: Qu
         ("{", "line 3: it is no JSON"),
         ("[]", "line 3: it is no object"),
         ('{"key": "a"}', "line 3: it has no value"),
+        ('{"value": "a", "heders": {}}', "line 3: an entry has no field 'heders'; did you mean headers?"),
+        ('{"value": "\udcff"}', "line 3: value is no text in UTF-8"),
         ('{"value": 3}', "line 3: value is no text"),
         ('{"value": "\\ud800"}', "line 3: value is no text in UTF-8"),
         ('{"valueBase64": "%"}', "line 3: value is no base64"),
@@ -114,9 +121,24 @@ async def test_a_file_of_json_lines_is_sent_and_what_peek_shows_is_one(queue: Qu
     ],
 )
 def test_what_stands_before_a_bad_line_is_sent(queue: Queue, line: str, said: str) -> None:
-    done = call(queue, "send", "--file", "-", "--partition", "0", given=f'{{"value": "1"}}\n\n{line}\n{{"value": "2"}}\n')
+    lines = f'{{"value": "1"}}\n\n{line}\n{{"value": "2"}}\n'.encode(errors="surrogateescape")
+    done = call(queue, "send", "--file", "-", "--partition", "0", given=lines)
     assert done.exit_code == 1 and f"1 entry sent, then: {said}" in done.stderr
     assert values(queue) == ["1"]
+
+
+async def test_a_socket(tmp_path: Path) -> None:
+    """Of this machine, for all sides of a queue."""
+    socket = tmp_path / "redis"
+    words = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", ""]
+    with ChildProcess(words, stdout=subprocess.DEVNULL) as server:
+        until(socket.exists)
+        queue = await make_queue(f"unix://{socket}", 1)
+        assert call(queue, "send", "1").exit_code == 0
+        assert [entry.value for entry in (await queue.granted("a", ONE)).read(0, ONE)] == [b"1"]
+        assert values(queue) == ["1"]
+        await queue.close()
+        server.terminate()
 
 
 def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue) -> None:

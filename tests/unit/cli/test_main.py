@@ -1,5 +1,7 @@
 """How the command `baton` is called wrongly, asked for help, and completed."""
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ from click import Context
 from click.testing import CliRunner
 
 from baton.cli.main import SHELLS, main
+from tests.listener import Listener
+from tests.processes import ChildProcess
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,52 @@ def test_every_command_is_there_and_its_summary_fits_into_a_line() -> None:
 
 
 BATON = Path(sys.executable).parent / "baton"
+
+
+def test_an_output_that_is_full_is_a_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([BATON, "check-order", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        1,
+        ["baton: the output cannot be written: No space left on device: direct it elsewhere"],
+    )
+
+
+def test_a_kafka_that_is_not_there_is_told_with_the_cause_and_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.queues.kafka.onlooker._ANSWERS_WITHIN", 1.0)
+    said = CliRunner().invoke(main, ["peek", "b", "--partition", "0", "--kafka-url", "kafka://127.0.0.1:1"]).stderr
+    assert "Kafka at 127.0.0.1:1 has not answered within 1 s (127.0.0.1:1/bootstrap: " in said
+    assert "Connection refused" in said and said.endswith("or correct the address\n")
+
+
+def test_a_user_without_a_home_is_told_where_a_kubeconfig_is_missing() -> None:
+    """As in a container whose user no passwd knows."""
+    nowhere = {**os.environ, "HOME": "~", "KUBECONFIG": "~nobody-of-this-name/config"}
+    done = subprocess.run([BATON, "status"], capture_output=True, text=True, check=False, env=nowhere)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "baton status: there is no kubeconfig ~nobody-of-this-name/config: give --kubeconfig FILE, or set KUBECONFIG\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("peek a/b --partition 0 --redis-url redis://{}", "the server of a/b"), ("status --kubeconfig kubeconfig", "http://{}")],
+)
+def test_a_silent_server_is_named_while_it_is_waited_for(command: str, what: str, tmp_path: Path) -> None:
+    taken: list[socket.socket] = []
+    silent = Listener(taken.append)
+    cluster = f"clusters: [{{name: c, cluster: {{server: 'http://{silent.place}'}}}}]"
+    context = "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x"
+    (tmp_path / "kubeconfig").write_text(f"{cluster}\nusers: [{{name: u, user: {{token: t}}}}]\n{context}\n")
+    words = [str(BATON), *command.format(silent.place).split()]
+    with ChildProcess(words, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"Waiting for {what.format(silent.place)} …\n"
+        silent.close()
+        for connection in taken:
+            connection.close()
+        assert f"{silent.place} does not answer" in process.stderr.read()
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from baton.cli.cluster import NoAnswerError
 from baton.cli.group import GroupLook
+from baton.cli.main import main
 from baton.cli.offsets import TARGET, OffsetChange, OffsetTarget, OutsideError, _set, why_not
 from baton.engine import dump
 from baton.model.ids import Epoch, Partition, QueueName
@@ -50,6 +52,13 @@ def test_a_time_has_its_zone() -> None:
 def test_what_is_no_target_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         TARGET.convert(text, None, None)
+
+
+@pytest.mark.parametrize("words", ["offsets", "offsets show"])
+def test_it_calls_itself_as_it_was_called(words: str) -> None:
+    run = CliRunner(env={"KUBECONFIG": "/nowhere"}).invoke
+    assert run(main, [*words.split(), "-n", "shop", "orders"]).output.startswith(f"baton {words}: there is no kubeconfig")
+    assert run(main, [*words.split(), "--slip"], prog_name="baton").output.startswith(f"Usage: baton {words} [OPTIONS] GROUP\n")
 
 
 def paused(group: Group, *, spec: bool = True, generation: int = 1) -> GroupLook:

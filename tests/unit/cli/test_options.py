@@ -66,7 +66,7 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
         inner = command.commands if isinstance(command, click.Group) else {}
         for words, one in ((name, command), *((f"{name} {sub}", each) for sub, each in inner.items())):
             for parameter in one.params:
-                other = isinstance(parameter.type, click.Choice | click.File | click.IntRange | click.Path | type(click.FLOAT))
+                other = isinstance(parameter.type, click.Choice | click.File | click.Path)
                 if not (other or getattr(parameter, "is_flag", False) or (words, parameter.name) in FREE):
                     yield words, parameter
 
@@ -86,6 +86,14 @@ def test_what_can_be_no_name_is_refused_in_a_line(command: str, parameter: click
     said = result.output.splitlines()[-1]
     assert (result.exit_code, type(result.exception)) == (2, SystemExit), result.output
     assert said.startswith("Error: Invalid value for ") and printable(said) == said and len(said) < 300
+
+
+@pytest.mark.parametrize("value", ["abc", "nan", "inf", "-0.5", "3601", "9" * 5000])
+def test_what_is_no_number_or_too_large_is_told_within_which_bounds_it_is(value: str) -> None:
+    said = CliRunner().invoke(main, ["dev", "--delay", value]).output.splitlines()[-1]
+    assert said.startswith("Error: Invalid value for '--delay': '") and said.endswith(" is no number from 0 to 3,600.")
+    whole = CliRunner().invoke(main, ["peek", "orders", "--partition", value]).output.splitlines()[-1]
+    assert whole.endswith(" is no whole number from 0.") or value == "3601"
 
 
 @pytest.mark.parametrize("kind", [GROUP, NAMESPACE, OBJECT])
