@@ -68,7 +68,8 @@ class OneReplica:
                 most_partitions=self.most_partitions,
             ),
         )
-        feed = WatchFeed(api, self.replica.cache.event, begins=self.replica.relists.watch_begins)
+        relists = self.replica.relists
+        feed = WatchFeed(api, self.replica.cache.event, broke=relists.watch_broke, listed=relists.watch_listed)
 
         async def work() -> None:
             await feed.ready.wait()

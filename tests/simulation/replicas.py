@@ -83,8 +83,8 @@ class Lone:
             self._open_queue,
             Options(identity=identity, lease_namespace="baton", lease_name=lease, terms=Terms(), namespaces=namespaces),
         )
-        events = WatchEvents(self.loop, replica.cache.event, replica.relists.watch_begins)
-        feed = WatchFeed(api, events.put, namespaces, begins=events.begins)
+        events = WatchEvents(self.loop, replica.cache.event, replica.relists.watch_broke, replica.relists.watch_listed)
+        feed = WatchFeed(api, events.put, namespaces, broke=events.broke, listed=events.listed)
         self.tasks[identity] = [asyncio.create_task(feed.run()), asyncio.create_task(replica.run())]
         return replica
 

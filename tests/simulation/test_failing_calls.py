@@ -33,7 +33,7 @@ def test_what_a_watch_shows_is_acted_on_while_lists_fail(failure: Fault) -> None
         relists = lone.replica.relists
         for namespace in ("shop", "bank"):
             for of in WATCHED:
-                relists.watch_begins(of, namespace)  # as kopf tells where a watch breaks
+                relists.watch_broke(of, namespace)  # as kopf tells where a watch breaks
         await asyncio.sleep(25)
         await lone.delete_pod("shop", "b")
         await asyncio.sleep(1)

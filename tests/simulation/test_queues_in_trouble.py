@@ -52,7 +52,7 @@ class Shop:
     async def start(self) -> None:
         for namespace in ("shop", "default"):
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
-        feed = WatchFeed(MemoryApi(self.server), self.replica.cache.event, begins=self.replica.relists.watch_begins)
+        feed = WatchFeed(MemoryApi(self.server), self.replica.cache.event)
         for work in (feed.run(), self.replica.elector.run(), self.replica.events.run(), self.replica.group_loops.run()):
             self._tasks.append(asyncio.create_task(work))
         await feed.ready.wait()

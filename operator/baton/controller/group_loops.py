@@ -130,6 +130,7 @@ class GroupLoops:
         """It leads again, and no other has led in between."""
         self._held = False
         self._replica.cache.sessions.outage(self._replica.clock.ticks())
+        self._replica.relists.go_on()
         for loop, _ in self._loops.values():
             loop.go_on()
 

@@ -76,7 +76,7 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
             there=thread.do,
         )
         loop = asyncio.get_running_loop()
-        feed = WatchEvents(loop, replica.cache.event, replica.relists.watch_begins)
+        feed = WatchEvents(loop, replica.cache.event, replica.relists.watch_broke, replica.relists.watch_listed)
         watching = Watching(options.kubeconfig, options.namespaces, feed, partial(loop.call_soon_threadsafe, stop.set))
         replica.metrics.registry.register(ProcessMetrics(stalls))
         health = HealthServer(

@@ -1,8 +1,8 @@
 """The safety net below the watches: lists that are laid over what kopf has told.
 
-kopf says nothing of what vanished while one of its watches was broken. So all kinds are listed when this replica begins to lead,
-and a kind after its watch broke; besides that seldom, spread evenly. All groups of a scope share its lists. A scope is a
-namespace that the operator serves, or all of them; and a group waits for lists of its scope only.
+All kinds are listed when this replica begins to lead, and a kind whose watch broke and that kopf has not listed again since;
+besides that seldom, spread evenly. All groups of a scope share its lists. A scope is a namespace that the operator serves, or all
+of them; and a group waits for lists of its scope only.
 
 Each kind of a scope has a task, a backoff and a state. So a list that fails delays no other: for lack of a permission, because
 there is no such kind, because the server is too busy or never answers.
@@ -10,7 +10,7 @@ there is no such kind, because the server is too busy or never answers.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 import structlog
@@ -34,7 +34,7 @@ LEDGERS_EVERY = 60.0
 """The same of ledgers, which are not watched; only their metadata are listed."""
 
 APART = 10.0
-"""Seconds between lists of a kind whose watch breaks again and again."""
+"""Seconds between lists of a kind whose watch breaks again and again, and for which kopf may list it again."""
 
 PATIENCE = 10.0
 """Seconds for which a group at its start waits for lists that are newer than those that were made before."""
@@ -82,8 +82,8 @@ class Lister:
     """By status or kind of failure."""
     blind: bool = False
     """It has failed for BLIND_AFTER."""
-    broke: bool = False
-    """Its watch did, since it was listed."""
+    broke_at: float | None = None
+    """When its watch did, if it was not listed since."""
     _wanted: float = NEVER
     _task: asyncio.Task[None] | None = None
 
@@ -98,14 +98,14 @@ class Lister:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        self._wanted, self.broke = NEVER, False
+        self._wanted, self.broke_at = NEVER, None
         self._well()
 
     async def _run(self) -> None:
         pauses = doubling(FIRST_BACKOFF, LONGEST_BACKOFF)
         while self.begun < self._wanted:
             began = self.clock.ticks()
-            self.broke = False
+            self.broke_at = None
             try:
                 await self._list()
             except (ApiError, UnavailableError) as error:
@@ -163,7 +163,6 @@ class Relists:
         }
         self._next = NEVER
         """When the next one of all may be listed for no other reason than its age."""
-        self._watched: set[tuple[WatchedKind, Scope]] = set()
         self._in_doubt: dict[Scope, set[GroupKey]] = {scope: set() for scope in self._scopes}
         """Groups that wait for a list of sessions."""
         self._news: dict[Scope, asyncio.Event] = {scope: asyncio.Event() for scope in self._scopes}
@@ -179,7 +178,7 @@ class Relists:
         for lister in listers:
             if lister.of is WatchedKind.LEDGERS:
                 lister.want(now - LEDGERS_EVERY)
-            elif lister.broke and now >= lister.begun + APART:
+            elif lister.broke_at is not None and now >= max(lister.broke_at, lister.begun) + APART:
                 lister.want(now)
         work = [lister for lister in listers if lister.failing_since is None]  # the others try again by themselves
         oldest = min(work, key=lambda lister: lister.begun, default=None)
@@ -187,11 +186,20 @@ class Relists:
             self._next = now + EVERY / len(listers)
             oldest.want(now)
 
-    def watch_begins(self, of: WatchedKind, scope: Scope) -> None:
-        """kopf has begun to list, or cannot list or watch. Not the first time: then its watch broke."""
-        if (of, scope) in self._watched:
-            self._scopes[scope][of].broke = True
-        self._watched.add((of, scope))
+    def watch_broke(self, of: WatchedKind, scope: Scope) -> None:
+        """kopf cannot list or watch."""
+        lister = self._scopes[scope][of]
+        lister.broke_at = self._clock.ticks() if lister.broke_at is None else lister.broke_at
+
+    def watch_listed(self, of: WatchedKind, scope: Scope, there: Set[Key], version: int) -> None:
+        """kopf's list as of this version has shown these, and no others."""
+        self._cache.keep(of, scope, there, version)
+        self._scopes[scope][of].broke_at = None
+
+    def go_on(self) -> None:
+        """The API server answers again, and kopf is about to list what broke."""
+        for lister in self.listers:
+            lister.broke_at = None if lister.broke_at is None else self._clock.ticks()
 
     def want_sessions(self, key: GroupKey, at: float) -> None:
         """List the sessions of the group's scope, unless that was begun since then (monotonic seconds), and wake the group."""

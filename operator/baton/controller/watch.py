@@ -2,22 +2,22 @@
 
 All handlers are on.event handlers, which write nothing: no annotations and no finalizers of a framework on any object. A
 follower watches too, so that it can lead at once. An index of kopf's would keep objects that vanished while a watch was broken,
-because kopf lists again without saying what is gone. So the cluster cache has stores of its own, which lists correct.
+because kopf lists again without saying what is gone. So the cluster cache has stores of its own, which each list corrects.
 
 kopf ends all its watches where one of them meets a 404, a 410 in the midst of a list, or something that it cannot read; and it
 has no bound for the bytes of a page. So its HTTP session is the operator's own client, which gives it no such answer. Lists are
 tried until they work, in pages of bounded size, and a watch that cannot go on tells kopf that its version is gone, at which kopf
 lists again.
 
-kopf keeps something of each object and works on each event for a millisecond. Leases are renewed all the time, so it hears of
-their versions only.
+kopf keeps something of each object and works on each event for a millisecond. There are many pods, and Leases are renewed all
+the time: what the session reads of these goes past kopf to the cluster cache.
 """
 
 import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -32,7 +32,7 @@ import structlog
 from baton.kube.api import PAGE, Api, Json, connect
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.following import GONE, SHORTEST_WATCH, events, pages
-from baton.kube.store import WATCHED, Manifest, WatchedKind
+from baton.kube.store import WATCHED, Key, Manifest, WatchedKind, key_of
 from baton.model.names import GROUP_LABEL
 
 AT_ONCE = 50
@@ -44,17 +44,23 @@ RETRY = 2.0
 STOPS_WITHIN = 3.0
 """Seconds for which `Watching.stop` waits."""
 
-ENDS = (ApiError, UnavailableError, LookupError, TypeError, AttributeError)
+ENDS = (ApiError, UnavailableError, LookupError, TypeError, ValueError, AttributeError)
 """What ends a list or a watch: a refusal, or an answer that is not the API server's."""
 
-Begins = Callable[[WatchedKind, str | None], None]
-"""kopf has the first page of a list of a kind in a namespace (None: in all), or cannot list or watch it there."""
+MANY = (WatchedKind.PODS, WatchedKind.LEASES)
+"""Kinds whose objects go past kopf."""
+
+Broke = Callable[[WatchedKind, str | None], None]
+"""kopf cannot list or watch a kind in a namespace (None: in all)."""
+
+Listed = Callable[[WatchedKind, str | None, Set[Key], int], None]
+"""It has listed all, and these were there as of this version."""
 
 log = structlog.get_logger("baton.watch")
 
 
 class WatchEvents:
-    """Events of the watches on their way from their thread to the event loop. `put` and `begins` may be called from any thread.
+    """Events of the watches on their way from their thread to the event loop. All methods may be called from any thread.
 
     Of each object only the newest event waits, so that what waits is bounded by the objects that there are. They are delivered a
     few at a time, so that ten thousand pods that are seen at once hold up no group.
@@ -64,11 +70,13 @@ class WatchEvents:
         self,
         loop: asyncio.AbstractEventLoop,
         deliver: Callable[[WatchedKind, str | None, Manifest], None],
-        watch_begins: Begins = lambda of, scope: None,
+        watch_broke: Broke = lambda of, scope: None,
+        watch_listed: Listed = lambda of, scope, there, version: None,
     ) -> None:
-        """`deliver` and `watch_begins` are called on the event loop; see `ClusterCache.event` and `Relists.watch_begins`."""
+        """All are called on the event loop; see `ClusterCache.event`, `Relists.watch_broke` and `Relists.watch_listed`."""
         self._loop = loop
-        self._watch_begins = watch_begins
+        self._watch_broke = watch_broke
+        self._watch_listed = watch_listed
         self._deliver = deliver
         self._lock = threading.Lock()
         self._waiting: dict[tuple[WatchedKind, str, str], tuple[str | None, Manifest]] = {}
@@ -90,9 +98,13 @@ class WatchEvents:
         with suppress(RuntimeError):  # the event loop has ended, and the process is about to
             self._loop.call_soon_threadsafe(self._some)
 
-    def begins(self, of: WatchedKind, scope: str | None) -> None:
+    def broke(self, of: WatchedKind, scope: str | None) -> None:
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._watch_begins, of, scope)
+            self._loop.call_soon_threadsafe(self._watch_broke, of, scope)
+
+    def listed(self, of: WatchedKind, scope: str | None, there: Set[Key], version: int) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._watch_listed, of, scope, there, version)
 
     def _some(self) -> None:
         with self._lock:
@@ -217,14 +229,13 @@ class Session:
     """What kopf has for an HTTP session. Answers what kopf asks: which kinds there are, lists and watches."""
 
     def __init__(self, api: Api, kinds: Collection[WatchedKind], feed: WatchEvents) -> None:
-        """`feed` hears of what begins, and of Leases."""
+        """`feed` hears of what breaks, of what a list showed, and of the objects of MANY."""
         self._api = api
         self._kinds = kinds
         self._discovery = _discovery(kinds)
         self._feed = feed
-        self._begins = feed.begins
-        self._pages: dict[str, AsyncIterator[Json]] = {}
-        """Of lists that are under way, by path."""
+        self._lists: dict[str, tuple[AsyncIterator[Json], set[Key]]] = {}
+        """Those that are under way, by path: the pages to come, and what was there so far."""
         self.headers = {"User-Agent": "baton"}
         self.closed = False
 
@@ -247,20 +258,22 @@ class Session:
         begins = query.pop("continue", None) is None
         while True:
             if begins:
-                self._pages[path] = pages(self._api, path, query)
+                self._lists[path] = pages(self._api, path, query), set()
+            more, there = self._lists[path]
             try:
-                page = await anext(self._pages[path])
-                if begins:  # told now: the safety list must not be older than this one
-                    self._begins(of, _namespace(path))
+                page = await anext(more)
                 page["items"] = [of.looked_at(one) for one in page.get("items") or ()]
-                if of is WatchedKind.LEASES:
-                    for lease in page["items"]:
-                        self._feed.put(of, None, lease)
+                there.update(map(key_of, page["items"]))
+                if not page["metadata"].get("continue"):
+                    self._feed.listed(of, _namespace(path), there, int(page["metadata"]["resourceVersion"]))
+                if of in MANY:
+                    for one in page["items"]:
+                        self._feed.put(of, None, one)
                     page["items"] = []
                 return page
             except ENDS as error:
                 log.debug("a list cannot go on; it begins again", path=path, error=str(error)[:500])
-                self._begins(of, _namespace(path))
+                self._feed.broke(of, _namespace(path))
             begins = True
             await asyncio.sleep(RETRY)
 
@@ -275,13 +288,13 @@ class Session:
                     break
                 if kind != "BOOKMARK":
                     there = of.looked_at(there)
-                    if of is WatchedKind.LEASES:
+                    if of in MANY:
                         self._feed.put(of, kind, there)
-                        kind, there = "BOOKMARK", {"metadata": {"resourceVersion": there["metadata"]["resourceVersion"]}}
+                        continue  # the server tells kopf every minute how far the watch is
                 yield json.dumps({"type": kind, "object": there}).encode() + b"\n"
         except UnavailableError as error:
             log.debug("a watch ended", path=path, error=str(error))
-            self._begins(of, _namespace(path))
+            self._feed.broke(of, _namespace(path))
         except ENDS as error:
             log.debug("cannot watch; kopf lists again", path=path, error=str(error)[:500])
             yield _GONE

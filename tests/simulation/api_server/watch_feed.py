@@ -1,19 +1,20 @@
 """What kopf does for the operator, without kopf: lists, watches from there, lists again where a watch cannot go on, and hands
 every object on, as `baton.controller.watch` has it done.
 
-Like kopf it says nothing of what vanished while it did not watch: a list only names what there is.
+Like kopf it says nothing of what vanished while it did not watch: a list only names what there is, and then tells that this was
+all.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from baton.controller.watch import RETRY
+from baton.controller.watch import RETRY, Broke, Listed
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.following import SHORTEST_WATCH, WATCHED_FOR, pages
-from baton.kube.store import WATCHED, WatchedKind
+from baton.kube.store import WATCHED, Key, WatchedKind, key_of
 from tests.simulation.api_server.memory_api import MemoryApi
 
 Put = Callable[[WatchedKind, str | None, Mapping[str, Any]], None]
@@ -32,11 +33,14 @@ class WatchFeed:
         put: Put,
         namespaces: Sequence[str] = (),
         repeats: Callable[[], bool] = lambda: False,
-        begins: Callable[[WatchedKind, str | None], None] = lambda of, scope: None,
+        broke: Broke = lambda of, scope: None,
+        listed: Listed = lambda of, scope, there, version: None,
     ) -> None:
-        """Namespaces empty: all of them. `repeats`: whether an event is told twice. `begins`: see `Relists.watch_begins`."""
+        """Namespaces empty: all of them. `repeats`: whether an event is told twice. `broke`, `listed`: see `WatchEvents`."""
         self._watches = [
-            _Watch(api, of.path(scope), of.selector, partial(put, of), repeats, partial(begins, of, scope))
+            _Watch(
+                api, of.path(scope), of.selector, partial(put, of), repeats, partial(broke, of, scope), partial(listed, of, scope)
+            )
             for scope in (*namespaces,) or (None,)
             for of in WATCHED
         ]
@@ -62,14 +66,16 @@ class _Watch:
         selector: Mapping[str, str],
         hear: Callable[[str | None, Mapping[str, Any]], None],
         repeats: Callable[[], bool],
-        begins: Callable[[], None],
+        broke: Callable[[], None],
+        told_all: Callable[[Set[Key], int], None],
     ) -> None:
         self._api = api
         self.path = path
         self._selector = selector
         self._hear = hear
         self._repeats = repeats
-        self._begins = begins
+        self._broke = broke
+        self._told_all = told_all
         self.listed = asyncio.Event()
 
     async def run(self) -> None:
@@ -84,15 +90,17 @@ class _Watch:
 
     async def _list(self) -> str:
         while True:
-            self._begins()
-            version = ""
+            version, there = "", set[Key]()
             try:
                 async for page in pages(self._api, self.path, self._selector):
                     for item in page["items"]:
                         self._tell(None, item)
+                    there.update(map(key_of, page["items"]))
                     version = str(page["metadata"]["resourceVersion"])
+                self._told_all(there, int(version))
                 return version
             except (ApiError, UnavailableError):
+                self._broke()
                 await asyncio.sleep(RETRY)
 
     async def _follow(self, version: str) -> str | None:
@@ -109,7 +117,7 @@ class _Watch:
         except TimeoutError:
             pass
         except UnavailableError:
-            self._begins()
+            self._broke()
         except ApiError:
             return None
         return version

@@ -204,8 +204,10 @@ class Operator:
                 identity=self.identity, lease_namespace=LEASE[0], lease_name=LEASE[1], terms=TERMS, namespaces=environment.watched
             ),
         )
-        feed = WatchEvents(environment.loop, self.replica.cache.event, self.replica.relists.watch_begins)
-        self._task("watch", WatchFeed(of_watches, feed.put, environment.watched, environment.repeats, feed.begins).run())
+        relists = self.replica.relists
+        feed = WatchEvents(environment.loop, self.replica.cache.event, relists.watch_broke, relists.watch_listed)
+        watches = WatchFeed(of_watches, feed.put, environment.watched, environment.repeats, feed.broke, feed.listed)
+        self._task("watch", watches.run())
         self._task("replica", self.replica.run())
 
     def _api(self, late: Callable[[], float] = lambda: 0.0) -> MemoryApi:

@@ -316,18 +316,34 @@ def test_a_list_that_always_fails_keeps_no_other_from_being_listed() -> None:
 def test_a_kind_is_listed_after_its_watch_broke_and_not_all_the_time() -> None:
     async def story(one: Served) -> None:
         one.relists.want_all(one.clock.ticks())
-        one.relists.watch_begins(WatchedKind.PODS, "shop")
         await asyncio.sleep(1)
         one.api.begun.clear()
         await one.tended(30)
         assert one.api.begun == []
-        one.relists.watch_begins(WatchedKind.PODS, "shop")
-        await one.tended(10)
+        one.relists.watch_broke(WatchedKind.PODS, "shop")
+        await one.tended(APART + 5)
         assert one.api.begun == [("shop", "pods")]
         for _ in range(30):
-            one.relists.watch_begins(WatchedKind.PODS, "shop")
+            one.relists.watch_broke(WatchedKind.PODS, "shop")
             await one.tended(1)
-        assert one.api.times("pods") <= 2 + 60 / APART
+        assert 2 <= one.api.times("pods") <= 2 + 60 / APART
+
+    played(story)
+
+
+def test_a_kind_that_kopf_has_listed_again_is_not_listed_and_what_vanished_is_gone() -> None:
+    async def story(one: Served) -> None:
+        one.relists.want_all(one.clock.ticks())
+        await asyncio.sleep(1)
+        one.api.begun.clear()
+        one.relists.watch_broke(WatchedKind.PODS, "shop")
+        await one.tended(APART - 3)
+        one.relists.go_on()
+        await one.tended(APART - 3)
+        one.relists.watch_listed(WatchedKind.PODS, "shop", set(), 9)
+        await one.tended(30)
+        assert one.api.begun == []
+        assert one.cache.pods.get("shop", "a") is None
 
     played(story)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from baton.controller import watch as watch_module
 from baton.controller.watch import WatchEvents, Watching
 from baton.kube.api import PAGE
-from baton.kube.store import WATCHED, Manifest, WatchedKind
+from baton.kube.store import WATCHED, Key, Manifest, WatchedKind
 from tests.unit.controller.http_api_server import DEEP, HttpApiServer, Json
 from tests.waiting import eventually
 
@@ -29,13 +29,20 @@ class TwoNamespaces:
         self.heard: list[tuple[WatchedKind, str, str]] = []
         self.parts: set[tuple[str, tuple[str, ...]]] = set()
         """What there was of each object, by name."""
-        self.begun: list[tuple[WatchedKind, str | None]] = []
-        feed = WatchEvents(asyncio.get_running_loop(), self._hear, lambda of, scope: self.begun.append((of, scope)))
+        self.broke: list[tuple[WatchedKind, str | None]] = []
+        self.listed: list[tuple[WatchedKind, str | None]] = []
+        self.there: Set[Key] = set()
+        """What the last list showed."""
+        feed = WatchEvents(asyncio.get_running_loop(), self._hear, lambda *what: self.broke.append(what), self._listed)
         self.watching = Watching(kubeconfig, ["shop", "bank"], feed)
 
     def _hear(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         self.heard.append((of, manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
         self.parts.add((manifest["metadata"]["name"], tuple(part for part in manifest if part not in ("kind", "apiVersion"))))
+
+    def _listed(self, of: WatchedKind, scope: str | None, there: Set[Key], version: int) -> None:
+        self.listed.append((of, scope))
+        self.there = there
 
     async def watched(self, namespace: str, of: WatchedKind, name: str) -> None:
         """An event there arrives."""
@@ -46,13 +53,13 @@ class TwoNamespaces:
 
         await eventually(heard, f"{name} of {namespace} is heard of")
 
-    async def begins(self, namespace: str, of: WatchedKind, times: int) -> None:
-        """It has begun to be listed so often."""
+    async def broke_or_relisted(self, namespace: str, of: WatchedKind) -> None:
+        """It was listed a second time, or its watch is told to have broken."""
 
         async def so() -> bool:
-            return self.begun.count((of, namespace)) >= times
+            return (of, namespace) in self.broke or self.listed.count((of, namespace)) >= 2
 
-        await eventually(so, f"{of} of {namespace} are listed again")
+        await eventually(so, f"{of} of {namespace} broke, or are listed again")
 
 
 @pytest.fixture
@@ -102,13 +109,14 @@ async def test_a_list_whose_rest_is_gone_begins_again(watching: TwoNamespaces) -
     watching.server.say("bank", "pods", ENDS["gone"])
     await watching.watched("bank", WatchedKind.PODS, "after")
     assert {name for _, _, name in watching.heard} >= {f"one-{number}" for number in range(2 * PAGE)}
+    assert watching.there >= {("bank", f"one-{number}") for number in range(2 * PAGE)}
 
 
 async def test_of_an_object_only_what_is_looked_at_is_kept(watching: TwoNamespaces) -> None:
     spec = {"containers": [{"name": "c", "image": "none"}]}
     watching.server.objects["bank", "pods"] = [{**manifest("bank", "listed"), "spec": spec}]
     watching.server.say("bank", "pods", ENDS["gone"])
-    await watching.begins("bank", WatchedKind.PODS, 2)
+    await watching.broke_or_relisted("bank", WatchedKind.PODS)
     watching.server.event("bank", "pods", "MODIFIED", {**manifest("bank", "told"), "spec": spec})
     await watching.watched("bank", WatchedKind.PODS, "after")
     assert {parts for name, parts in watching.parts if name in ("listed", "told")} == {("metadata",)}
@@ -137,7 +145,7 @@ ENDS = {
 @pytest.mark.parametrize("line", ENDS.values(), ids=ENDS)
 async def test_a_watch_that_cannot_be_read_on_goes_on_and_stops_no_other_namespace(watching: TwoNamespaces, line: bytes) -> None:
     watching.server.say("bank", "pods", line)
-    await watching.begins("bank", WatchedKind.PODS, 2)
+    await watching.broke_or_relisted("bank", WatchedKind.PODS)
     await watching.watched("shop", WatchedKind.PODS, "second")
     await watching.watched("bank", WatchedKind.PODS, "second")
 
@@ -148,7 +156,7 @@ async def test_a_namespace_that_is_refused_stops_no_other_and_is_watched_when_it
 ) -> None:
     watching.server.refused["bank", "pods"] = status
     watching.server.say("bank", "pods", ENDS["gone"])
-    await watching.begins("bank", WatchedKind.PODS, 2)
+    await watching.broke_or_relisted("bank", WatchedKind.PODS)
     await watching.watched("shop", WatchedKind.PODS, "second")
     del watching.server.refused["bank", "pods"]
     watching.server.objects["bank", "pods"] = [manifest("bank", "third")]
