@@ -16,7 +16,7 @@ from baton.engine.membership import release_times
 from baton.engine.observation import HeldBack, Observation
 from baton.engine.results import Effect, StateChanged, StepEvent
 from baton.engine.rules import Mode, apply_rules, mode_of
-from baton.engine.state import GroupState, PartitionRecord, View
+from baton.engine.state import GroupState, PartitionRecord, View, moment
 from baton.engine.state_machine import state_of, unopened, until_of, why_of
 
 
@@ -39,7 +39,7 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
 
     Level-triggered: every step returns each effect until an observation shows it done.
     """
-    view = state.view
+    now, view = moment(now), state.view
     if view is not None and (view.wake_at is None or now < view.wake_at) and observation == view.observation:
         return Step(state, view.effects, (), view.wake_at)
     draft = Draft(state, observation, now)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
 from tests.unit.engine.group import Group
@@ -25,9 +27,11 @@ def test_nothing_is_handed_off_before_the_holddown_ends() -> None:
     assert group.step(65).effects != ()
 
 
-def test_a_delay_of_zero_acts_in_the_same_step() -> None:
+@pytest.mark.parametrize("at", [60.0, 60.0000004, 60.0000006], ids=["whole", "rounded down", "rounded up"])
+def test_a_delay_of_zero_acts_in_the_same_step(at: float) -> None:
     group = Group(spec=GroupSpec(delay=0))
-    group.join("a").settle()
+    assert len(group.join("a").step(at).effects) == 4
+    group.settle(at)
     assert group.owners() == "aaaa"
 
 
