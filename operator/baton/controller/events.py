@@ -101,7 +101,8 @@ def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
     """The messages about members that own more partitions now."""
     members = _alike(those, lambda one: one.member)
     if len(members) > most:
-        return [EventMessage(EventReason.GRANTED, f"{len(members):,} members own {_counted(those)} more{_paused(those)}")]
+        note = f"{len(members):,} members own {_counted(those)} more{_paused(those) or _because(those)}"
+        return [EventMessage(EventReason.GRANTED, note)]
     alike = _alike(those, lambda one: (one.member, one.paused_for is None, "" if one.paused_for is not None else one.why))
     if len(alike) > most:
         alike = members
@@ -372,8 +373,6 @@ class EventRecorder:
             case State.HOLDDOWN:
                 until = f" until {to_text(change.until)}" if change.until is not None else ""
                 self.say(EventReason.HOLDDOWN, f"waiting{until} before partitions are moved{because}")
-            case State.REBALANCING:
-                self.say(EventReason.REBALANCING, f"partitions change hands{because}")
             case State.PAUSED:
                 self.say(EventReason.PAUSED, f"no new hand-off is begun{because}")
             case State.READY:

@@ -68,7 +68,6 @@ class EventReason(StrEnum):
     of each what it means."""
 
     HOLDDOWN = "Holddown"
-    REBALANCING = "Rebalancing"
     READY = "Ready"
     PAUSED = "Paused"
     REVOKING = "Revoking"

@@ -100,12 +100,12 @@ def test_where_the_queue_tells_no_number_the_release_is_waited_for(answers: dict
 async def test_what_is_told_of_the_group_keeps_its_place_between_what_happened_to_partitions() -> None:
     said = Said()
     one = recorder(said)
-    await one.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(1))], 10.0)
+    await one.tell([Granted(partition(1), A, Epoch(1))], 10.0)
     await one.tell([revoked(5)], 10.1)
     await one.tell([StateChanged(State.READY), Granted(partition(5), B, Epoch(2), A), StandsBy(A)], 10.2)
     one.trouble(Problem(Reason.QUEUE_UNREACHABLE, "it is away"), 10.3)
     await one.hear({}, 11.0)
-    order = ["Rebalancing", "Granted", "Revoking", "Granted", "StandsBy", "Ready", "QueueUnreachable"]
+    order = ["Granted", "Revoking", "Granted", "StandsBy", "Ready", "QueueUnreachable"]
     assert [str(reason) for reason, _, _ in said.said] == order
     assert one.due_at is None
     await one.tell([StateChanged(State.HOLDDOWN, until=5.0)], 12.0)
@@ -174,13 +174,12 @@ def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> N
 def test_states_are_told_with_their_cause() -> None:
     said = told(
         StateChanged(State.HOLDDOWN, until=5.0, why="b left"),
-        StateChanged(State.REBALANCING, why="b left"),
+        StateChanged(State.REBALANCING, why="what moves is told with its cause"),
         Fenced(A, "a newer pod has its identity"),
         StandsBy(B),
     )
     assert [(reason, kind) for reason, _, kind in said] == [
         ("Holddown", Kind.NORMAL),
-        ("Rebalancing", Kind.NORMAL),
         ("Fenced", Kind.WARNING),
         ("StandsBy", Kind.NORMAL),
     ]
