@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 import structlog
@@ -338,7 +338,8 @@ class GroupLoop:
         group, now = self._sight.group, self._clock.ticks()
         if now < self._resync_at:
             return True
-        self._resync_at = now + (group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20)
+        every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
+        self._resync_at = ceil(now + every)  # on whole seconds: a thousand groups wake the process once a second
         self._ledger_writer.resync(group is not None and group.deleting)
         if self._scaling.recheck() or self._ledger_writer.doubtful or self._sight.facts() != self._saw:
             self.wake()

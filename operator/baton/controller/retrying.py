@@ -95,7 +95,7 @@ class Retrying:
             await asyncio.sleep(pause)
 
 
-AT_ONCE = 10
+AT_ONCE = 4
 """Rounds that are begun on one turn of the event loop."""
 
 
