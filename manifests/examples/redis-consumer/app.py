@@ -4,10 +4,10 @@ import json
 import logging
 import os
 
-from baton.consumer import Consumer, HeldEntry
+from baton.consumer import Consumer, Entry
 
 
-def handle(entry: HeldEntry) -> None:
+def handle(entry: Entry) -> None:
     """Called for one entry at a time, in order per partition. Returns: it is acknowledged. Raises: it is tried again.
 
     An entry that is `redelivered` may have been worked on before: do it so that a second time does no harm.

@@ -7,7 +7,8 @@ Consumer.from_environment().run(lambda entry: print(entry.key, entry.value))
 
 from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource
 from baton.consumer.consumer import Consumer
-from baton.consumer.entry import Batch, HeldEntry
+from baton.consumer.entry import Batch
+from baton.consumer.entry import HeldEntry as Entry
 from baton.consumer.external import ExternalConsumer, OwnedPartition
 from baton.consumer.outcome import Reject, Retry
 from baton.consumer.pod import Pod
@@ -20,8 +21,8 @@ __all__ = [
     "Assignments",
     "Batch",
     "Consumer",
+    "Entry",
     "ExternalConsumer",
-    "HeldEntry",
     "LeaseStore",
     "OwnedPartition",
     "Pod",

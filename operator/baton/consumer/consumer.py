@@ -5,11 +5,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from math import inf
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource
 from baton.consumer.callbacks import Callbacks, Partitions
-from baton.consumer.dispatcher import BatchSize
 from baton.consumer.ending import LedgerDeadlines, Left, ending
 from baton.consumer.entry import HeldEntry
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
@@ -135,35 +134,120 @@ class Consumer:
             health_port=pod.health_port,
         )
 
-    def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
-        """Hand entries to `handler` until SIGTERM, Ctrl-C or `stop`; returns when everything is finished or given back. Call it
-        once.
+    def run(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        order: Literal["partition", "key"] = "partition",
+        max_entries: int | None = None,
+        max_bytes: float = inf,
+        max_wait: float = 0.2,
+        manual_ack: bool = False,
+        dead_letter_on: tuple[type[Exception], ...] = (),
+        handler_warn_seconds: float = 60.0,
+    ) -> None:
+        """Hand entries to `handler` until SIGTERM, Ctrl-C or `stop`; returns when everything is finished or given back.
 
-        An entry is acknowledged when the handler returns. If it raises, the entry is tried again, and its partition (or key)
-        waits for it; the others go on. `Retry(delay=…)` says when; `Reject("why")` says that no other try would help. Raises
-        RuntimeError in an event loop, where `serve` does the same.
+        An entry is acknowledged when the handler returns. If it raises, the entry is retried, and its partition (or key) waits
+        for it; the others go on. `Retry(delay=…)` sets the delay; `Reject("why")` makes it a dead letter.
+
+            consumer.run(handle, order="key", concurrency=8)
+
+        Args:
+            handler: A function or a coroutine function of one entry, or of a batch.
+            concurrency: Entries (or batches) that are worked on at a time, 1 to 10,000: by threads, or by tasks of one event loop
+                if the handler is a coroutine function.
+            order: Entries of a "partition", or of a "key", are worked on one after another.
+            max_entries: Hand over a `Batch` of up to so many entries; None: single entries.
+            max_bytes: Most bytes of keys, values and headers in a batch. An entry that is larger is a batch by itself.
+            max_wait: Seconds that a batch which has an entry waits for more.
+            manual_ack: The program acknowledges by `entry.ack()`, in the handler or later; returning does not.
+            dead_letter_on: Exceptions that are not worth a retry: the entry becomes a dead letter.
+            handler_warn_seconds: Seconds after which a handler that has not returned is logged, and again whenever its time has
+                doubled.
+
+        Raises:
+            TypeError: If an argument has the wrong type, or the handler cannot be called with an entry.
+            ValueError: If an argument is out of its range.
+            RuntimeError: If an event loop runs in this thread (use `serve`), or the consumer has run before.
         """
         outside_of_event_loops("`async with consumer: await consumer.serve(handler)` does the same in it")
-        if is_coroutine_function(handler):
+        coroutine = is_coroutine_function(handler)
+        checked = self._checked(
+            concurrency=concurrency,
+            order=order,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            max_wait=max_wait,
+            manual_ack=manual_ack,
+            dead_letter_on=dead_letter_on,
+            handler_warn_seconds=handler_warn_seconds,
+        )
+        if coroutine:
             with self._entered(), asyncio.Runner() as runner:
-                runner.run(self.serve(handler, **options))
+                runner.run(work_on_tasks(self._loop, handler, checked))
             return
-        checked = self._checked(options)
         with self._entered(), closing(HandlerRun(handler)) as one:
             if checked.concurrency == 1:
                 work(self._loop, one, checked)
             else:
                 work_on_threads(self._loop, lambda: HandlerRun(handler), checked)
 
-    async def serve(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
-        """As `run`, for a program that has an event loop: `async with consumer: await consumer.serve(handler)`."""
+    async def serve(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        order: Literal["partition", "key"] = "partition",
+        max_entries: int | None = None,
+        max_bytes: float = inf,
+        max_wait: float = 0.2,
+        manual_ack: bool = False,
+        dead_letter_on: tuple[type[Exception], ...] = (),
+        handler_warn_seconds: float = 60.0,
+    ) -> None:
+        """Do the same as `run`, with its arguments and errors, in a program that has an event loop.
+
+            async with Consumer.from_environment() as consumer:
+                await consumer.serve(handle, concurrency=50)
+
+        Cancelling it ends the work; the end of `async with` gives back what is not acknowledged.
+        """
         is_coroutine_function(handler)
-        await work_on_tasks(self._loop, handler, self._checked(options))
+        checked = self._checked(
+            concurrency=concurrency,
+            order=order,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            max_wait=max_wait,
+            manual_ack=manual_ack,
+            dead_letter_on=dead_letter_on,
+            handler_warn_seconds=handler_warn_seconds,
+        )
+        await work_on_tasks(self._loop, handler, checked)
 
     def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:
-        """For `for` in `with`, or `async for` in `async with`: a batch has up to so many entries and bytes (one entry at least),
-        and waits up to `max_wait` seconds for more once it has something. Ends on SIGTERM, Ctrl-C or `stop`, as `run` does."""
-        checked = CheckedOptions(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
+        """Return an iterator of batches, for a loop in `with` or `async with`. It ends on SIGTERM, Ctrl-C or `stop`.
+
+            with Consumer.from_environment() as consumer:
+                for batch in consumer.batches(max_entries=100):
+                    store(entry.value for entry in batch)
+                    batch.ack()
+
+        Args:
+            max_entries: Most entries in a batch.
+            max_bytes: Most bytes of keys, values and headers in a batch. An entry that is larger is a batch by itself.
+            max_wait: Seconds that a batch which has an entry waits for more.
+
+        Raises:
+            TypeError: If an argument has the wrong type.
+            ValueError: If an argument is out of its range.
+            RuntimeError: If `run` or `serve` was called before; the iterator also raises it outside of `with`.
+        """
+        checked = CheckedOptions(
+            max_entries=max_entries, max_bytes=max_bytes, max_wait=max_wait, deserializers=self._deserializers
+        )
         self._loop.serve(1, shared=True)
         return BatchStream(self._loop, self._calling, checked)
 
@@ -255,7 +339,8 @@ class Consumer:
         with self:
             yield
 
-    def _checked(self, options: HandlerOptions) -> CheckedOptions:
-        checked = CheckedOptions.of(options, self._deserializers, self._measure)
-        self._loop.serve(checked.concurrency, by_key=checked.by_key, warn_after=checked.warn_after)
+    def _checked(self, **options: Unpack[HandlerOptions]) -> CheckedOptions:
+        checked = CheckedOptions(**options, deserializers=self._deserializers, measure=self._measure)
+        by_key = checked.order == "key"
+        self._loop.serve(checked.concurrency, by_key=by_key, warn_after=checked.handler_warn_seconds)
         return checked

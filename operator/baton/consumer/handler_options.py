@@ -68,65 +68,52 @@ MOST_WORKERS = 10_000
 """As many as one member may have entries of a queue, where the queue says nothing else (maxDeliveredUnacked)."""
 
 
+Order = Literal["partition", "key"]
+
+
 class HandlerOptions(TypedDict, total=False):
-    """What `Consumer.run` and `Consumer.serve` may be told."""
+    """The arguments of `Consumer.run` and `Consumer.serve`, which describe them."""
 
     concurrency: int
-    """How many entries (or batches) are worked on at a time (1; at most 10,000): by threads, or by tasks of one event loop if the
-    handler is a coroutine function."""
-    order: Literal["partition", "key"]
-    """Entries of a partition ("partition"), or of a key ("key"), are worked on one after another."""
-    max_entries: int
-    """The handler takes a Batch of up to so many entries,"""
+    order: Order
+    max_entries: int | None
     max_bytes: float
-    """of up to so many bytes of keys, values and headers (but one entry at least),"""
     max_wait: float
-    """that waits up to this many seconds for more once it has something (0.2)."""
     manual_ack: bool
-    """Entries are acknowledged by `entry.ack()`, in the handler or later, and not when it returns."""
     dead_letter_on: tuple[type[Exception], ...]
-    """Exceptions that are not worth a retry: the entry goes to the dead letters."""
     handler_warn_seconds: float
-    """Seconds after which a handler that has not returned is logged (60), and again whenever its time has doubled."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CheckedOptions:
-    """The HandlerOptions after their check, with defaults."""
+    """The HandlerOptions after their check, and what else workers go by."""
 
     concurrency: int = 1
-    by_key: bool = False
-    batch: BatchSize | None = None
-    """It takes batches; None: single entries."""
+    order: Order = "partition"
+    max_entries: int | None = None
+    max_bytes: float = inf
+    max_wait: float = 0.2
     manual_ack: bool = False
     dead_letter_on: tuple[type[Exception], ...] = ()
+    handler_warn_seconds: float = 60.0
     deserializers: Deserializers = field(default_factory=Deserializers)
-    warn_after: float = 60.0
     measure: Callable[[QueueName, float], None] | None = None
     """Is told the seconds that a handler took."""
+    batch: BatchSize | None = field(init=False, default=None)
+    """The handler takes batches; None: single entries."""
 
-    @classmethod
-    def of(
-        cls,
-        options: HandlerOptions,
-        deserializers: Deserializers,
-        measure: Callable[[QueueName, float], None] | None = None,
-    ) -> "CheckedOptions":
+    def __post_init__(self) -> None:
         """Raises ValueError and TypeError for what cannot be."""
-        if unknown := options.keys() - HandlerOptions.__annotations__.keys():
-            raise TypeError(f"{', '.join(sorted(unknown))}: no option; there are {', '.join(HandlerOptions.__annotations__)}")
-        concurrency, order = options.get("concurrency", 1), options.get("order", "partition")
-        whole("concurrency", concurrency, 1, MOST_WORKERS)
-        if order not in ("partition", "key"):
-            raise ValueError(f"order is {order!r}: set it to 'partition' or 'key'")
-        batch = None
-        if "max_entries" in options:
-            batch = BatchSize(options["max_entries"], options.get("max_bytes", inf), options.get("max_wait", 0.2))
-        elif "max_bytes" in options or "max_wait" in options:
+        whole("concurrency", self.concurrency, 1, MOST_WORKERS)
+        if self.order not in ("partition", "key"):
+            raise ValueError(f"order is {self.order!r}: set it to 'partition' or 'key'")
+        if self.max_entries is not None:
+            self.batch = BatchSize(self.max_entries, self.max_bytes, self.max_wait)
+        elif (self.max_bytes, self.max_wait) != (inf, 0.2):
             raise ValueError("max_bytes and max_wait are of batches: set max_entries too, and the handler takes a Batch")
-        manual, hopeless = options.get("manual_ack", False), options.get("dead_letter_on", ())
-        if not isinstance(manual, bool):
-            raise TypeError(f"manual_ack is {manual!r}: set it to True or False")
+        if not isinstance(self.manual_ack, bool):
+            raise TypeError(f"manual_ack is {self.manual_ack!r}: set it to True or False")
+        hopeless = self.dead_letter_on
         for one in hopeless if isinstance(hopeless, tuple) else (hopeless,):
             if not isinstance(one, type) or not issubclass(one, BaseException):
                 raise TypeError(f"dead_letter_on is {hopeless!r}: set it to a tuple of exceptions, such as (ValueError,)")
@@ -135,5 +122,4 @@ class CheckedOptions:
                     f"dead_letter_on has {one.__name__}, which ends the program or a task and says nothing of an entry: set it "
                     "to subclasses of Exception, such as (ValueError,)"
                 )
-        number("handler_warn_seconds", warn_after := options.get("handler_warn_seconds", 60.0), 0.001)
-        return cls(concurrency, order == "key", batch, manual, hopeless, deserializers, warn_after, measure)
+        number("handler_warn_seconds", self.handler_warn_seconds, 0.001)

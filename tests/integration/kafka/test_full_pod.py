@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.consumer import AssignmentSource, Consumer, HeldEntry
+from baton.consumer import AssignmentSource, Consumer, Entry
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.kafka.consumer_side import KafkaConsumerSide
@@ -26,7 +26,7 @@ async def test_it_says_once_what_holds_it_and_goes_on_when_that_is_acknowledged(
     (tmp_path / "pod").write_text(MemberEntry("shop/orders", MemberId("pod"), A, 1, True, owned, {}).to_json())
     side = KafkaConsumerSide(f"kafka://{queue.broker.servers}?group={queue.group}", "shop/orders", A)
     consumer = Consumer(side.reader, AssignmentSource(tmp_path, MemberId("pod"), A), A, transactions=True)
-    kept: list[HeldEntry] = []
+    kept: list[Entry] = []
     running = threading.Thread(target=lambda: consumer.run(kept.append, manual_ack=True), daemon=True)
     running.start()
 

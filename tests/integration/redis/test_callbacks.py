@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.consumer import HeldEntry
+from baton.consumer import Entry
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Partition
 from baton.queues.protocol import IN_USE
@@ -38,7 +38,7 @@ class Told:
     def lost(self, partitions: Sequence[Partition]) -> None:
         self.words.append(("lost", [partition.number for partition in partitions]))
 
-    def handle(self, entry: HeldEntry) -> None:
+    def handle(self, entry: Entry) -> None:
         self.words.append(("entry", entry.value.decode()))
 
 
@@ -91,7 +91,7 @@ async def test_coroutine_functions_are_called_in_the_handlers_event_loop(operato
         await asyncio.sleep(0)
         loops.append(("revoked", asyncio.get_running_loop()))
 
-    async def handle(entry: HeldEntry) -> None:
+    async def handle(entry: Entry) -> None:
         loops.append(("entry", asyncio.get_running_loop()))
 
     pod = operator.pod("a", handler=handle, callbacks=Callbacks(assigned, revoked))
@@ -105,7 +105,7 @@ async def test_coroutine_functions_are_called_in_the_handlers_event_loop(operato
 
 
 async def test_what_the_flush_of_on_revoked_acknowledges_does_not_come_again(operator: Operator, queue: Queue) -> None:
-    kept: list[HeldEntry] = []
+    kept: list[Entry] = []
 
     def flush(partitions: Sequence[Partition], time_left: float | None) -> None:
         for entry in kept:
@@ -139,7 +139,7 @@ async def test_at_the_end_of_its_grace_a_program_flushes_and_the_time_left_says_
     operator: Operator, queue: Queue
 ) -> None:
     left: list[float | None] = []
-    kept: list[HeldEntry] = []
+    kept: list[Entry] = []
 
     def flush(partitions: Sequence[Partition], time_left: float | None) -> None:
         left.append(time_left)
@@ -162,7 +162,7 @@ async def test_a_handler_that_is_at_it_while_its_partition_is_called_back_ends_b
     told = Told()
     entered, go_on = threading.Event(), threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         entered.set()
         go_on.wait(PATIENCE)
         told.handle(entry)
@@ -185,14 +185,14 @@ class Busy(Told):
     def __init__(self) -> None:
         super().__init__()
         self.in_handler, self.handler_may_end, self.may_be_revoked = threading.Event(), threading.Event(), threading.Event()
-        self.entries: list[HeldEntry] = []
+        self.entries: list[Entry] = []
 
     def revoked(self, partitions: Sequence[Partition], time_left: float | None) -> None:
         super().revoked(partitions, time_left)
         assert self.may_be_revoked.wait(PATIENCE)
         self.words.append(("returned", [partition.number for partition in partitions]))
 
-    def handle(self, entry: HeldEntry) -> None:
+    def handle(self, entry: Entry) -> None:
         super().handle(entry)
         self.entries.append(entry)
         if entry.value == b"long":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.consumer import Batch, HeldEntry
+from baton.consumer import Batch, Entry
 from baton.consumer.handler import Handler
 from baton.model.ids import Epoch
 from tests.integration.redis.conftest import Queue
@@ -34,14 +34,14 @@ class Record:
         self._by_key = by_key
         self._lock = threading.Lock()
 
-    def begin(self, entry: HeldEntry) -> None:
+    def begin(self, entry: Entry) -> None:
         unit = entry.key if self._by_key else entry.partition
         with self._lock:
             self.overlaps += unit in self._running
             self._running.add(unit)
             self.most = max(self.most, len(self._running))
 
-    def end(self, entry: HeldEntry) -> None:
+    def end(self, entry: Entry) -> None:
         with self._lock:
             self._running.discard(entry.key if self._by_key else entry.partition)
             self.order[entry.key].append(int(entry.value))
@@ -66,12 +66,12 @@ async def test_order_is_kept_and_work_goes_on_beside_each_other(
     record = Record(by_key)
     wait = threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         record.begin(entry)
         wait.wait(0.002)
         record.end(entry)
 
-    async def handle_async(entry: HeldEntry) -> None:
+    async def handle_async(entry: Entry) -> None:
         record.begin(entry)
         await asyncio.sleep(0.002)
         record.end(entry)
@@ -94,7 +94,7 @@ async def test_entries_without_a_key_are_worked_on_beside_each_other(operator: O
     lock, at_work, done = threading.Lock(), set[bytes](), set[bytes]()
     together = threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         with lock:
             at_work.add(entry.value)
             if len(at_work) == 8:
@@ -116,7 +116,7 @@ async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue
     seen: list[tuple[bytes, bytes]] = []
     slow, quick = queue.key(0, 0), queue.key(0, 1)
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         if entry.key == slow:
             go_on.wait(PATIENCE)
         seen.append((entry.key, entry.value))
@@ -138,7 +138,7 @@ async def test_a_key_that_fails_is_tried_again_in_order_and_the_others_go_on(ope
     tries = itertools.count()
     seen: list[tuple[bytes, bytes]] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         if (entry.key, entry.value) == (bad, b"1") and next(tries) < 2:
             raise RuntimeError("no")
         seen.append((entry.key, entry.value))
@@ -156,7 +156,7 @@ async def test_the_end_waits_for_what_every_worker_has_in_hand(operator: Operato
     go_on = threading.Event()
     ended: list[bytes] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         entered.wait(PATIENCE)
         go_on.wait(PATIENCE)
         ended.append(entry.value)
@@ -174,12 +174,12 @@ async def test_the_end_waits_for_what_every_worker_has_in_hand(operator: Operato
     assert await lag(queue) == 2
 
 
-def leave_at_three(entry: HeldEntry) -> None:
+def leave_at_three(entry: Entry) -> None:
     if entry.value == b"3":
         raise SystemExit(7)
 
 
-async def leave_at_three_in_a_coroutine(entry: HeldEntry) -> None:
+async def leave_at_three_in_a_coroutine(entry: Entry) -> None:
     leave_at_three(entry)
 
 
@@ -201,11 +201,11 @@ async def test_every_entry_is_handled_once_and_in_order_through_hand_offs(operat
     handled: list[tuple[bytes, int, bool]] = []
     wait = threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         wait.wait(0.0005)
         handled.append((entry.key, int(entry.value), entry.redelivered))
 
-    async def handle_async(entry: HeldEntry) -> None:
+    async def handle_async(entry: Entry) -> None:
         await asyncio.sleep(0.0005)
         handled.append((entry.key, int(entry.value), entry.redelivered))
 

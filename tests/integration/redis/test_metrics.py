@@ -9,12 +9,11 @@ from typing import Unpack
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from baton.consumer import AssignmentSource, Consumer, HeldEntry
+from baton.consumer import AssignmentSource, Consumer, Entry
 from baton.consumer.handler_options import HandlerOptions
 from baton.consumer.metrics import ConsumerMetrics
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.queues.entry import Entry
 from baton.queues.redis import RedisReader
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue, make_queue
@@ -29,7 +28,7 @@ class Measured:
     """A consumer with metrics, in a thread; its ledger is a directory."""
 
     def __init__(
-        self, queue: Queue, directory: Path, handler: Callable[[HeldEntry], object], **options: Unpack[HandlerOptions]
+        self, queue: Queue, directory: Path, handler: Callable[[Entry], object], **options: Unpack[HandlerOptions]
     ) -> None:
         self.queue = QueueName(queue.name.removeprefix("shop/"))
         self._directory = directory
@@ -58,7 +57,7 @@ class Measured:
 
 @asynccontextmanager
 async def measured(
-    queue: Queue, directory: Path, handler: Callable[[HeldEntry], object] = lambda _: None, **options: Unpack[HandlerOptions]
+    queue: Queue, directory: Path, handler: Callable[[Entry], object] = lambda _: None, **options: Unpack[HandlerOptions]
 ) -> AsyncIterator[Measured]:
     running = Measured(queue, directory, handler, **options)
     yield running
@@ -122,7 +121,7 @@ async def test_a_program_that_acknowledges_nothing_is_seen_at_its_limit(queue: Q
     await queue.limited(most=2)
     queue.send("a", "b", "c")
     await queue.operator.grant(0, UID, Epoch(1))
-    kept: list[HeldEntry] = []
+    kept: list[Entry] = []
     async with measured(queue, tmp_path, kept.append, manual_ack=True) as pod:
         pod.ledger({0: 1})
         until(lambda: pod.says("at_limit") == 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.consumer import Batch, Consumer, HeldEntry, Reject, Retry
+from baton.consumer import Batch, Consumer, Entry, Reject, Retry
 from baton.consumer.handler_options import Deserializers
 from baton.model.ids import Epoch, Uid
 from tests.integration.redis.conftest import Queue, make_queue
@@ -33,7 +33,7 @@ def dead(queue: Queue) -> list[tuple[bytes, bytes]]:
 async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator, queue: Queue) -> None:
     begun: list[tuple[bytes, bool, float]] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         begun.append((entry.value, entry.redelivered, time.monotonic()))
         if entry.value == b"a" and not entry.redelivered:
             raise Retry("the shop is closed", delay=0.5)
@@ -49,7 +49,7 @@ async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator,
 async def test_what_is_behind_an_entry_that_its_handler_wants_again_waits(operator: Operator, queue: Queue) -> None:
     seen: list[int] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         seen.append(int(entry.value))
         if entry.value == b"150" and not entry.redelivered:
             entry.nack(delay=0)
@@ -65,7 +65,7 @@ async def test_a_rejected_entry_is_a_dead_letter_at_once(operator: Operator, que
     """Also where the queue would try entries for ever."""
     seen: list[bytes] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         seen.append(entry.value)
         if entry.value == b"b":
             raise Reject("no such customer")
@@ -105,7 +105,7 @@ async def test_a_failure_whose_text_is_no_utf8_is_a_dead_letter_in_the_end(
     caplog.set_level(logging.CRITICAL, "baton.consumer.worker")  # pytest-xdist cannot pass on the traceback's text
     await queue.limited(redeliveries=1)
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         raise ValueError("no such file caf\udce9")
 
     queue.send("a")
@@ -142,7 +142,7 @@ async def test_a_late_word_on_an_earlier_try_leaves_the_entry_to_the_later_one(o
 async def test_what_was_deserialized_and_failed_is_deserialized_from_what_came(operator: Operator, queue: Queue) -> None:
     seen: list[object] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         seen.append(entry.value)
         if not entry.redelivered:
             raise Retry(delay=0)
@@ -155,7 +155,7 @@ async def test_what_was_deserialized_and_failed_is_deserialized_from_what_came(o
 
 
 async def test_entries_are_acknowledged_by_the_programs_own_word_in_any_order(operator: Operator, queue: Queue) -> None:
-    kept: list[HeldEntry] = []
+    kept: list[Entry] = []
     queue.send(*map(str, range(5)))
     pod = operator.pod("a", handler=kept.append, manual_ack=True)
     await operator.grant(pod, (0, 1))
@@ -174,7 +174,7 @@ async def test_entries_are_acknowledged_by_the_programs_own_word_in_any_order(op
 
 
 async def test_what_a_program_keeps_holds_up_no_hand_off_and_comes_to_the_next_owner(operator: Operator, queue: Queue) -> None:
-    kept: list[HeldEntry] = []
+    kept: list[Entry] = []
     queue.send("a", "b")
     pod, other = operator.pod("a", handler=kept.append, manual_ack=True), operator.pod("b")
     await operator.grant(pod, (0, 1))
@@ -211,7 +211,7 @@ async def test_a_long_handler_can_ask_whether_the_entry_still_is_its_own(operato
     answers: list[bool] = []
     asked, taken, done = threading.Event(), threading.Event(), threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         answers.append(entry.still_mine())
         asked.set()
         taken.wait(PATIENCE)
@@ -233,7 +233,7 @@ async def test_a_queue_that_does_not_answer_counts_as_no(tmp_path: Path) -> None
     with RedisServer() as server:
         queue = await make_queue(server.url)
         async with operating(queue, tmp_path) as operator:
-            kept: list[HeldEntry] = []
+            kept: list[Entry] = []
             queue.send("a")
             pod = operator.pod("a", handler=kept.append, manual_ack=True)
             await operator.grant(pod, (0, 1))
@@ -251,7 +251,7 @@ async def test_a_handler_learns_when_its_partition_is_taken_away(operator: Opera
     entered, go_on = threading.Event(), threading.Event()
     left: list[float | None] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         entered.set()
         go_on.wait(PATIENCE)
         left.append(entry.time_left())
@@ -272,7 +272,7 @@ async def test_a_handler_learns_when_its_process_ends(operator: Operator, queue:
     entered, go_on = threading.Event(), threading.Event()
     left: list[float | None] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         left.append(entry.time_left())
         entered.set()
         go_on.wait(PATIENCE)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.consumer import HeldEntry
+from baton.consumer import Entry
 from baton.model.ids import QueueName
-from baton.queues.entry import Entry
 from baton.queues.redis.connection import CONNECTION_OPTIONS
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import SHORT, Operator, lag, operating
@@ -176,7 +175,7 @@ async def test_a_handler_that_does_not_return_is_named_again_and_again_and_at_th
 async def test_a_pod_at_its_limit_of_unacknowledged_entries_says_once_what_holds_it(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept: list[HeldEntry] = []
+    kept: list[Entry] = []
     await queue.limited(most=3)
     queue.send("a", "b", "c", "d")
     pod = operator.pod("a", handler=kept.append, manual_ack=True)

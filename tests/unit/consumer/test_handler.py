@@ -1,6 +1,7 @@
 """A handler runs to its end before its entry counts as handled."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -8,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from baton.consumer import Consumer
 from baton.consumer.callbacks import Callbacks
 from baton.consumer.handler import HandlerRun
-from baton.consumer.handler_options import Deserializers
+from baton.consumer.handler_options import CheckedOptions, Deserializers, HandlerOptions
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
 from baton.testing import TestQueue
@@ -145,3 +147,10 @@ def test_a_coroutine_that_is_waited_for_in_an_event_loop_of_others_says_what_to_
 
     with pytest.raises(RuntimeError, match="async with consumer"):
         asyncio.run(main())
+
+
+def test_run_serve_and_start_take_the_same_arguments() -> None:
+    run, serve = (inspect.signature(each).parameters for each in (Consumer.run, Consumer.serve))
+    assert run == serve
+    assert [*run][2:] == [*HandlerOptions.__annotations__]  # of TestQueue.start
+    assert {name: run[name].default for name in [*run][2:]} == {name: getattr(CheckedOptions(), name) for name in [*run][2:]}

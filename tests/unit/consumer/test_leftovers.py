@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from baton.consumer import HeldEntry, Retry
+from baton.consumer import Entry, Retry
 from baton.consumer.dispatcher import Delivery, Want
 from baton.consumer.entry import Batch
 from baton.consumer.outcome import ACK
 from baton.model.ids import Epoch
 from baton.queues.entries import Entries
-from baton.queues.entry import Entry
 from baton.testing import InMemoryReader, TestQueue
 from tests.unit.consumer.readers import queue_of
 
@@ -97,7 +96,7 @@ def test_a_partition_that_is_lost_at_one_key_is_not_begun_at_the_next() -> None:
 
     handled: list[int] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         handled.append(entry.partition)
 
     queue = left_over({0: 1, 1: 2}, ("one", "two"), Fenced)

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from baton.consumer import HeldEntry
+from baton.consumer import Entry
 from baton.testing import TestQueue
 from tests.waiting import PATIENCE, eventually, until
 
@@ -16,7 +16,7 @@ async def test_a_consumer_that_runs_already_works_by_key_when_serve_says_so() ->
     at_work: set[str] = set()
     together = asyncio.Event()
 
-    async def handle(entry: HeldEntry) -> None:
+    async def handle(entry: Entry) -> None:
         at_work.add(entry.offset)
         if at_work == {"0", "1"}:
             together.set()
@@ -36,7 +36,7 @@ async def test_a_consumer_that_runs_already_works_by_key_when_serve_says_so() ->
 def test_no_more_than_some_megabytes_wait_behind_a_slow_key() -> None:
     go_on = threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         if entry.key == b"slow":
             go_on.wait(PATIENCE)
 

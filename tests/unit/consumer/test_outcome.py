@@ -81,12 +81,11 @@ def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:
         ({"max_entries": 5, "max_wait": None}, "max_wait is None: set it to a number, 0 or more"),
         ({"order": "queue"}, "order is 'queue': set it to 'partition' or 'key'"),
         ({"max_bytes": 5}, "set max_entries too"),
-        ({"threads": 5}, "threads: no option; there are concurrency, order"),
     ],
 )
 def test_what_cannot_be_asked_for_is_named(options: Any, said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
-        CheckedOptions.of(options, Deserializers())
+        CheckedOptions(**options)
 
 
 def test_an_acknowledgement_is_complete_when_all_its_partitions_are() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from baton.consumer import Consumer, Retry, turns
 from baton.consumer.entry import HeldEntry
-from baton.consumer.handler_options import CheckedOptions, Deserializers, HandlerOptions
+from baton.consumer.handler_options import CheckedOptions, HandlerOptions
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.testing import InMemoryReader, TestQueue
@@ -61,16 +61,16 @@ def test_a_batch_that_could_have_nothing_is_refused(size: dict[str, int]) -> Non
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
         TestQueue().consumer().batches(**size)
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
-        CheckedOptions.of(cast(HandlerOptions, {"max_entries": 1, **size}), Deserializers())
+        CheckedOptions(**cast(HandlerOptions, {"max_entries": 1, **size}))
 
 
 def test_a_switch_that_is_none_is_refused() -> None:
     """Any text would switch it on, and nothing would be acknowledged."""
     with pytest.raises(TypeError, match=r"manual_ack is 'no': set it to True or False"):
-        CheckedOptions.of(cast(HandlerOptions, {"manual_ack": "no"}), Deserializers())
+        CheckedOptions(**cast(HandlerOptions, {"manual_ack": "no"}))
 
 
 @pytest.mark.parametrize("errors", [[ValueError], ValueError(), ("ValueError",)])
 def test_what_is_no_tuple_of_exceptions_is_refused(errors: tuple[type[Exception], ...]) -> None:
     with pytest.raises(TypeError, match=r"dead_letter_on is .*: set it to a tuple of exceptions"):
-        CheckedOptions.of(HandlerOptions(dead_letter_on=errors), Deserializers())
+        CheckedOptions(dead_letter_on=errors)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from baton.consumer import Consumer, HeldEntry
+from baton.consumer import Consumer
+from baton.consumer.entry import HeldEntry
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
 from baton.queues.output import EACH, MOST_IN_TRANSACTION, FinishedTogether, Output

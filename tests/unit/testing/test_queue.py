@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from baton.consumer import HeldEntry, Retry
+from baton.consumer import Entry, Retry
 from baton.model.ids import Partition
 from baton.testing import TestQueue
 
@@ -51,7 +51,7 @@ def test_after_max_redeliveries_it_is_a_dead_letter() -> None:
     tries = []
     with TestQueue(max_redeliveries=2) as queue:
 
-        def handle(entry: HeldEntry) -> None:
+        def handle(entry: Entry) -> None:
             tries.append(entry.attempt)
             raise ValueError("no")
 
@@ -65,7 +65,7 @@ def test_after_max_redeliveries_it_is_a_dead_letter() -> None:
 def test_time_is_moved_by_hand_too() -> None:
     failed, again = threading.Event(), threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         if entry.attempt == 0:
             failed.set()
             raise Retry("later", delay=3600)
@@ -82,7 +82,7 @@ def test_time_is_moved_by_hand_too() -> None:
 
 
 def test_an_acknowledgement_that_comes_later_is_waited_for() -> None:
-    held: list[HeldEntry] = []
+    held: list[Entry] = []
     with TestQueue() as queue:
         queue.start(held.append, manual_ack=True)
         queue.send("customer-1", "x")
@@ -95,7 +95,7 @@ def test_a_lost_partition_is_not_mine_and_its_entry_comes_again_when_it_is_grant
     at_work, lost, mine, redelivered = threading.Event(), threading.Event(), [True], [False]
     told: list[Partition] = []
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         redelivered[0] = entry.redelivered
         if not entry.redelivered:
             at_work.set()
@@ -122,7 +122,7 @@ def test_what_is_in_hand_is_finished_before_a_partition_is_handed_over() -> None
     begun, told = threading.Event(), []
     go_on = threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         begun.set()
         assert go_on.wait(10)
 
@@ -214,7 +214,7 @@ def test_what_comes_before_it_is_waited_for_wakes() -> None:
 
 
 def test_what_ends_the_program_ends_the_test() -> None:
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         raise SystemExit(3)
 
     with TestQueue() as queue:
@@ -228,7 +228,7 @@ def test_a_handler_that_hangs_is_named_at_the_end() -> None:
     go_on = threading.Event()
     begun = threading.Event()
 
-    def handle(entry: HeldEntry) -> None:
+    def handle(entry: Entry) -> None:
         begun.set()
         go_on.wait()
 
@@ -251,7 +251,7 @@ def test_one_queue_is_one_member() -> None:
 async def test_coroutines_run_in_the_tests_own_event_loop() -> None:
     loops, told = set[asyncio.AbstractEventLoop](), list[Partition]()
 
-    async def handle(entry: HeldEntry) -> None:
+    async def handle(entry: Entry) -> None:
         loops.add(asyncio.get_running_loop())
         if entry.attempt == 0:
             raise Retry("later", delay=60)
@@ -270,7 +270,7 @@ async def test_coroutines_run_in_the_tests_own_event_loop() -> None:
 
 
 def test_an_entry_for_a_test_is_mine_and_notes_what_is_said_of_it() -> None:
-    entry = HeldEntry.for_test(b"v", key=b"k", headers={"h": b"1"}, partition=3, attempt=2)
+    entry = Entry.for_test(b"v", key=b"k", headers={"h": b"1"}, partition=3, attempt=2)
     assert (entry.value, entry.key, entry.headers, entry.partition, entry.attempt) == (b"v", b"k", {"h": b"1"}, 3, 2)
     assert entry.still_mine() and entry.time_left() is None
     assert entry.ack().wait(0) is True

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from baton.consumer import AnnouncedAssignments, Batch, Consumer, HeldEntry, Retry
+from baton.consumer import AnnouncedAssignments, Batch, Consumer, Entry, Retry
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.kafka.consumer_side import KafkaConsumerSide
@@ -63,7 +63,7 @@ def main() -> None:
     assignments = AnnouncedAssignments(ToldAssignments(uid), side.announcements(), _GROUP, _POD, uid)
     consumer = Consumer(side.reader, assignments, uid, transactions=True)
 
-    def send(entries: list[HeldEntry]) -> None:
+    def send(entries: list[Entry]) -> None:
         with consumer.transaction(entries) as transaction:
             for entry in entries:
                 transaction.send(out, f"{entry.partition} {entry.offset}", key=entry.key, partition=entry.partition)
