@@ -4,14 +4,16 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource
 from baton.consumer.callbacks import Callbacks, Partitions
+from baton.consumer.decoding import DecodingHandler, decoding
 from baton.consumer.ending import LedgerDeadlines, Left, ending
 from baton.consumer.entry import HeldEntry
-from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
+from baton.consumer.handler import Handler, HandlerRun, UserHandler, is_coroutine_function, outside_of_event_loops
 from baton.consumer.handler_options import CheckedOptions, Deserializer, Deserializers, HandlerOptions
 from baton.consumer.loop import Answer, ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
@@ -136,7 +138,7 @@ class Consumer:
 
     def run(
         self,
-        handler: Handler,
+        handler: UserHandler,
         *,
         concurrency: int = 1,
         order: Literal["partition", "key"] = "partition",
@@ -155,7 +157,9 @@ class Consumer:
             consumer.run(handle, order="key", concurrency=8)
 
         Args:
-            handler: A function or a coroutine function of one entry, or of a batch.
+            handler: A function or a coroutine function of one entry, or of a batch. With its first argument annotated with a
+                pydantic model or a dataclass it gets the value of the entry as such, and the entry as its second argument, if
+                it has one.
             concurrency: Entries (or batches) that are worked on at a time, 1 to 10,000: by threads, or by tasks of one event loop
                 if the handler is a coroutine function.
             order: Entries of a "partition", or of a "key", are worked on one after another.
@@ -173,8 +177,8 @@ class Consumer:
             RuntimeError: If an event loop runs in this thread (use `serve`), or the consumer has run before.
         """
         outside_of_event_loops("`async with consumer: await consumer.serve(handler)` does the same in it")
-        coroutine = is_coroutine_function(handler)
-        checked = self._checked(
+        call, checked = self._checked(
+            handler,
             concurrency=concurrency,
             order=order,
             max_entries=max_entries,
@@ -184,19 +188,19 @@ class Consumer:
             dead_letter_on=dead_letter_on,
             handler_warn_seconds=handler_warn_seconds,
         )
-        if coroutine:
+        if is_coroutine_function(call):
             with self._entered(), asyncio.Runner() as runner:
-                runner.run(work_on_tasks(self._loop, handler, checked))
+                runner.run(work_on_tasks(self._loop, call, checked))
             return
-        with self._entered(), closing(HandlerRun(handler)) as one:
+        with self._entered(), closing(HandlerRun(call)) as one:
             if checked.concurrency == 1:
                 work(self._loop, one, checked)
             else:
-                work_on_threads(self._loop, lambda: HandlerRun(handler), checked)
+                work_on_threads(self._loop, lambda: HandlerRun(call), checked)
 
     async def serve(
         self,
-        handler: Handler,
+        handler: UserHandler,
         *,
         concurrency: int = 1,
         order: Literal["partition", "key"] = "partition",
@@ -214,8 +218,8 @@ class Consumer:
 
         Cancelling it ends the work; the end of `async with` gives back what is not acknowledged.
         """
-        is_coroutine_function(handler)
-        checked = self._checked(
+        call, checked = self._checked(
+            handler,
             concurrency=concurrency,
             order=order,
             max_entries=max_entries,
@@ -225,7 +229,7 @@ class Consumer:
             dead_letter_on=dead_letter_on,
             handler_warn_seconds=handler_warn_seconds,
         )
-        await work_on_tasks(self._loop, handler, checked)
+        await work_on_tasks(self._loop, call, checked)
 
     def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:
         """Return an iterator of batches, for a loop in `with` or `async with`. It ends on SIGTERM, Ctrl-C or `stop`.
@@ -339,8 +343,14 @@ class Consumer:
         with self:
             yield
 
-    def _checked(self, **options: Unpack[HandlerOptions]) -> CheckedOptions:
+    def _checked(self, handler: UserHandler, **options: Unpack[HandlerOptions]) -> tuple[Handler, CheckedOptions]:
+        call = decoding(handler)
+        is_coroutine_function(call)
         checked = CheckedOptions(**options, deserializers=self._deserializers, measure=self._measure)
+        if isinstance(call, DecodingHandler):
+            call.see_fits(batch=checked.batch is not None, manual_ack=checked.manual_ack)
+            checked.deserializers = replace(self._deserializers, model=call.decode)
+            call = call.call
         by_key = checked.order == "key"
         self._loop.serve(checked.concurrency, by_key=by_key, warn_after=checked.handler_warn_seconds)
-        return checked
+        return call, checked

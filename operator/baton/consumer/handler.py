@@ -12,14 +12,16 @@ from baton.model.options import function
 Handler = Callable[[Any], object]
 """A function or a coroutine function of one entry, or of a batch. What it returns is ignored, but for what still has to run: an
 awaitable is awaited, and a `concurrent.futures.Future` waited for."""
+UserHandler = Handler | Callable[[Any, Any], object]
+"""Also of a value, or of a value and its entry (`baton.consumer.decoding`)."""
 
 
-def is_coroutine_function(handler: Handler) -> bool:
-    """Whether calling it makes a coroutine. Raises TypeError for what cannot be called with an entry or a batch, and for a
-    generator function: calling it runs nothing of it."""
+def is_coroutine_function(handler: UserHandler, *gets: str) -> bool:
+    """Whether calling it makes a coroutine. Raises TypeError for what cannot be called with what it `gets` (an entry or a
+    batch), and for a generator function: calling it runs nothing of it."""
     if handler is None:
         raise TypeError("the handler is None: give the function itself, and not what it returns")
-    function("the handler", handler, "entry or batch")
+    function("the handler", handler, *(gets or ("entry or batch",)))
     call: object = handler
     while isinstance(call, functools.partial):
         call = call.func

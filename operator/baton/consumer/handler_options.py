@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from baton.consumer.dispatcher import BatchSize
 from baton.consumer.entry import HeldEntry
@@ -27,6 +27,8 @@ class Deserializers:
 
     key: Deserializer | None = None
     value: Deserializer | None = None
+    model: Callable[[Any], object] | None = None
+    """Makes what a handler is annotated with of the value, also of None."""
 
     def __post_init__(self) -> None:
         """Raises TypeError for what cannot be called with bytes: each entry would be a dead letter."""
@@ -36,7 +38,7 @@ class Deserializers:
     def apply(self, entries: Sequence[HeldEntry]) -> tuple[Sequence[HeldEntry], list[tuple[Sequence[HeldEntry], Outcome]]]:
         """What can be read, in order; and what cannot, which no other try would mend unless the deserializer raises Retry. What
         is behind such an entry in its partition (or key) is in neither."""
-        if self.key is None and self.value is None:
+        if self.key is None and self.value is None and self.model is None:
             return entries, []
         readable: list[HeldEntry] = []
         others: list[tuple[Sequence[HeldEntry], Outcome]] = []
@@ -60,7 +62,7 @@ class Deserializers:
         key = entry.key if self.key is None or entry.key is None else self.key(entry.key)
         value = entry.value if self.value is None or entry.value is None else self.value(entry.value)
         read = copy(entry)
-        read.key, read.value = key, value
+        read.key, read.value = key, value if self.model is None else self.model(value)
         return read
 
 

@@ -12,6 +12,7 @@ from typing import cast
 from baton.consumer.entry import HeldEntry
 from baton.consumer.partition import EntrySequence, HeldPartition, Outage, Phase, backoff
 from baton.model.ids import QueueName
+from baton.model.wording import one_line
 from baton.queues.consumer_side import Reader, TransactionalReader
 from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -87,7 +88,7 @@ class QueueRequests:
                 while holding.aside:
                     offset, why = holding.aside[0]
                     reader.set_aside(number, epoch, offset, why)
-                    log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, offset, why)
+                    log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, offset, one_line(why, 500))
                     holding.aside.pop(0)
                 told = True
         if told:
@@ -232,7 +233,7 @@ class QueueRequests:
             sequence.waiting[0] = redelivered = copy(entry)
             redelivered.redelivered = True
         else:
-            log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, entry.offset, why)
+            log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, entry.offset, one_line(why, 500))
             sequence.waiting.popleft()
             sequence.tries.pop(entry.offset, None)
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from baton import __version__
-from baton.consumer.handler import Handler, is_coroutine_function
+from baton.consumer.decoding import DecodingHandler, decoding
+from baton.consumer.handler import Handler, UserHandler, is_coroutine_function
 from baton.model.extras import extra
 from baton.queues.entry import Entry
 
@@ -28,12 +30,15 @@ def context_headers(headers: Mapping[str, _Header] | None = None) -> dict[str, _
     return {**(headers or {}), **context}
 
 
-def traced(handler: Handler, tracer_provider: TracerProvider | None = None) -> Handler:
+def traced(handler: UserHandler, tracer_provider: TracerProvider | None = None) -> Handler:
     """The same handler, in a span of its own for each call: `consumer.run(traced(handle))`.
 
     An entry's span is a child of the one that its producer was in; a batch's has links to those of its entries. What the handler
     raises is recorded. Without a provider the global one counts.
     """
+    handler = decoding(handler)
+    if isinstance(handler, DecodingHandler):
+        return replace(handler, call=traced(handler.call, tracer_provider))
     tracer = trace.get_tracer("baton.consumer", __version__, tracer_provider)
     if is_coroutine_function(handler):
 

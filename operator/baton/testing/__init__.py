@@ -20,7 +20,7 @@ from typing import NamedTuple, Self, TypeVar, Unpack
 
 from baton.consumer.callbacks import Callbacks, Partitions
 from baton.consumer.consumer import Consumer
-from baton.consumer.handler import Handler
+from baton.consumer.handler import UserHandler
 from baton.consumer.handler_options import Deserializer, Deserializers, HandlerOptions
 from baton.consumer.partition import Notice
 from baton.consumer.turns import Turns
@@ -110,7 +110,7 @@ class TestQueue:
         )
         return self._consumer
 
-    def start(self, handler: Handler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
+    def start(self, handler: UserHandler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
         """Run `handler` in the background until the end of the `with`, with the options of `Consumer.run`. `consumer`: what
         `consumer(…)` returned, where it has callbacks or deserializers."""
         running = consumer or self.consumer()
@@ -208,7 +208,7 @@ class TestQueue:
             await asyncio.wait({self._task}, timeout=self._timeout + 1)
         self._see_it_ended(kind, hangs=self._task is not None and self._task.cancel())
 
-    async def _serve(self, consumer: Consumer, handler: Handler, options: HandlerOptions) -> None:
+    async def _serve(self, consumer: Consumer, handler: UserHandler, options: HandlerOptions) -> None:
         try:
             async with consumer:
                 await consumer.serve(handler, **options)
@@ -272,7 +272,7 @@ class AsyncTestQueue:
         """As `TestQueue.moved`."""
         return self._queue.moved
 
-    def start(self, handler: Handler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
+    def start(self, handler: UserHandler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
         """As `TestQueue.start`, with the options of `Consumer.serve`."""
         queue = self._queue
         queue._at_work = True

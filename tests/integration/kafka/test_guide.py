@@ -18,8 +18,9 @@ from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "docs" / "guides" / "kafka.md").read_text()
-(PROGRAM,) = [one for one in re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE) if ".transaction(" in one]
+GUIDES = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("kafka.md", "consumer.md"))
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDES, re.DOTALL | re.MULTILINE)
+PROGRAM, MODELS = (next(one for one in PROGRAMS if part in one) for part in (".transaction(", "BaseModel"))
 
 
 async def start(queue: Queue, directory: Path, uid: str, epoch: int, program: str = PROGRAM) -> "subprocess.Popen[bytes]":
@@ -104,3 +105,20 @@ async def test_entries_without_a_key_are_worked_on_beside_each_other(
         process.wait()
     done = re.findall("done .*'(.*)'", (tmp_path / "log-pod").read_text())
     assert beside or done == [str(number) for number in range(8, 20)]
+
+
+async def test_a_tombstone_does_not_validate(queue: Queue, tmp_path: Path) -> None:
+    queue.send('{"id": 1, "amount": 2.5}', None, '{"id": 3, "amount": 4}', key="k")
+    process = await start(queue, tmp_path, "pod", 1, MODELS)
+
+    async def all_committed() -> bool:
+        return await queue.committed() == 3
+
+    try:
+        await eventually(all_committed, "all is committed")
+    finally:
+        process.kill()
+        process.wait()
+    log = (tmp_path / "log-pod").read_text()
+    assert [line for line in log.splitlines() if line.startswith("b'k'")] == ["b'k' 1 2.5", "b'k' 3 4.0"]
+    assert re.search("entry 1 moved to dead letters: .* 1 validation error for Order Input should be a valid dictionary", log)

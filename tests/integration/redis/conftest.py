@@ -82,7 +82,7 @@ class Queue:
         """The server, past everything of Baton."""
         return redis.Redis.from_url(self.url)
 
-    def send(self, *values: str, partition: int = 0) -> None:
+    def send(self, *values: str | bytes, partition: int = 0) -> None:
         self.producer.send_many((self.key(partition), value) for value in values)
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from struct import pack
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.waiting import PATIENCE, eventually, until
 ROOT = Path(__file__).parents[3]
 GUIDES = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("consumer.md", "state.md"))
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDES, re.DOTALL | re.MULTILINE)
-SMALLEST, BATCHES, DESERIALIZERS, CALLBACKS, LIFESPAN, DATABASE, SEQUENCES, FLUSH = PROGRAMS
+SMALLEST, BATCHES, DESERIALIZERS, MODELS, AVRO, PROTOBUF, CALLBACKS, LIFESPAN, DATABASE, SEQUENCES, FLUSH = PROGRAMS
 
 
 class Process:
@@ -136,6 +137,48 @@ async def test_deserializers(fleet: Fleet, queue: Queue) -> None:
     queue.send('{"n": 1}', "no JSON", '{"n": 2}')
     until(lambda: f"{queue.key(0).decode()} 2" in process.output)
     assert f"{queue.key(0).decode()} 1" in process.output
+    await eventually(fleet.lag_is_none)
+    assert (await queue.dead_letters())[0] == 1
+
+
+FASTAVRO = """
+import json, sys
+from types import SimpleNamespace
+
+read = lambda file, schema: dict(zip([field["name"] for field in schema["fields"]], json.load(file)))
+sys.modules["fastavro"] = SimpleNamespace(parse_schema=lambda schema: schema, schemaless_reader=read)
+"""
+ORDERS_PB2 = """
+import sys
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+file = descriptor_pb2.FileDescriptorProto(name="orders.proto")
+order = file.message_type.add(name="Order")
+for number, (name, kind) in enumerate({"id": 3, "amount": 1}.items(), 1):
+    order.field.add(name=name, number=number, type=kind, label=1)
+orders = descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
+sys.modules["orders_pb2"] = type(sys)("orders_pb2")
+sys.modules["orders_pb2"].Order = message_factory.GetMessageClass(orders.message_types_by_name["Order"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "values"),
+    [
+        (MODELS, ['{"id": 1, "amount": 2.5}', '{"id": "x", "amount": 2}', '{"id": 3, "amount": 4}']),
+        (FASTAVRO + AVRO, ["[1, 2.5]", "[1, 2", "[3, 4]"]),
+        (
+            ORDERS_PB2 + PROTOBUF,
+            [b"\x08\x01\x11" + pack("<d", 2.5), b"\x08", b"\x08\x03\x11" + pack("<d", 4)],
+            ["1 2.5", "3 4.0"],
+        ),
+    ],
+    ids=["pydantic", "avro", "protobuf"],
+)
+async def test_models(fleet: Fleet, queue: Queue, program: str, values: list[str | bytes]) -> None:
+    process = await fleet.start(program)
+    queue.send(*values)
+    until(lambda: all(f"{line}\n" in process.output for line in ("1 2.5", "3 4.0")), process.output)
     await eventually(fleet.lag_is_none)
     assert (await queue.dead_letters())[0] == 1
 

@@ -1,0 +1,317 @@
+"""What a handler gets goes by its annotations."""
+
+import functools
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from pydantic import BaseModel, Field
+
+from baton.consumer import Batch, Entry, Retry
+from baton.consumer.tracing import traced
+from baton.testing import TestQueue
+
+if TYPE_CHECKING:
+    from elsewhere import Unknown  # type: ignore[import-not-found]
+
+
+class Order(BaseModel):
+    id: int
+    kind: Literal["order"] = "order"
+
+
+@dataclass
+class Payment:
+    order: int
+    kind: Literal["payment"] = "payment"
+
+
+class Later(BaseModel):
+    id: int
+
+    def model_post_init(self, context: object) -> None:
+        raise Retry("not now", delay=60)
+
+
+class Undefined(BaseModel):
+    parent: "Unknown"
+
+
+class HasKey(Protocol):
+    key: Any
+
+
+Some = TypeVar("Some")
+Event = Annotated[Order | Payment, Field(discriminator="kind")]
+seen: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen() -> None:
+    seen.clear()
+
+
+def run(handler: Callable[..., object], *values: Any, value_deserializer: Any = None, **options: Any) -> TestQueue:
+    """The queue after these values."""
+    with TestQueue() as queue:
+        for value in values:
+            queue.send("k", value if isinstance(value, (bytes, str)) else json.dumps(value))
+        queue.start(handler, consumer=queue.consumer(value_deserializer=value_deserializer), **options)
+        queue.settled()
+    return queue
+
+
+def of_model(order: Order) -> None:
+    seen.append(order)
+
+
+def of_text(order: "Order") -> None:
+    seen.append(order)
+
+
+async def of_coroutine(order: Order) -> None:
+    seen.append(order)
+
+
+def of_entry_too(order: Order, entry: Entry) -> None:
+    assert entry.value is order
+    seen.append(order)
+
+
+def of_entry_perhaps(order: Order, entry: Entry | None = None, more: str = "") -> None:
+    assert entry is not None and not more
+    seen.append(order)
+
+
+def of_unnamed_entry(order: Order, entry, /) -> None:  # type: ignore[no-untyped-def]
+    assert entry.value is order
+    seen.append(order)
+
+
+def with_default(order: Order, more: list[Any] = seen) -> None:
+    more.append(order)
+
+
+def with_more(into: list[Any], order: Order) -> None:
+    into.append(order)
+
+
+@functools.wraps(of_entry_too)
+def wrapping(*arguments: Any) -> None:
+    of_entry_too(*arguments)
+
+
+class Handler:
+    def method(self, order: Order) -> None:
+        seen.append(order)
+
+    async def __call__(self, order: Order) -> None:
+        seen.append(order)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        of_model,
+        of_text,
+        of_coroutine,
+        of_entry_too,
+        of_entry_perhaps,
+        of_unnamed_entry,
+        with_default,
+        functools.partial(with_more, seen),
+        functools.partial(of_entry_perhaps, more=""),
+        wrapping,
+        Handler().method,
+        Handler(),
+        traced(of_entry_too, TracerProvider()),
+        traced(of_coroutine, TracerProvider()),
+    ],
+    ids=repr,
+)
+def test_a_model_is_made_of_the_value(handler: Callable[..., object]) -> None:
+    queue = run(handler, {"id": 1}, {"id": "2"}, {"id": "no"}, b"{", {"id": 3})
+    assert seen == [Order(id=1), Order(id=2), Order(id=3)]
+    wrong, no_json = (letter.why.splitlines() for letter in queue.dead_letters)
+    assert wrong[:2] == ["it cannot be read: ValidationError: 1 validation error for Order", "id"]
+    assert no_json[1].startswith("  Invalid JSON: EOF while parsing an object")
+
+
+def test_a_dataclass_a_union_or_none_is_made_of_it() -> None:
+    def pay(payment: Payment) -> None:
+        seen.append(payment)
+
+    def either(event: Event) -> None:
+        seen.append(event)
+
+    def perhaps(order: Order | None) -> None:
+        seen.append(order)
+
+    run(pay, {"order": "1"})
+    run(either, {"kind": "order", "id": 2}, {"kind": "payment", "order": 2})
+    run(perhaps, {"id": 3}, "null")
+    assert seen == [Payment(1), Order(id=2), Payment(2), Order(id=3), None]
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_with_max_entries_it_gets_a_list(size: int) -> None:
+    def handle(orders: list[Order]) -> None:
+        seen.extend(orders)
+
+    async def with_batch(orders: Sequence[Order], batch: Batch) -> None:
+        assert [entry.value for entry in batch] == orders
+        seen.extend(orders)
+
+    for handler in (handle, with_batch):
+        seen.clear()
+        queue = run(handler, *({"id": number} for number in range(3)), "{}", {"id": 4}, max_entries=size)
+        assert [order.id for order in seen] == [0, 1, 2, 4]
+        assert len(queue.dead_letters) == 1
+
+
+def test_a_deserializer_comes_first() -> None:
+    run(of_model, zlib.compress(b'{"id": 1}'), value_deserializer=zlib.decompress)
+    run(of_model, {"id": 2}, value_deserializer=json.loads)
+    run(of_model, {"id": 3}, value_deserializer=Order.model_validate_json)
+    assert [order.id for order in seen] == [1, 2, 3]
+
+
+def test_a_validator_may_ask_for_another_try() -> None:
+    def handle(later: Later) -> None: ...
+
+    with TestQueue(max_redeliveries=1) as queue:
+        queue.start(handle)
+        queue.send("k", '{"id": 1}')
+        queue.settled()
+        assert (queue.moved > 59, [letter.why for letter in queue.dead_letters]) == (True, ["not now"])
+
+
+def of_any(entry: Any) -> None:
+    seen.append(entry)
+
+
+def of_bytes(value: bytes) -> None:
+    seen.append(value)
+
+
+def of_object(entry: object) -> None:
+    seen.append(entry)
+
+
+def of_protocol(entry: HasKey) -> None:
+    seen.append(entry)
+
+
+def of_variable(entry: Some) -> Some:
+    seen.append(entry)
+    return None  # type: ignore[return-value]
+
+
+def of_plain_entry(entry: Entry) -> None:
+    seen.append(entry)
+
+
+def of_unresolved_entry(entry: "Entry", unknown: "Unknown" = None) -> None:
+    seen.append(entry)
+
+
+def unannotated(entry, more: "Unknown" = None):  # type: ignore[no-untyped-def]
+    seen.append(entry)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [of_any, of_bytes, of_object, of_protocol, of_variable, of_plain_entry, of_unresolved_entry, unannotated, seen.append, print],
+)
+def test_another_handler_gets_the_entry(handler: Callable[..., object]) -> None:
+    run(handler, {"id": 1})
+    assert handler is print or [type(entry).__name__ for entry in seen] == ["HeldEntry"]
+
+
+def test_a_handler_of_a_batch_gets_it() -> None:
+    def handle(batch: Batch) -> None:
+        seen.append(batch)
+
+    def of_entries(entries: Sequence[Entry]) -> None:
+        seen.append(entries)
+
+    def of_some(entries: Sequence) -> None:  # type: ignore[type-arg]
+        seen.append(entries)
+
+    for handler in (handle, of_entries, of_some):
+        run(handler, {"id": 1}, max_entries=5)
+    assert [type(one) for one in seen] == [Batch] * 3
+
+
+def of_dict(order: dict[str, Any]) -> None: ...
+def of_orders(orders: list[Order]) -> None: ...
+def of_order_second(entry: Entry, order: Order) -> None: ...
+def of_setting(order: Order, setting: int) -> None: ...
+def of_three(order: Order, entry: Entry, more: int) -> None: ...
+def of_unknown(order: "Unknown") -> None: ...
+def of_unknown_list(orders: list["Unknown"]) -> None: ...
+def of_undefined(one: Undefined) -> None: ...
+def generator(order: Order) -> Any:
+    yield order
+
+
+@pytest.mark.parametrize(
+    ("handler", "options", "said"),
+    [
+        (
+            of_dict,
+            {},
+            r"of_dict .* annotated with dict\[str, typing.Any\]: annotate it with Entry to get the entry, or",
+        ),
+        (of_orders, {}, "takes a list of models: set max_entries too"),
+        (of_model, {"max_entries": 5}, "takes one model, and max_entries is set: annotate its argument with a list of models"),
+        (of_model, {"manual_ack": True}, "with manual_ack the handler needs the entry: give it a second argument"),
+        (of_order_second, {}, r"takes \(entry, order\); it is called with \(entry or batch\)"),
+        (of_setting, {}, "of_setting .* annotated with int, and it gets the entry .* bind what it is to be by functools.partial"),
+        (of_three, {}, r"takes \(order, entry, more\); it is called with \(value, entry\)"),
+        (of_unknown, {}, "cannot be resolved: name 'Unknown' is not defined; define or import .* not under TYPE_CHECKING"),
+        (of_unknown_list, {}, r"annotated with list\['Unknown'\]: annotate it with Entry"),
+        (of_undefined, {}, "no value can be made Undefined: .*Unknown"),
+        (generator, {}, "is a generator function"),
+    ],
+)
+def test_what_cannot_be_handed_over_is_refused_at_the_start(handler: Any, options: Any, said: str) -> None:
+    consumer = TestQueue().consumer()
+    with pytest.raises(TypeError, match=said):
+        consumer.run(handler, **options)
+
+
+WITHOUT_PYDANTIC = """
+import sys
+from dataclasses import dataclass
+
+from baton.consumer import Entry
+from baton.testing import TestQueue
+
+@dataclass
+class Order:
+    id: int
+
+def handle(order: Order) -> None: ...
+def of_entry(entry: Entry) -> None: ...
+
+with TestQueue() as queue:
+    queue.start(of_entry)
+    queue.send("k", "{}")
+    queue.settled()
+assert "pydantic" not in sys.modules
+sys.modules["pydantic"] = None
+TestQueue().consumer().run(handle)
+"""
+
+
+def test_without_pydantic_a_dataclass_is_refused_with_what_to_install() -> None:
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_PYDANTIC], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "pydantic" in ended.stderr.splitlines()[-1]
