@@ -10,7 +10,7 @@ from baton.consumer.consumer import Consumer
 from baton.consumer.entry import Batch
 from baton.consumer.entry import HeldEntry as Entry
 from baton.consumer.external import ExternalConsumer, OwnedPartition
-from baton.consumer.outcome import Reject, Retry
+from baton.consumer.outcome import Backoff, HandlerTimeout, Reject, Retry
 from baton.consumer.pod import Pod
 from baton.consumer.session import LeaseStore, Session
 from baton.consumer.transaction import Transaction
@@ -19,10 +19,12 @@ __all__ = [
     "AnnouncedAssignments",
     "AssignmentSource",
     "Assignments",
+    "Backoff",
     "Batch",
     "Consumer",
     "Entry",
     "ExternalConsumer",
+    "HandlerTimeout",
     "LeaseStore",
     "OwnedPartition",
     "Pod",

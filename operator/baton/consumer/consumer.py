@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from math import inf
@@ -16,6 +16,7 @@ from baton.consumer.entry import HeldEntry
 from baton.consumer.handler import Handler, HandlerRun, UserHandler, is_coroutine_function, outside_of_event_loops
 from baton.consumer.handler_options import CheckedOptions, Deserializer, Deserializers, HandlerOptions
 from baton.consumer.loop import Answer, ConsumerLoop
+from baton.consumer.outcome import Backoff
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.probes import ProbeServer
 from baton.consumer.session import Session
@@ -77,7 +78,7 @@ class Consumer:
         if metrics is not None:
             open_queue, source = metrics.around(open_queue, source)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
-        self._measure = None if metrics is None else metrics.handling
+        self._metrics = metrics
         if metrics is not None:
             metrics.asking(self._loop.oldest)
         self._transactions = transactions
@@ -148,6 +149,8 @@ class Consumer:
         manual_ack: bool = False,
         dead_letter_on: tuple[type[Exception], ...] = (),
         handler_warn_seconds: float = 60.0,
+        handler_timeout: float | None = None,
+        retry: Backoff | Mapping[type[Exception], Backoff] | None = None,
     ) -> None:
         """Hand entries to `handler` until SIGTERM, Ctrl-C or `stop`; returns when everything is finished or given back.
 
@@ -170,6 +173,10 @@ class Consumer:
             dead_letter_on: Exceptions that are not worth a retry: the entry becomes a dead letter.
             handler_warn_seconds: Seconds after which a handler that has not returned is logged, and again whenever its time has
                 doubled.
+            handler_timeout: Seconds that the handler has for an entry (or a batch). A coroutine is then cancelled, and the entry
+                fails with `HandlerTimeout`. A thread cannot be interrupted: that is logged and counted. None: no limit.
+            retry: How long a failed entry waits, and how many attempts it has: a `Backoff` for all exceptions, or a dict of
+                exceptions and Backoffs, in which the nearest base class counts. None: 0.1 to 5 seconds, without a limit.
 
         Raises:
             TypeError: If an argument has the wrong type, or the handler cannot be called with an entry.
@@ -187,6 +194,8 @@ class Consumer:
             manual_ack=manual_ack,
             dead_letter_on=dead_letter_on,
             handler_warn_seconds=handler_warn_seconds,
+            handler_timeout=handler_timeout,
+            retry=retry,
         )
         if is_coroutine_function(call):
             with self._entered(), asyncio.Runner() as runner:
@@ -210,6 +219,8 @@ class Consumer:
         manual_ack: bool = False,
         dead_letter_on: tuple[type[Exception], ...] = (),
         handler_warn_seconds: float = 60.0,
+        handler_timeout: float | None = None,
+        retry: Backoff | Mapping[type[Exception], Backoff] | None = None,
     ) -> None:
         """Do the same as `run`, with its arguments and errors, in a program that has an event loop.
 
@@ -228,6 +239,8 @@ class Consumer:
             manual_ack=manual_ack,
             dead_letter_on=dead_letter_on,
             handler_warn_seconds=handler_warn_seconds,
+            handler_timeout=handler_timeout,
+            retry=retry,
         )
         await work_on_tasks(self._loop, call, checked)
 
@@ -346,11 +359,17 @@ class Consumer:
     def _checked(self, handler: UserHandler, **options: Unpack[HandlerOptions]) -> tuple[Handler, CheckedOptions]:
         call = decoding(handler)
         is_coroutine_function(call)
-        checked = CheckedOptions(**options, deserializers=self._deserializers, measure=self._measure)
+        checked = CheckedOptions(**options, deserializers=self._deserializers, measures=self._metrics)
         if isinstance(call, DecodingHandler):
             call.see_fits(batch=checked.batch is not None, manual_ack=checked.manual_ack)
             checked.deserializers = replace(self._deserializers, model=call.decode)
             call = call.call
-        by_key = checked.order == "key"
-        self._loop.serve(checked.concurrency, by_key=by_key, warn_after=checked.handler_warn_seconds)
+        self._loop.serve(
+            checked.concurrency,
+            by_key=checked.order == "key",
+            warn_after=checked.handler_warn_seconds,
+            timeout=checked.handler_timeout,
+            overdue=None if self._metrics is None else self._metrics.overdue,
+            retry=checked.policies,
+        )
         return call, checked

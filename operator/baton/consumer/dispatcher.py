@@ -40,6 +40,13 @@ class Delivery:
     """since when (monotonic),"""
     warnings: int = 0
     """and how often that was warned of."""
+    overdue: bool = False
+    """It was said that this takes longer than `handler_timeout`."""
+
+    def exceed(self) -> bool:
+        """Whether that is to be said now: once for each call of the handler."""
+        before, self.overdue = self.overdue, True
+        return not before
 
     @property
     def entries(self) -> Sequence[HeldEntry]:

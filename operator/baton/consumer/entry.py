@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
-from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
+from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, Policies, Retry, bounded, retried, seconds
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted, one_line
 from baton.queues.entry import NO_HEADERS, Entry
@@ -76,6 +77,9 @@ _LONGEST_KEY = 100
 class OutcomeListener(Protocol):
     """Who hears what became of entries, and knows whether they are still ours: the consumer's loop."""
 
+    retry: Policies
+    """The program's `retry=`."""
+
     def tell(self, outcomes: Sequence[tuple[Sequence[HeldEntry], Outcome]], receipt: Acknowledgement | None = None) -> None: ...
     def still_mine(self, holding: HeldPartition) -> bool: ...
     def time_left(self, holding: HeldPartition) -> float | None: ...
@@ -122,7 +126,8 @@ class HeldEntry(Entry):
         self.make, self.source, self.sequence, self.nth = make, source, sequence, nth
         self.offset, self.key, self.value = offset, key, value
         self.attempt = 0
-        """How often it has failed in this consumer's hands: a word on an earlier try says nothing of this one."""
+        """How many attempts were made before this one, also by earlier processes and other pods: 0 at the first. A word on an
+        earlier attempt says nothing of this one."""
         self.alone = False
         """It is a batch of its own."""
         self.failed_by = ""
@@ -210,9 +215,9 @@ class HeldEntry(Entry):
         return _told(self.sequence.holding.hearing, [self], ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
-        """Hand it out once more, in `delay` seconds (else 0.1 to 5, longer from try to try). What is behind it in its partition
-        (or key) and was not handed out yet waits."""
-        word = Nack(bounded(why), seconds(delay))
+        """Hand it out once more, in `delay` seconds (None: by the policy of `retry=` for `Retry`, else 0.1 to 5, longer each
+        time). What is behind it in its partition (or key) and was not handed out yet waits."""
+        word = decided(self, Nack(bounded(why), seconds(delay)))
         self.sequence.hold_up()
         self.sequence.holding.hearing.tell([([self], word)])
 
@@ -247,6 +252,8 @@ class EntryForTest(HeldEntry):
 class _Noted:
     """Hears what is said of an entry that no consumer has."""
 
+    retry: Policies = MappingProxyType({})
+
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
 
@@ -260,6 +267,11 @@ class _Noted:
 
     def time_left(self, holding: HeldPartition) -> float | None:
         return None
+
+
+def decided(entry: HeldEntry, word: Nack | DeadLetter, kind: type[Exception] = Retry) -> Nack | DeadLetter:
+    """What comes of an attempt at it that failed, by the program's policy for this kind of exception."""
+    return retried(word, entry.sequence.holding.hearing.retry, kind, entry.attempt) if isinstance(word, Nack) else word
 
 
 def _told(hearing: OutcomeListener, entries: Sequence[HeldEntry], outcome: Outcome) -> Acknowledgement:
@@ -315,7 +327,8 @@ class Batch(Sequence[HeldEntry]):
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand all of it out once more, as `entry.nack` does for one."""
-        self._hearing.tell([(self._entries, Nack(bounded(why), seconds(delay)))])
+        word = Nack(bounded(why), seconds(delay))
+        self._hearing.tell([([entry], decided(entry, word)) for entry in self._entries])
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """All of it goes to the dead letters."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 from baton.consumer.dispatcher import BatchSize
-from baton.consumer.entry import HeldEntry
-from baton.consumer.outcome import DeadLetter, Outcome, Retry, bounded, outcome_of, said, then
+from baton.consumer.entry import HeldEntry, decided
+from baton.consumer.outcome import Backoff, DeadLetter, Outcome, Policies, Retry, bounded, outcome_of, policies, said, then
 from baton.consumer.partition import EntrySequence
 from baton.model.ids import QueueName
 from baton.model.options import function, number, whole
@@ -50,7 +50,7 @@ class Deserializers:
                 readable.append(self._applied(entry))
             except Retry as error:
                 place = (entry.queue, entry.partition, entry.offset)
-                outcome = outcome_of(error)
+                outcome = decided(entry, outcome_of(error), type(error))
                 log.warning("%s/%d entry %s cannot be read yet: %s; %s", *place, one_line(outcome.why, 500), then(outcome))
                 others.append(([entry], outcome))
                 held_up.add(entry.sequence)
@@ -84,6 +84,18 @@ class HandlerOptions(TypedDict, total=False):
     manual_ack: bool
     dead_letter_on: tuple[type[Exception], ...]
     handler_warn_seconds: float
+    handler_timeout: float | None
+    retry: Backoff | Policies | None
+
+
+class Measures(Protocol):
+    """What is told of handlers; `baton.consumer.metrics.ConsumerMetrics` is one."""
+
+    def handling(self, queue: QueueName, seconds: float, outcome: str, attempts: int) -> None:
+        """A handler took so long; its outcome is `returned`, `retry` or `dead_letter`, and this was so many attempts."""
+
+    def overdue(self, queue: QueueName) -> None:
+        """A handler took longer than `handler_timeout`."""
 
 
 @dataclass(slots=True)
@@ -98,11 +110,13 @@ class CheckedOptions:
     manual_ack: bool = False
     dead_letter_on: tuple[type[Exception], ...] = ()
     handler_warn_seconds: float = 60.0
+    handler_timeout: float | None = None
+    retry: Backoff | Policies | None = None
     deserializers: Deserializers = field(default_factory=Deserializers)
-    measure: Callable[[QueueName, float], None] | None = None
-    """Is told the seconds that a handler took."""
+    measures: Measures | None = None
     batch: BatchSize | None = field(init=False, default=None)
     """The handler takes batches; None: single entries."""
+    policies: Policies = field(init=False)
 
     def __post_init__(self) -> None:
         """Raises ValueError and TypeError for what cannot be."""
@@ -125,3 +139,6 @@ class CheckedOptions:
                     "to subclasses of Exception, such as (ValueError,)"
                 )
         number("handler_warn_seconds", self.handler_warn_seconds, 0.001)
+        if self.handler_timeout is not None:
+            number("handler_timeout", self.handler_timeout, 0.001)
+        self.policies = policies(self.retry)

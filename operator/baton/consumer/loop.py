@@ -16,6 +16,7 @@ from baton.consumer.callbacks import Call, Callbacks, Place
 from baton.consumer.dispatcher import Delivery, Outcomes, Want
 from baton.consumer.ending import GracePeriod, Left
 from baton.consumer.entry import Acknowledgement, HeldEntry
+from baton.consumer.outcome import Policies
 from baton.consumer.partition import HeldPartition
 from baton.consumer.session import Session
 from baton.consumer.turns import Turns
@@ -57,6 +58,7 @@ class ConsumerLoop:
         self._words = self._turns.words
         self._ended = self._turns.ended
         self._shared: bool | None = None
+        self.retry: Policies = {}
         self.calling: Place | None = None
         """Where a callback is being called."""
         self._refusal: BaseException | None = None
@@ -78,19 +80,31 @@ class ConsumerLoop:
             "this consumer runs in the process that this one was forked from: read and acknowledge there"
         )
 
-    def serve(self, workers: int, *, by_key: bool = False, shared: bool = False, warn_after: float = inf) -> None:
+    def serve(
+        self,
+        workers: int,
+        *,
+        by_key: bool = False,
+        shared: bool = False,
+        warn_after: float = inf,
+        timeout: float | None = None,
+        overdue: Callable[[QueueName], object] | None = None,
+        retry: Policies | None = None,
+    ) -> None:
         """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
-        though earlier ones have not come back. `warn_after`: seconds that a handler may take. Before the first `take`. Raises
-        RuntimeError the second time, unless both are `shared`."""
+        though earlier ones have not come back. `warn_after`: seconds after which a handler is warned of; `timeout`: that it may
+        take, and `overdue` is called with the queue of one that takes longer. Before the first `take`. Raises RuntimeError the
+        second time, unless both are `shared`."""
         again = self._shared is not None and self._thread.ident is not None and not self._ended.is_set()
         if again and not (self._shared and shared):
             raise RuntimeError("run(), serve() or batches() may be called only once: use that one, or make another consumer")
-        self._shared = shared
+        self._shared, self.retry = shared, retry or {}
 
         def begin() -> None:
             self._turns.dispatcher.workers, self._turns.dispatcher.shared = workers, shared
             self._turns.holdings.divide(by_key=by_key)
-            self._turns.slow.warn_after = warn_after
+            slow = self._turns.slow
+            slow.warn_after, slow.timeout, slow.overdue = warn_after, timeout or inf, overdue
 
         self._words.put(begin)
 

@@ -20,6 +20,7 @@ with extra("metrics"):
     from prometheus_client.core import GaugeMetricFamily
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_ATTEMPTS = (1, 2, 3, 5, 8, 13, 21)
 
 
 class ConsumerMetrics:
@@ -32,17 +33,19 @@ class ConsumerMetrics:
         def counter(name: str, text: str) -> Counter:
             return Counter(f"baton_consumer_{name}", text, ["queue"], registry=registry)
 
-        def histogram(name: str, text: str) -> Histogram:
-            return Histogram(f"baton_consumer_{name}_seconds", text, ["queue"], registry=registry, buckets=_SECONDS)
+        def histogram(name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
+            return Histogram(f"baton_consumer_{name}", text, ["queue", *labels], registry=registry, buckets=buckets)
 
         self.handled = counter("handled", "Entries that were acknowledged.")
         self.failed = counter("failed", "Times an entry failed, to be tried again or to become a dead letter.")
         self.dead = counter("dead_letters", "Entries that this consumer has set aside.")
         self.redelivered = counter("redelivered", "Entries that came again.")
         self.refused = counter("refused", "Times the queue did not take this consumer for the owner.")
-        self.taken_over = histogram("takeover", "From seeing a grant to the first entry, where one was waiting.")
-        self.given_back = histogram("release", "From hearing that a partition is called back to having let go of it.")
-        self._handling = histogram("handling", "That a handler took for an entry or a batch.")
+        self.taken_over = histogram("takeover_seconds", "From seeing a grant to the first entry, where one was waiting.")
+        self.given_back = histogram("release_seconds", "From hearing that a partition is called back to having let go of it.")
+        self._handling = histogram("handling_seconds", "That a handler took for an entry or a batch.", "outcome")
+        self._attempts = histogram("attempts", "That an entry or a batch took until no other followed.", buckets=_ATTEMPTS)
+        self._overdue = counter("handler_timeouts", "Times a handler took longer than handler_timeout.")
         self._oldest: Callable[[], Mapping[QueueName, float]] = dict
         self._clock = clock
         self._readers: dict[QueueName, Reader] = {}
@@ -57,13 +60,20 @@ class ConsumerMetrics:
 
         def measured(queue: QueueName) -> Reader:
             self._readers[queue] = reader = open_queue(queue)
+            self._overdue.labels(queue)  # from 0 on, as the others
             return cast(Reader, MeasuredReader(queue, reader, self, assignments))
 
         return measured, assignments
 
-    def handling(self, queue: QueueName, seconds: float) -> None:
-        """A handler has returned, and took this long."""
-        self._handling.labels(queue).observe(seconds)
+    def handling(self, queue: QueueName, seconds: float, outcome: str, attempts: int) -> None:
+        """A handler took this long; it has returned, or raised for a retry or a dead letter, at so many attempts."""
+        self._handling.labels(queue, outcome).observe(seconds)
+        if outcome != "retry":
+            self._attempts.labels(queue).observe(attempts)
+
+    def overdue(self, queue: QueueName) -> None:
+        """A handler takes longer than `handler_timeout`."""
+        self._overdue.labels(queue).inc()
 
     def asking(self, oldest: Callable[[], Mapping[QueueName, float]]) -> None:
         """`oldest`: by queue, for how many seconds the program has had the oldest entry that is not finished."""

@@ -1,8 +1,11 @@
 """What became of an entry that was handed out, and how a handler says so."""
 
-from dataclasses import dataclass
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from baton.model.options import number
+from baton.model.options import number, whole
+from baton.model.wording import counted
 
 _LONGEST_REASON = 500
 _LONGEST_DELAY = 10**9
@@ -59,6 +62,73 @@ class Reject(Exception):  # noqa: N818 -- likewise
 
     def __init__(self, why: str = "the handler rejected it") -> None:
         super().__init__(why)
+
+
+class HandlerTimeout(TimeoutError):  # noqa: N818 -- says what happened, as the argument does
+    """What a coroutine is cancelled with that has not returned within `handler_timeout`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a failed entry waits for its next attempt, and how many attempts it has.
+
+        consumer.run(handle, retry=Backoff(first=1, factor=2, most=300, jitter=0.2, attempts=8))
+
+    Args:
+        first: Seconds before the second attempt.
+        factor: How many times as long each further wait is, 1 to 100.
+        most: Most seconds of a wait.
+        jitter: The share, 0 to 1, by which a wait may be shorter, at random.
+        attempts: After so many the entry becomes a dead letter; None: no limit.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of its range.
+    """
+
+    first: float = 1.0
+    factor: float = 2.0
+    most: float = 300.0
+    jitter: float = 0.2
+    attempts: int | None = 8
+
+    def __post_init__(self) -> None:
+        number("first", self.first, 0, _LONGEST_DELAY)
+        number("factor", self.factor, 1, 100)
+        number("most", self.most, 0, _LONGEST_DELAY)
+        number("jitter", self.jitter, 0, 1)
+        if self.attempts is not None:
+            whole("attempts", self.attempts, 1)
+
+    def wait(self, attempt: int) -> float:
+        """Return the seconds to wait after the attempt with this number; the first is 0."""
+        longest = min(self.most, self.first * self.factor ** min(attempt, 150))
+        return longest * (1 - self.jitter * random.random())
+
+
+Policies = Mapping[type[Exception], Backoff]
+"""How entries are retried, by what the handler raised: the nearest of its base classes counts."""
+
+
+def policies(retry: Backoff | Policies | None) -> Policies:
+    """One Backoff is for all exceptions. Raises TypeError for what is no policy."""
+    found = {Exception: retry} if isinstance(retry, Backoff) else {} if retry is None else retry
+    if not isinstance(found, Mapping) or not all(
+        isinstance(kind, type) and issubclass(kind, Exception) and isinstance(one, Backoff) for kind, one in found.items()
+    ):
+        raise TypeError(f"retry is {retry!r}: set it to a Backoff, or to a dict of exceptions and their Backoffs")
+    return found
+
+
+def retried(word: Nack, by: Policies, kind: type[Exception], attempt: int) -> Nack | DeadLetter:
+    """What comes of an attempt that failed: what the policy for this kind of exception says, if there is one. A delay that the
+    program has named stands."""
+    policy = next((by[one] for one in kind.__mro__ if one in by), None)
+    if policy is None:
+        return word
+    if policy.attempts is not None and attempt + 1 >= policy.attempts:
+        return DeadLetter(bounded(f"after {counted(attempt + 1, 'attempt')}: {word.why}"))
+    return replace(word, delay=policy.wait(attempt)) if word.delay is None else word
 
 
 def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> Nack | DeadLetter:

@@ -55,7 +55,7 @@ class EntrySequence:
     failed: dict[str, Failure] = field(default_factory=dict)
     """By offset; of entries among `waiting` that the queue has not yet been told of."""
     tries: dict[str, int] = field(default_factory=dict)
-    """Failed ones, by offset."""
+    """Attempts so far at entries that have failed here, by offset."""
     at_work: set[Delivery] = field(default_factory=set)
     """That have some of its entries, and are not back: whatever became of these, their worker may still be at one."""
     dropped: bool = False
@@ -209,7 +209,7 @@ class EntrySequence:
 
     def _again(self, raw: HeldEntry, outcome: Nack, now: float) -> HeldEntry:
         """For another try."""
-        tries = self.tries[raw.offset] = self.tries.get(raw.offset, 0) + 1
+        tries = self.tries[raw.offset] = raw.attempt + 1
         delay = backoff(tries) if outcome.delay is None else outcome.delay
         self.failed[raw.offset] = Failure(outcome.why, now + delay)
         return raw.again(tries, outcome.why, alone=raw.alone or outcome.alone)
@@ -385,8 +385,10 @@ class HeldPartition:
             sequences = repeat(self._sequence(None))
         columns = repeat(read.make), read.sources, read.offsets, read.keys, read.values
         made: Iterable[HeldEntry] = map(HeldEntry, *columns, sequences, count(nth))
+        if read.times or read.attempts:
+            made = _tried_before(made, read)
         if read.times:
-            made, self.left_over = _with_times(made, read), self.left_over or time.monotonic()
+            self.left_over = self.left_over or time.monotonic()
         for sequence, entries in groupby(made, key=attrgetter("sequence")):
             if not sequence.dropped:
                 sequence.waiting.extend(entries)
@@ -443,9 +445,10 @@ class HeldPartition:
         self.acknowledged(taken=False)
 
 
-def _with_times(entries: Iterable[HeldEntry], read: Entries) -> Iterator[HeldEntry]:
+def _tried_before(entries: Iterable[HeldEntry], read: Entries) -> Iterator[HeldEntry]:
     for entry in entries:
         entry.times = read.times.get(entry.offset, 0)
+        entry.attempt = read.attempts.get(entry.offset, entry.times)
         entry.alone = read.bounded and entry.times > 0
         yield entry
 

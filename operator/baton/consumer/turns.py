@@ -44,7 +44,11 @@ class SlowProgram:
     def __init__(self, holdings: HeldPartitions, out: Collection[Delivery]) -> None:
         """`out`: what workers have in their hands."""
         self.warn_after = 60.0
-        """Seconds that a handler may take."""
+        """Seconds after which a handler is warned of;"""
+        self.timeout = inf
+        """that it may take (`handler_timeout`),"""
+        self.overdue: Callable[[QueueName], object] | None = None
+        """and who hears of the queue of one that takes longer."""
         self._holdings = holdings
         self._out = out
         self._looked_at = -inf
@@ -66,6 +70,10 @@ class SlowProgram:
             if at and now - since >= self.warn_after * 2**delivery.warnings:
                 log.warning("the handler has not returned from %s", _told(at, now - since))
                 delivery.warnings += 1
+            if at and now - since >= self.timeout and delivery.exceed():
+                if self.overdue is not None:
+                    self.overdue(at[0].sequence.holding.partition.queue)
+                log.error("the handler is over its handler_timeout and goes on with %s", _told(at, now - since))
         for queue, is_full in self._holdings.limits():
             if not is_full():
                 self._full_since.pop(queue, None)

@@ -11,11 +11,11 @@ from typing import Self
 
 from baton.consumer.callbacks import Call, Place
 from baton.consumer.dispatcher import BatchSize, Delivery, Outcomes, Want
-from baton.consumer.entry import Batch, HeldEntry
+from baton.consumer.entry import Batch, HeldEntry, decided
 from baton.consumer.handler import HandlerRun, awaited
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.loop import LOOK_EVERY, ConsumerLoop
-from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Reject, Retry, outcome_of, then
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, HandlerTimeout, Nack, Reject, Retry, outcome_of, then
 from baton.model.wording import one_line
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Progress:
 
     def handled(self) -> None:
         """The handler has returned."""
-        entries, now = self._end()
+        entries, now = self._end("returned")
         self._handled += entries
         if now - self._told_at > _TELL_EVERY:
             self._loop.tell(self._said())
@@ -74,23 +74,29 @@ class Progress:
 
     def failed(self, error: Exception) -> None:
         """The handler has raised."""
-        entries, _ = self._end()
-        outcome = outcome_of(error, self._options.dead_letter_on)
-        if self._options.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
+        first = self._delivery.at[0]
+        if isinstance(error, HandlerTimeout) and (measures := self._options.measures) is not None and self._delivery.exceed():
+            measures.overdue(first.queue)
+        said = outcome_of(error, self._options.dead_letter_on)
+        outcome = decided(first, said, type(error))
+        if self._options.batch is not None and (len(self._delivery.at) > 1 or isinstance(outcome, Nack)):
             delay = outcome.delay if isinstance(outcome, Nack) else 0.0
-            outcome = Nack(outcome.why, delay, alone=True)
+            outcome = Nack(said.why, delay, alone=True)
+        entries, _ = self._end("retry" if isinstance(outcome, Nack) else "dead_letter")
         _log(error, outcome, entries)
         self._outcomes = [*self._said(), (entries, outcome)]
         self._failed = True
 
     def _begin(self, entries: Sequence[HeldEntry]) -> None:
-        self._delivery.at_since, self._delivery.warnings, self._delivery.at = self._returned_at, 0, entries
+        delivery = self._delivery
+        delivery.at_since, delivery.warnings, delivery.overdue, delivery.at = self._returned_at, 0, False, entries
 
-    def _end(self) -> tuple[Sequence[HeldEntry], float]:
+    def _end(self, how: str) -> tuple[Sequence[HeldEntry], float]:
         """What the handler was at, and when it has returned (monotonic)."""
         entries, now = self._delivery.at, time.monotonic()
-        if (measure := self._options.measure) is not None:
-            measure(entries[0].sequence.holding.partition.queue, now - self._returned_at)
+        if (measures := self._options.measures) is not None:
+            first = entries[0]
+            measures.handling(first.sequence.holding.partition.queue, now - self._returned_at, how, first.attempt + 1)
         self._count += len(entries)
         self._returned_at, self._delivery.at = now, ()
         return entries, now
@@ -199,10 +205,24 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], options
         with Progress(loop, delivery, options) as progress:
             for one in progress.work():
                 try:
-                    await awaited(handler(one))
+                    await _within(options.handler_timeout, handler, one)
                     progress.handled()
                 except Exception as error:
                     progress.failed(error)
+
+
+async def _within(seconds: float | None, handler: Callable[..., object], one: HeldEntry | Batch) -> None:
+    """Raises HandlerTimeout where a coroutine has not ended after so many seconds, when it is cancelled and has ended."""
+    if seconds is None:
+        await awaited(handler(one))
+        return
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            await awaited(handler(one))
+    except TimeoutError as error:
+        if limit.expired():
+            raise HandlerTimeout(f"not finished after {seconds:g} s") from error
+        raise
 
 
 async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:

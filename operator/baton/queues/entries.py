@@ -21,6 +21,8 @@ class Entries(Sequence[Entry]):
     times: Mapping[str, int] = MappingProxyType({})
     """How often entries, by offset, were handed out before and not finished with, where the queue knows that: once when they were
     first read, and then each time that one was begun (`Reader.begin_again`)."""
+    attempts: Mapping[str, int] = MappingProxyType({})
+    """How many attempts at entries, by offset, were made before, where the queue knows more than `times` says."""
     bounded = False
     """Those are counted for maxRedeliveries: each begins alone, so that none counts for another."""
 

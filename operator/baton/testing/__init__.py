@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from math import inf
-from typing import NamedTuple, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, Unpack
 
 from baton.consumer.callbacks import Callbacks, Partitions
 from baton.consumer.consumer import Consumer
@@ -26,10 +26,14 @@ from baton.consumer.partition import Notice
 from baton.consumer.turns import Turns
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
+from baton.queues.entries import Entries
 from baton.queues.entry import NO_HEADERS, Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Ownership, QueueUnreachable
 from baton.queues.redis.routing import RoutingTable
+
+if TYPE_CHECKING:
+    from baton.consumer.metrics import ConsumerMetrics
 
 __all__ = ["AsyncTestQueue", "SetAside", "TestQueue"]
 
@@ -94,6 +98,7 @@ class TestQueue:
         on_lost: Callable[[Partitions], object] | None = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        metrics: "ConsumerMetrics | None" = None,
     ) -> Consumer:
         """Return the member's consumer, for a program that runs it itself. The arguments are those of
         `Consumer.from_environment`. It hears no signals. Raises RuntimeError the second time."""
@@ -106,6 +111,7 @@ class TestQueue:
             grace=self._timeout,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
+            metrics=metrics,
             signals=False,
         )
         return self._consumer
@@ -297,7 +303,7 @@ class AsyncTestQueue:
 
 
 class _Sent:
-    """An entry of the queue, and under which epoch it was handed out last (0: it was not)."""
+    """An entry of the queue, under which epoch it was handed out last (0: it was not), and how often before that."""
 
     __slots__ = ("entry", "epoch", "tries")
 
@@ -343,7 +349,7 @@ class InMemoryReader:
         """What is not finished of the member's partitions, for a person."""
         with self.changed:
             return [
-                f"{self.name}/{number} entry {offset}" + (f" (failed {sent.tries} times)" if sent.tries else "")
+                f"{self.name}/{number} entry {offset}" + (f" (tried {sent.tries + 1} times)" if sent.tries else "")
                 for number, entries in self._unfinished.items()
                 if number not in self.lost
                 for offset, sent in entries.items()
@@ -355,13 +361,18 @@ class InMemoryReader:
         with self._asked(partition, epoch):
             found = [sent for sent in self._unfinished[partition].values() if sent.epoch != epoch and (new or sent.epoch)]
             read: list[Entry] = []
+            attempts: dict[str, int] = {}
             for sent in found[:count]:
                 most_bytes -= len(sent.entry.key) + len(sent.entry.value)
                 if read and most_bytes < 0:
                     break
                 read.append(_handed_out(sent.entry, epoch, again=sent.epoch > 0))
+                if sent.epoch:
+                    attempts[sent.entry.offset] = sent.tries = sent.tries + 1
                 sent.epoch = epoch
-            return read
+            entries = Entries(read)
+            entries.attempts = attempts
+            return entries
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         with self._asked(partition, epoch):

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from itertools import count
 from math import inf
+from types import MappingProxyType
 
 import pytest
 
 from baton.consumer.entry import Acknowledgement, HeldEntry
-from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, Policies
 from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.entries import Entries
@@ -18,6 +19,8 @@ ORDERS = QueueName("orders")
 
 class Heard:
     """A loop that only listens."""
+
+    retry: Policies = MappingProxyType({})
 
     def __init__(self) -> None:
         self.outcomes: list[tuple[Sequence[HeldEntry], Outcome]] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from baton.consumer import Reject, Retry
+from baton.consumer import Backoff, Reject, Retry
 from baton.consumer.entry import Acknowledgement
 from baton.consumer.handler import is_coroutine_function
 from baton.consumer.handler_options import CheckedOptions, Deserializers
@@ -80,6 +80,9 @@ def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:
         ({"max_entries": 5, "max_bytes": "1 MB"}, "max_bytes is '1 MB': set it to a number, 1 or more"),
         ({"max_entries": 5, "max_wait": None}, "max_wait is None: set it to a number, 0 or more"),
         ({"order": "queue"}, "order is 'queue': set it to 'partition' or 'key'"),
+        ({"handler_timeout": 0}, "handler_timeout is 0: set it to 0.001 or more"),
+        ({"retry": 5}, "retry is 5: set it to a Backoff, or to a dict of exceptions and their Backoffs"),
+        ({"retry": {KeyboardInterrupt: Backoff()}}, "set it to a Backoff, or to a dict of exceptions and their Backoffs"),
         ({"max_bytes": 5}, "set max_entries too"),
     ],
 )

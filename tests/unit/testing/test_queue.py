@@ -30,7 +30,7 @@ def test_an_entry_that_always_fails_is_named_with_its_tries() -> None:
     with TestQueue(timeout=0.3) as queue:
         queue.start(lambda entry: 1 / 0)
         queue.send("customer-1", "x")
-        with pytest.raises(TimeoutError, match=r"orders/0 entry 0 \(failed \d+ times\)"):
+        with pytest.raises(TimeoutError, match=r"orders/0 entry 0 \(tried \d+ times\)"):
             queue.settled()
 
 

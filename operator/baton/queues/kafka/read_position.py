@@ -272,10 +272,14 @@ class ReadPosition:
         """The broker has taken what `failed` answered."""
         self.counting.pop(offset, None)
 
-    def too_often(self, offset: int) -> bool:
-        """It has failed, or had processes end on it, more often than it may."""
+    def tried(self, offset: int) -> int:
+        """How often it has failed, or had processes end on it."""
         places = {offset, self.begun_at} if offset == self.first else {offset}
-        return bool(self.record.most) and sum(self.record.tries.get(place, 0) for place in places) > self.record.most
+        return sum(self.record.tries.get(place, 0) for place in places)
+
+    def too_often(self, offset: int) -> bool:
+        """That is more often than it may."""
+        return bool(self.record.most) and self.tried(offset) > self.record.most
 
 
 def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPosition]:

@@ -12,6 +12,7 @@ from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.consumer_side import SURE_FOR
+from baton.queues.entries import Entries
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
@@ -99,10 +100,15 @@ class KafkaReader:
         self._in_hand += len(entries)
         if not position.record.tries:
             return entries
+        entries.attempts = {str(offset): tried for offset in offsets if (tried := position.tried(offset))}
         hopeless = [str(offset) for offset in filter(position.too_often, offsets)]
         position.hopeless.extend(hopeless)
         self._set_hopeless_aside(partition, position)
-        return [entry for entry in entries if entry.offset not in hopeless] if hopeless else entries
+        if not hopeless:
+            return entries
+        others = Entries([entry for entry in entries if entry.offset not in hopeless])
+        others.attempts = entries.attempts
+        return others
 
     def ack(
         self,
@@ -140,9 +146,6 @@ class KafkaReader:
         """Count one more delivery, for the owners to come, too. False: it was one too many (maxRedeliveries), and the entry is a
         dead letter."""
         position = self._of(partition, epoch)
-        if not position.record.most:
-            self._look(partition, position)
-            return True
         self._loop.run(self._commits.commit(partition, position, lambda failing: failing.failed(int(offset))))
         hopeless = position.too_often(int(offset))
         if hopeless:

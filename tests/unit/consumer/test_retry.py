@@ -1,0 +1,229 @@
+"""How failed entries are retried (`retry=`), and handlers that take too long (`handler_timeout=`)."""
+
+import asyncio
+import logging
+import threading
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from baton.consumer import Backoff, Batch, Entry, HandlerTimeout, Retry
+from baton.consumer.metrics import ConsumerMetrics
+from baton.testing import TestQueue
+from tests.unit.consumer.readers import dead, offsets
+from tests.waiting import until
+
+ORDERS = {"queue": "orders"}
+PLAIN = Backoff(first=1, factor=2, most=300, jitter=0, attempts=8)
+
+
+def fails(entry: Entry) -> None:
+    raise ValueError("no")
+
+
+async def fails_async(entry: Entry) -> None:
+    raise ValueError("no")
+
+
+def raises_retry(entry: Entry) -> None:
+    raise Retry("later", delay=60)
+
+
+def nacks(entry: Entry) -> None:
+    entry.nack(why="no")
+
+
+def test_each_wait_is_longer_up_to_the_most_and_shorter_by_chance() -> None:
+    assert [PLAIN.wait(attempt) for attempt in (0, 1, 2, 8, 9, 10_000)] == [1, 2, 4, 256, 300, 300]
+    waits = {Backoff(first=10, jitter=0.2).wait(0) for _ in range(100)}
+    assert len(waits) > 50 and min(waits) >= 8 and max(waits) <= 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"first": -1}, "first is -1: set it to 0 to 1,000,000,000"),
+        ({"factor": 0.5}, "factor is 0.5: set it to 1 to 100"),
+        ({"jitter": 2}, "jitter is 2: set it to 0 to 1"),
+        ({"most": "1m"}, "most is '1m': set it to a number"),
+        ({"attempts": 0}, "attempts is 0: set it to 1 or more"),
+        ({"attempts": 2.5}, "attempts is 2.5: set it to a whole number"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_named(arguments: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        Backoff(**arguments)
+
+
+@pytest.mark.parametrize(("handler", "why"), [(fails, "ValueError: no"), (fails_async, "ValueError: no"), (nacks, "no")])
+def test_after_the_last_attempt_it_is_a_dead_letter_with_the_last_error_and_the_number_of_attempts(
+    handler: Any, why: str
+) -> None:
+    with TestQueue() as queue:
+        queue.start(handler, retry=PLAIN, manual_ack=True)
+        queue.send("k", "v")
+        queue.settled()
+        assert dead(queue) == {"0": f"after 8 attempts: {why}"}
+        assert 126 < queue.moved <= 127
+
+
+def test_the_nearest_base_class_of_what_was_raised_has_the_policy_and_keys_wait_alone() -> None:
+    seen, behind = defaultdict[bytes, list[int]](list), list[bytes]()
+    errors: dict[bytes, Exception] = {
+        b"a": ConnectionResetError("a"),
+        b"b": ValueError("b"),
+        b"c": KeyError("c"),
+        b"d": Retry("d"),
+    }
+
+    def handle(entry: Entry) -> None:
+        seen[entry.key].append(entry.attempt)
+        if entry.value == b"behind":
+            behind.append(entry.key)
+        elif entry.key in errors:
+            raise errors[entry.key]
+
+    attempts = {ConnectionError: 4, Retry: 2, LookupError: 1, Exception: 3}
+    retry = {kind: Backoff(first=3600, most=3600, attempts=most) for kind, most in attempts.items()}
+    with TestQueue() as queue:
+        queue.start(handle, order="key", concurrency=2, retry=retry)
+        for key in (*errors, b"good"):
+            queue.send(key, "v")
+            queue.send(key, "behind")
+        until(lambda: {b"c", b"good"} <= {*behind}, "keys go on that wait for no retry")
+        assert set(behind) == {b"c", b"good"} and set(seen) == {*errors, b"good"}
+        queue.settled()
+        assert dead(queue) == {
+            "0": "after 4 attempts: ConnectionResetError: a",
+            "2": "after 3 attempts: ValueError: b",
+            "4": "after 1 attempt: KeyError: 'c'",
+            "6": "after 2 attempts: d",
+        }
+        assert seen[b"a"] == [0, 1, 2, 3, 0] and sorted(behind) == sorted([*errors, b"good"])
+
+
+@pytest.mark.parametrize("asks", [raises_retry, lambda entry: entry.nack(delay=60, why="later")])
+def test_a_delay_that_the_program_names_stands_and_counts_as_an_attempt(asks: Any) -> None:
+    with TestQueue() as queue:
+        queue.start(asks, retry=Backoff(first=3600, attempts=2), manual_ack=True)
+        queue.send("k", "v")
+        queue.settled()
+        assert dead(queue) == {"0": "after 2 attempts: later"} and 59 < queue.moved <= 60
+
+
+def test_a_deserializer_whose_service_is_away_follows_the_policy() -> None:
+    def read(value: bytes) -> object:
+        raise Retry("the registry is away")
+
+    with TestQueue() as queue:
+        queue.start(fails, consumer=queue.consumer(value_deserializer=read), retry=Backoff(attempts=3))
+        queue.send("k", "v")
+        queue.settled()
+        assert dead(queue) == {"0": "after 3 attempts: the registry is away"}
+
+
+def test_a_batch_that_fails_is_an_attempt_at_each_entry_and_only_the_one_to_blame_is_a_dead_letter() -> None:
+    tries: list[list[tuple[str, int]]] = []
+
+    def handle(batch: Batch) -> None:
+        tries.append([(entry.offset, entry.attempt) for entry in batch])
+        if any(entry.value == b"bad" for entry in batch):
+            raise ValueError("no")
+
+    with TestQueue() as queue:
+        queue.start(handle, max_entries=2, max_wait=60, retry=PLAIN)
+        queue.send("k", "bad")
+        queue.send("k", "good")
+        queue.settled()
+        assert tries[0] == [("0", 0), ("1", 0)] and [("1", 1)] in tries
+        assert dead(queue) == {"0": "after 8 attempts: ValueError: no"} and offsets(queue) == ["1"]
+
+
+def test_a_partition_that_is_lost_or_handed_over_in_the_wait_takes_the_number_of_attempts_along() -> None:
+    seen: list[tuple[int, bool]] = []
+
+    def handle(entry: Entry) -> None:
+        seen.append((entry.attempt, entry.still_mine()))
+        raise ValueError("no")
+
+    with TestQueue() as queue:
+        queue.start(handle, retry=Backoff(first=3600, attempts=5))
+        queue.send("k", "v")
+        until(lambda: len(seen) == 1)
+        queue.lose(0)
+        queue.grant(0)
+        until(lambda: len(seen) == 2)
+        queue.hand_over(0)
+        assert seen == [(0, True), (1, True), (2, True)], "what waits is tried once more before it is handed over"
+        queue.grant(0)
+        until(lambda: len(seen) == 4)
+        queue.settled()
+        assert [attempt for attempt, _ in seen] == [0, 1, 2, 3, 4]
+        assert dead(queue) == {"0": "after 5 attempts: ValueError: no"}
+
+
+@pytest.mark.parametrize("handler", [fails, fails_async])
+def test_the_end_of_the_process_does_not_wait_for_a_retry(handler: Any) -> None:
+    queue = TestQueue()
+    queue.start(handler, retry=Backoff(first=3600))
+    queue.send("k", "v")
+    until(lambda: queue._ask(lambda turns: any(one.waiting for one in turns.holdings), False), "it waits for its retry")
+    queue.__exit__(None)
+    assert queue.acked == [] and queue.dead_letters == []
+
+
+def counted(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(f"baton_consumer_{name}", ORDERS | labels)
+
+
+async def test_a_coroutine_that_takes_too_long_is_cancelled_and_retried_and_counted() -> None:
+    ends: list[str] = []
+    registry = CollectorRegistry()
+
+    async def handle(entry: Entry) -> None:
+        if entry.value == b"good":
+            return
+        try:
+            if entry.attempt == 0:
+                raise TimeoutError("of the program")
+            await asyncio.sleep(3600)
+        except BaseException as error:
+            ends.append(type(error).__name__)
+            raise
+
+    async with TestQueue() as queue:
+        consumer = queue.consumer(metrics=ConsumerMetrics(registry))
+        assert counted(registry, "handler_timeouts_total") is None
+        queue.start(handle, consumer=consumer, handler_timeout=0.01, retry={HandlerTimeout: PLAIN, Exception: Backoff(60)})
+        queue.send("k", "v")
+        queue.send("k", "good")
+        await queue.settled()
+    assert ends == ["TimeoutError", *["CancelledError"] * 7]
+    assert [letter.why for letter in queue.dead_letters] == ["after 8 attempts: HandlerTimeout: not finished after 0.01 s"]
+    assert counted(registry, "handler_timeouts_total") == 7
+    times = {how: counted(registry, "handling_seconds_count", outcome=how) for how in ("returned", "retry", "dead_letter")}
+    assert times == {"returned": 1, "retry": 7, "dead_letter": 1}
+    within = [counted(registry, "attempts_bucket", le=bound) for bound in ("1.0", "5.0", "8.0")]
+    assert (within, counted(registry, "attempts_sum")) == ([1, 1, 2], 9)
+
+
+def test_a_thread_that_takes_too_long_is_logged_and_counted_once_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    go_on, registry = threading.Event(), CollectorRegistry()
+
+    def handle(entry: Entry) -> None:
+        go_on.wait()
+
+    with caplog.at_level(logging.ERROR), TestQueue() as queue:
+        queue.start(handle, consumer=queue.consumer(metrics=ConsumerMetrics(registry)), handler_timeout=0.01)
+        queue.send("k", "v")
+        until(lambda: counted(registry, "handler_timeouts_total") == 1)
+        looked = queue._ask(lambda turns: turns.slow.next, 0.0)
+        until(lambda: queue._ask(lambda turns: turns.slow.next, 0.0) > looked, "it was looked at once more")
+        go_on.set()
+        queue.settled()
+        assert offsets(queue) == ["0"]
+    (told,) = [record.message for record in caplog.records]
+    assert "is over its handler_timeout and goes on with orders/0 entry 0 (key b'k', attempt 1)" in told
+    assert counted(registry, "handler_timeouts_total") == 1
