@@ -21,9 +21,9 @@ class Panel(NamedTuple):
     unit: str = "short"
 
 
-def _quantiles(metric: str) -> tuple[tuple[str, str], ...]:
+def _quantiles(metric: str, of: str = _OF) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (f"histogram_quantile({share}, sum by (le) (rate({metric}_bucket{_OF}{_LATELY})))", name)
+        (f"histogram_quantile({share}, sum by (le) (rate({metric}_bucket{of}{_LATELY})))", name)
         for share, name in ((0.5, "half within"), (0.99, "99 of 100 within"))
     )
 
@@ -133,6 +133,29 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     (f"sum(rate(baton_consumer_redelivered_total{_LATELY}))", "came again"),
                     (f"sum(rate(baton_consumer_dead_letters_total{_LATELY}))", "set aside"),
                 ),
+            ),
+            Panel("Handling time", "Of an entry or a batch.", _quantiles("baton_consumer_handling_seconds", ""), "s"),
+            Panel(
+                "Outcomes of attempts",
+                "In a second.",
+                ((f"sum by (outcome) (rate(baton_consumer_handling_seconds_count{_LATELY}))", "{{outcome}}"),),
+            ),
+            Panel("Attempts", "Until an entry is done or a dead letter.", _quantiles("baton_consumer_attempts", "")),
+            Panel(
+                "The oldest entry in hand",
+                "One that grows steadily is a handler that does not return.",
+                (("max by (queue) (baton_consumer_oldest_entry_seconds)", "{{queue}}"),),
+                "s",
+            ),
+            Panel(
+                "Handlers over handler_timeout",
+                "In a second.",
+                ((f"sum by (queue) (rate(baton_consumer_handler_timeouts_total{_LATELY}))", "{{queue}}"),),
+            ),
+            Panel(
+                "Lag of their partitions",
+                "Entries that are not acknowledged.",
+                (("sum by (queue) (baton_consumer_lag)", "{{queue}}"),),
             ),
         ),
     ),

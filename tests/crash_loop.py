@@ -23,15 +23,33 @@ def handle(work):
 Consumer.from_environment().run(handle, **OPTIONS)
 """
 
+RETRIES = """
+import os, threading
+from baton.consumer import Backoff, Consumer
+
+def handle(entry):
+    os.write(1, b"attempt %d %s\\n" % (entry.attempt, entry.value))
+    if entry.value != b"bad" or entry.attempt == 2:
+        os._exit(7)
+    if entry.attempt == 1:
+        threading.Timer(0.5, os._exit, (7,)).start()
+    raise ValueError("no")
+
+Consumer.from_environment().run(handle, retry=Backoff(first=0.1, factor=100, attempts=4), **OPTIONS)
+"""
+"""A process that ends in the wait after the second attempt, one in the third, and one at what is behind."""
+
 
 class CrashLoop:
     """Each start is a new process; what all of them said is in `log`."""
 
-    def __init__(self, directory: Path, runner: Path, arguments: tuple[str, ...], **options: object) -> None:
+    def __init__(
+        self, directory: Path, runner: Path, arguments: tuple[str, ...], program: str = PROGRAM, **options: object
+    ) -> None:
         """`runner`: a guide_program.py, and its arguments. `options`: of the handler."""
         self._log = directory / "log"
         self._command = (sys.executable, str(runner), *arguments)
-        self._program = PROGRAM.replace("**OPTIONS", f"**{options!r}")
+        self._program = program.replace("**OPTIONS", f"**{options!r}")
         self._directory = directory
 
     def run(self) -> None:
@@ -60,6 +78,10 @@ class CrashLoop:
     def counts(self, partition: int) -> Counter[str]:
         """How often each was handled."""
         return Counter(re.findall(rf"^done {partition} (.*)$", self.log, re.MULTILINE))
+
+    def attempts(self, value: str) -> list[int]:
+        """At this entry, by their numbers."""
+        return [int(number) for number in re.findall(rf"^attempt (\d+) {value}$", self.log, re.MULTILINE)]
 
     def told(self) -> list[tuple[str, int]]:
         """Which entries the log names, and how often it says that they were handed out."""

@@ -14,9 +14,20 @@ from typing import Any, Self
 
 import yaml
 
+from charts.render import CHART
 from cluster.ports import free_ports
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, until
+
+
+def alerts_at_once(folder: Path) -> Path:
+    """A file with the chart's alerts, which do not wait."""
+    rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    for rule in rules["groups"][0]["rules"]:
+        rule.pop("for", None)
+    made = folder / "alerts.yaml"
+    made.write_text(yaml.safe_dump(rules))
+    return made
 
 
 class PrometheusServer:

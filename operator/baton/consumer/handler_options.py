@@ -89,7 +89,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class Measures(Protocol):
-    """What is told of handlers; `baton.consumer.metrics.ConsumerMetrics` is one."""
+    """Hears of handlers; `baton.consumer.metrics.ConsumerMetrics` is one."""
 
     def handling(self, queue: QueueName, seconds: float, outcome: str, attempts: int) -> None:
         """A handler took so long; its outcome is `returned`, `retry` or `dead_letter`, and this was so many attempts."""

@@ -60,7 +60,9 @@ class ConsumerMetrics:
 
         def measured(queue: QueueName) -> Reader:
             self._readers[queue] = reader = open_queue(queue)
-            self._overdue.labels(queue)  # from 0 on, as the others
+            self._overdue.labels(queue), self._attempts.labels(queue)  # from 0 on, as the others
+            for outcome in ("returned", "retry", "dead_letter"):
+                self._handling.labels(queue, outcome)
             return cast(Reader, MeasuredReader(queue, reader, self, assignments))
 
         return measured, assignments

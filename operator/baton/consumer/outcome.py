@@ -65,7 +65,7 @@ class Reject(Exception):  # noqa: N818 -- likewise
 
 
 class HandlerTimeout(TimeoutError):  # noqa: N818 -- says what happened, as the argument does
-    """What a coroutine is cancelled with that has not returned within `handler_timeout`."""
+    """A coroutine was cancelled because it took longer than `handler_timeout`: its entry fails with this."""
 
 
 @dataclass(frozen=True, slots=True)

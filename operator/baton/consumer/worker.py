@@ -212,7 +212,7 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], options
 
 
 async def _within(seconds: float | None, handler: Callable[..., object], one: HeldEntry | Batch) -> None:
-    """Raises HandlerTimeout where a coroutine has not ended after so many seconds, when it is cancelled and has ended."""
+    """Call the handler. Raises HandlerTimeout after it has cancelled a coroutine that took longer."""
     if seconds is None:
         await awaited(handler(one))
         return

@@ -10,26 +10,29 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entries import Entries
 from baton.queues.kafka.reader import KafkaReader
-from tests.crash_loop import CrashLoop
+from tests.crash_loop import PROGRAM, RETRIES, CrashLoop
 from tests.integration.kafka.conftest import MakeQueue, Queue
-from tests.integration.kafka.reading import read
+from tests.integration.kafka.reading import committed_messages, read
 from tests.waiting import until
 
 OTHERS = [str(number) for number in range(60)]
 PARTITIONS = range(3)
 
 
+async def loop(queue: Queue, directory: Path, program: str = PROGRAM) -> CrashLoop:
+    for partition in PARTITIONS:
+        await queue.operator.grant(partition, Uid("pod"), Epoch(1))
+    owned = {QueueName("orders"): dict.fromkeys(PARTITIONS, Epoch(1))}
+    (directory / "pod").write_text(MemberEntry("shop/orders", MemberId("pod"), Uid("pod"), 1, True, owned, {}).to_json())
+    arguments = ("pod", str(directory), f"kafka://{queue.broker.servers}", queue.group)
+    return CrashLoop(directory, Path(__file__).with_name("guide_program.py"), arguments, program)
+
+
 async def test_other_partitions_go_on_and_the_log_names_the_offset_at_which_processes_end(queue: Queue, tmp_path: Path) -> None:
     queue.send("before", "before, too", "poison", "behind")
     for partition in PARTITIONS[1:]:
         queue.send(*OTHERS, partition=partition)
-    for partition in PARTITIONS:
-        await queue.operator.grant(partition, Uid("pod"), Epoch(1))
-    owned = {QueueName("orders"): dict.fromkeys(PARTITIONS, Epoch(1))}
-    (tmp_path / "pod").write_text(MemberEntry("shop/orders", MemberId("pod"), Uid("pod"), 1, True, owned, {}).to_json())
-    arguments = ("pod", str(tmp_path), f"kafka://{queue.broker.servers}", queue.group)
-    crashes = CrashLoop(tmp_path, Path(__file__).with_name("guide_program.py"), arguments)
-
+    crashes = await loop(queue, tmp_path)
     for _ in range(12):  # each gives the others twice the time
         await asyncio.to_thread(crashes.run)
         reached = [await queue.committed(partition) for partition in PARTITIONS]
@@ -73,3 +76,35 @@ async def test_what_was_read_and_not_begun_is_not_what_a_process_has_ended_by(ma
     assert await queue.committed() == 1
     (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
     assert (entry.value, entry.redelivered) == (b"behind", True)
+
+
+async def test_the_number_of_attempts_goes_on_after_a_restart_without_a_limit_of_the_queue(queue: Queue, tmp_path: Path) -> None:
+    queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
+    queue.send("bad", "last")
+    crashes = await loop(queue, tmp_path, RETRIES)
+    for _ in range(3):
+        await asyncio.to_thread(crashes.run)
+    assert (crashes.attempts("bad"), crashes.attempts("last")) == ([0, 1, 2, 3], [0])
+    ((letter,),) = await asyncio.to_thread(committed_messages, queue.broker, f"{queue.topic}.dead-letters")
+    assert dict(letter.headers() or ())["baton-why"] == b"after 4 attempts: ValueError: no"
+
+
+@pytest.mark.parametrize("redeliveries", [0, 9])
+async def test_the_next_owner_knows_the_attempts_at_each_entry(make: MakeQueue, redeliveries: int) -> None:
+    queue = make(redeliveries=redeliveries)
+    queue.send("0", "1", "2")
+    giver = await queue.granted("a", 1)
+    await asyncio.to_thread(read, giver, 0, 1, 3)
+    for offset in ("0", "2", "2"):
+        assert await asyncio.to_thread(giver.retry, 0, Epoch(1), offset, "no")
+    await asyncio.to_thread(giver.ack, 0, Epoch(1), ["1"])
+    assert not await asyncio.to_thread(giver.let_go, {0: Epoch(1)}, 5.0)
+    receiver = await queue.granted("b", 2)
+    found: dict[str, int] = {}
+    for _ in range(3):  # what was handed out before comes one by one
+        entries = Entries.of(await asyncio.to_thread(until, lambda: receiver.read(0, Epoch(2))))
+        found |= entries.attempts
+        for offset, times in entries.times.items():
+            assert await asyncio.to_thread(receiver.begin_again, 0, Epoch(2), offset, times)
+        await asyncio.to_thread(receiver.ack, 0, Epoch(2), entries.offsets)
+    assert found == {"0": 2, "2": 2}, "the attempt that was under way counts for the first"

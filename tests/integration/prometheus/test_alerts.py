@@ -2,11 +2,19 @@
 
 import subprocess
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import yaml
+from prometheus_client import CollectorRegistry, start_http_server
 
+from baton.consumer import Backoff, Entry
+from baton.consumer.metrics import ConsumerMetrics
+from baton.testing import TestQueue
 from charts.render import CHART
+from cluster.ports import free_ports
+from tests.prometheus_server import PrometheusServer, alerts_at_once
+from tests.waiting import until
 
 RULES = CHART / "files" / "alerts.yaml"
 OF = 'namespace="shop", group="orders"'
@@ -124,6 +132,43 @@ CASES: dict[str, tuple[Case, ...]] = {
             False,  # for BatonDeadLetters does
         ),
     ),
+    "BatonConsumerStuck": (
+        Case({f"baton_consumer_oldest_entry_seconds{{{CONSUMER}}}": "0+60x20"}, 12, True),
+        Case({f"baton_consumer_oldest_entry_seconds{{{CONSUMER}}}": "0+60x8 0+60x8"}, 16, False),
+    ),
+    "BatonRetryStorm": (
+        Case(
+            {
+                f'baton_consumer_failed_total{{{CONSUMER}, pod="a"}}': "0+1x40",
+                f'baton_consumer_failed_total{{{CONSUMER}, pod="b"}}': "0+2x40",
+                f'baton_consumer_handled_total{{{CONSUMER}, pod="a"}}': "0+2x40",
+                f'baton_consumer_handled_total{{{CONSUMER}, pod="b"}}': "0x40",
+            },
+            30,
+            True,
+        ),
+        Case(
+            {
+                f'baton_consumer_failed_total{{{CONSUMER}, pod="a"}}': "0+2x40",
+                f'baton_consumer_handled_total{{{CONSUMER}, pod="a"}}': "0+2x40",
+            },
+            30,
+            False,
+        ),
+        Case(
+            {
+                f'baton_consumer_failed_total{{{CONSUMER}, pod="a"}}': "0x5 9x40",
+                f'baton_consumer_handled_total{{{CONSUMER}, pod="a"}}': "0x45",
+            },
+            16,
+            False,  # one burst, which is over
+        ),
+    ),
+    "BatonLagGrows": (
+        Case({f"baton_group_lag{{{OF}}}": "0+100x90", f"baton_group_lag_seconds{{{OF}}}": "0+60x90"}, 60, True),
+        Case({f"baton_group_lag{{{OF}}}": "9000-100x90", f"baton_group_lag_seconds{{{OF}}}": "3600x90"}, 60, False),
+        Case({f"baton_group_lag{{{OF}}}": "0+1x90", f"baton_group_lag_seconds{{{OF}}}": "5x90"}, 60, False),
+    ),
     "BatonEntriesVanished": (
         Case({f"baton_vanished_total{{{QUEUE}}}": "0x5 390x20"}, 8, True),
         Case({f"baton_vanished_total{{{QUEUE}}}": "390x20"}, 8, False),
@@ -165,6 +210,36 @@ def test_each_alert_fires_for_what_it_is_for_and_not_without(tmp_path: Path) -> 
     played.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
     done = promtool("test", "rules", str(played))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alerts_of_consumers_fire_at_a_real_prometheus(tmp_path: Path) -> None:
+    """With ten minutes for an entry cut down to one second."""
+    rules = alerts_at_once(tmp_path)
+    rules.write_text(rules.read_text().replace("oldest_entry_seconds > 600", "oldest_entry_seconds > 1"))
+    registry, go_on, port = CollectorRegistry(), Event(), next(free_ports("127.0.0.1"))
+    server, serving = start_http_server(port, "127.0.0.1", registry)
+
+    def handle(entry: Entry) -> None:
+        if entry.value == b"hangs":
+            go_on.wait()
+        raise ValueError("no")
+
+    with TestQueue(partitions=2) as queue, PrometheusServer(rules, honor_labels=True) as prometheus:
+        metrics = ConsumerMetrics(registry)
+        queue.start(
+            handle, consumer=queue.consumer(metrics=metrics), concurrency=2, retry=Backoff(first=0.1, factor=1, attempts=9)
+        )
+        prometheus.scrape([f"127.0.0.1:{port}"])
+        until(lambda: prometheus.values("baton_consumer_failed_total"), "it is scraped")
+        queue.send("k", "hangs", partition=0)
+        for _ in range(99):
+            queue.send("k", "bad", partition=1)
+        alerts = {"BatonConsumerStuck", "BatonRetryStorm", "BatonConsumerDeadLetters"}
+        until(lambda: alerts <= prometheus.firing(), "they fire")
+        assert "BatonLagGrows" not in prometheus.firing()
+        go_on.set()
+    server.shutdown()
+    serving.join()
 
 
 def _played(name: str, case: Case) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from tests.crash_loop import CrashLoop
+from tests.crash_loop import RETRIES, CrashLoop
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import write_ledger
 from tests.redis_server import RedisServer
@@ -14,7 +15,7 @@ from tests.redis_server import RedisServer
 OTHERS = [str(number) for number in range(60)]
 
 
-async def loop(queue: Queue, directory: Path, **options: object) -> CrashLoop:
+async def loop(queue: Queue, directory: Path, **options: Any) -> CrashLoop:
     for partition in range(queue.partitions):
         await queue.operator.grant(partition, Uid("pod"), Epoch(1))
     write_ledger(directory, queue, Uid("pod"), dict.fromkeys(range(queue.partitions), 1))
@@ -77,3 +78,15 @@ async def test_with_a_limit_only_the_entry_that_ends_processes_becomes_a_dead_le
     assert letters == [b"poison"]
     assert [crashes.done(partition) for partition in range(30)] == [["good"]] * 15 + [[]] + [["good"]] * 14
     await queue.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "key", "concurrency": 2}], ids=["partition", "key"])
+async def test_the_number_of_attempts_goes_on_after_a_restart(queue: Queue, tmp_path: Path, options: dict[str, Any]) -> None:
+    queue.send("bad", "last")
+    crashes = await loop(queue, tmp_path, program=RETRIES, **options)
+    for _ in range(3):
+        await asyncio.to_thread(crashes.run)
+    assert (crashes.attempts("bad"), crashes.attempts("last")) == ([0, 1, 2, 3], [0])
+    with queue.raw() as raw:
+        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
+    assert (letter[b"why"], letter[b"deliveries"]) == (b"after 4 attempts: ValueError: no", b"4")

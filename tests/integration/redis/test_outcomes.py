@@ -5,11 +5,12 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from baton.consumer import Batch, Consumer, Entry, Reject, Retry
+from baton.consumer import Backoff, Batch, Consumer, Entry, Reject, Retry
 from baton.consumer.handler_options import Deserializers
 from baton.model.ids import Epoch, Uid
 from tests.integration.redis.conftest import Queue, make_queue
@@ -44,6 +45,25 @@ async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator,
     until(lambda: len(begun) == 3)
     assert [(value, again) for value, again, _ in begun] == [(b"a", False), (b"a", True), (b"b", False)]
     assert begun[1][2] - begun[0][2] >= 0.5
+
+
+async def test_the_number_of_attempts_goes_on_with_the_next_owner(operator: Operator, queue: Queue) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def fails(name: str, entry: Entry) -> None:
+        seen.append((name, entry.attempt))
+        raise ValueError("no")
+
+    queue.send("a")
+    giver = operator.pod("a", handler=partial(fails, "a"), retry=Backoff(first=300, attempts=4))
+    await operator.grant(giver, (0, 1))
+    until(lambda: seen == [("a", 0)])
+    giver.ledger({}, revoking={0: 1})
+    until(lambda: giver.released() == {(0, 1)})
+    receiver = operator.pod("b", handler=partial(fails, "b"), retry=Backoff(first=0, attempts=4))
+    await operator.grant(receiver, (0, 2))
+    until(lambda: dead(queue) == [(b"a", b"after 4 attempts: ValueError: no")])
+    assert seen == [("a", 0), ("a", 1), ("b", 2), ("b", 3)], "at the hand-off the wait is cut short"
 
 
 async def test_what_is_behind_an_entry_that_its_handler_wants_again_waits(operator: Operator, queue: Queue) -> None:

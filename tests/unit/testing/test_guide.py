@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "guides" / "testing.md"
-PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+GUIDES = Path(__file__).parents[3] / "docs" / "guides"
+PAGES = [(GUIDES / name).read_text() for name in ("testing.md", "retries.md")]
+PROGRAMS = [one for page in PAGES for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def test_" in one]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: re.findall(r"def (test_\w+)", program)[0])
 def test_an_example_of_the_guide_passes(program: str) -> None:
     made: dict[str, Any] = {}
-    exec(compile(program, str(PAGE), "exec"), made)
+    exec(compile(program, "a guide", "exec"), made)
     for name in [name for name in made if name.startswith("test_")]:
         ended = made[name]()
         if inspect.isawaitable(ended):

@@ -11,10 +11,10 @@ import yaml
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
 from charts.dashboard import ROWS
-from charts.render import CHART, ROOT
+from charts.render import ROOT
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import Operator
-from tests.prometheus_server import PrometheusServer
+from tests.prometheus_server import PrometheusServer, alerts_at_once
 from tests.waiting import eventually
 
 Start = Callable[..., Operator]
@@ -26,13 +26,7 @@ SCRAPED = yaml.safe_load((ROOT / "manifests" / "examples" / "prometheus" / "scra
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[PrometheusServer]:
-    """With the alerts, which do not wait here."""
-    rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
-    for rule in rules["groups"][0]["rules"]:
-        rule.pop("for", None)
-    at_once = tmp_path / "alerts.yaml"
-    at_once.write_text(yaml.safe_dump(rules))
-    with PrometheusServer(at_once, honor_labels=SCRAPED["honor_labels"]) as running:
+    with PrometheusServer(alerts_at_once(tmp_path), honor_labels=SCRAPED["honor_labels"]) as running:
         yield running
 
 
