@@ -24,6 +24,11 @@ GUIDES = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("con
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDES, re.DOTALL | re.MULTILINE)
 SMALLEST, BATCHES, DESERIALIZERS, MODELS, AVRO, PROTOBUF, CALLBACKS, LIFESPAN, DATABASE, SEQUENCES, FLUSH = PROGRAMS
 
+COMING_FROM = (ROOT / "docs" / "guides" / "coming-from.md").read_text()
+CONFLUENT, OURS, AIOKAFKA, LIMITED, CELERY, REJECTING, BREAKER = re.findall(
+    r"^```python\n(.*?)^```", COMING_FROM, re.DOTALL | re.MULTILINE
+)
+
 
 class Process:
     """A pod's container, with a program of the guide."""
@@ -181,6 +186,64 @@ async def test_models(fleet: Fleet, queue: Queue, program: str, values: list[str
     until(lambda: all(f"{line}\n" in process.output for line in ("1 2.5", "3 4.0")), process.output)
     await eventually(fleet.lag_is_none)
     assert (await queue.dead_letters())[0] == 1
+
+
+PAYMENTS = """
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+class CircuitBreakerError(Exception): ...
+
+class CircuitBreaker:
+    def __init__(self, fail_max, reset_timeout):
+        self.reset_timeout = 0.1
+
+    def call(self, function, **arguments):
+        try:
+            function(**arguments)
+        except Exception as error:
+            raise CircuitBreakerError() from error
+
+failed = []
+
+def charge(*, id, amount):
+    if id == 2 and not failed:
+        failed.append(id)
+        raise ConnectionError()
+    if id == 3:
+        raise ValueError()
+    print("charged", id, flush=True)
+
+async def charge_async(*, id, amount):
+    charge(id=id, amount=amount)
+
+sys.modules["payments"] = SimpleNamespace(charge=charge, charge_async=charge_async)
+sys.modules["aiolimiter"] = SimpleNamespace(AsyncLimiter=lambda rate, period: nullcontext())
+sys.modules["pybreaker"] = SimpleNamespace(CircuitBreaker=CircuitBreaker, CircuitBreakerError=CircuitBreakerError)
+"""
+ONE, TWO, THREE = (f'{{"id": {number}, "amount": 1}}' for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "program", "values"),
+    [
+        (CONFLUENT, OURS, (ONE, TWO, THREE)),
+        (AIOKAFKA, LIMITED, (ONE, TWO, "no JSON")),
+        (CELERY, REJECTING, (ONE, TWO, THREE)),
+        ("", BREAKER, ("1", "2")),
+    ],
+    ids=["confluent-kafka", "aiokafka", "celery", "circuit breaker"],
+)
+async def test_the_same_program_as_elsewhere(
+    fleet: Fleet, queue: Queue, elsewhere: str, program: str, values: tuple[str, ...]
+) -> None:
+    compile(elsewhere, "coming-from.md", "exec")
+    process = await fleet.start(PAYMENTS + program)
+    queue.send(*values)
+    until(lambda: "charged 1\n" in process.output and "charged 2\n" in process.output, process.output)
+    await eventually(fleet.lag_is_none)
+    assert (await queue.dead_letters())[0] == len(values) - 2
 
 
 async def test_callbacks(fleet: Fleet, queue: Queue) -> None:
