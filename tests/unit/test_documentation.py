@@ -1,5 +1,7 @@
 """The documentation's links lead somewhere, every option of the command is in it, and what it says to type works."""
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,13 +137,34 @@ def test_every_room_is_in_the_table_for_developers() -> None:
     assert {name for name in packages | rooms if f"`{name}`" not in table} == set()
 
 
-@pytest.mark.parametrize(
+PACKAGES = pytest.mark.parametrize(
     "package", [baton.consumer, baton.producers, baton.spark, baton.testing], ids=lambda package: str(package.__name__)
 )
+
+
+@PACKAGES
 def test_every_name_that_a_package_exports_is_in_the_reference(package: ModuleType) -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text()
     members = page.partition(f"::: {package.__name__}\n")[2].partition("members: [")[2].partition("]")[0]
     assert sorted(members.split(", ")) == sorted(package.__all__)
+
+
+@PACKAGES
+def test_what_a_package_exports_is_described_with_an_example(package: ModuleType) -> None:
+    """The page of the site is made of these."""
+    exported = {name: getattr(package, name) for name in package.__all__}
+    described = {name: one for name, one in exported.items() if inspect.isclass(one) or inspect.isfunction(one)}
+    examples = {name: re.findall(r"```python\n(.*?)```", inspect.getdoc(one) or "", re.DOTALL) for name, one in described.items()}
+    assert exported.keys() - described.keys() <= {"Headers"}
+    assert [name for name, found in examples.items() if not found] == []
+    for code in (code for found in examples.values() for code in found):
+        compile(code, "an example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    members = [(name, attribute, getattr(one, attribute)) for name, one in described.items() for attribute in vars(one)]
+    assert [
+        f"{name}.{attribute}"
+        for name, attribute, member in members
+        if attribute[0] != "_" and (callable(member) or isinstance(member, property)) and not inspect.getdoc(member)
+    ] == []
 
 
 def test_the_scenario_of_the_reference_does_what_it_expects(tmp_path: Path) -> None:

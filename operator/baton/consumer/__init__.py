@@ -1,8 +1,10 @@
 """What a pod imports: which partitions are mine, a session with the operator, and a loop that reads and acknowledges.
 
+```python
 from baton.consumer import Consumer
 
 Consumer.from_environment().run(lambda entry: print(entry.key, entry.value))
+```
 """
 
 from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource

@@ -28,19 +28,31 @@ _Version = str | tuple[int, int, int] | None
 
 
 class Assignments(Protocol):
-    """Tells a pod which partitions are its own."""
+    """Tells a pod which partitions it owns. `AssignmentSource` is one.
+
+    ```python
+    entry = assignments.current()
+    if entry is not None:
+        print(entry.owned, entry.revoking)
+    ```
+    """
 
     def current(self) -> MemberEntry | None:
-        """As far as it is known now; the same object while it is the same. None: nothing says that the pod has any."""
+        """Return what is known now; the same object while nothing changes. None: nothing says that the pod has any."""
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed`, from another thread, when `current` is another than it was last."""
+        """Call `changed`, from another thread, whenever `current` has changed."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop watching."""
 
 
 class AssignmentSource:
     """Reads the file named like the pod in the directory where the ledger is mounted.
+
+    ```python
+    assignments = AssignmentSource(pod.ledger, pod.name, pod.uid)
+    ```
 
     The kubelet writes a new directory and then swaps the link `..data`, so that a reader sees one state or the next. A plain
     directory works as well (outside a cluster). An entry with another pod's UID was written for an earlier pod of that name and
@@ -79,6 +91,7 @@ class AssignmentSource:
         threading.Thread(target=self._watch, args=(changed, before), name="baton-ledger", daemon=True).start()
 
     def close(self) -> None:
+        """Stop watching."""
         self._closed.set()
 
     def _watch(self, changed: Callable[[], None], seen: MemberEntry | None) -> None:
@@ -187,7 +200,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
 
 class AnnouncedAssignments:
-    """The ledger of a pod, and what its queues say beyond it. `Assignments` for a consumer."""
+    """The ledger of a pod, and what its queues say beyond it. `Assignments` for a consumer.
+
+    ```python
+    source = AssignmentSource(pod.ledger, pod.name, pod.uid)
+    assignments = AnnouncedAssignments(source, announcements, "shop/orders", pod.name, pod.uid)
+    ```
+    """
 
     def __init__(
         self,
@@ -219,6 +238,7 @@ class AnnouncedAssignments:
         self._closed = threading.Event()
 
     def current(self) -> MemberEntry | None:
+        """As `Assignments.current`."""
         told = self._ledger.current()
         with self._lock:
             if told is not self._told:
@@ -258,10 +278,12 @@ class AnnouncedAssignments:
                     self._ends[partition] = (epoch, None)
 
     def watch(self, changed: Callable[[], None]) -> None:
+        """As `Assignments.watch`."""
         self._ledger.watch(changed)
         threading.Thread(target=self._listen, args=(changed,), name="baton-announcements", daemon=True).start()
 
     def close(self) -> None:
+        """As `Assignments.close`."""
         self._closed.set()
         self._ledger.close()
         # A server that hangs must not use up the pod's grace period.

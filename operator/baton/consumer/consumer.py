@@ -42,7 +42,12 @@ if TYPE_CHECKING:
 
 
 class Consumer:
-    """Hands over the entries of the pod's partitions, in order per partition, at least once.
+    """Hands the entries of the pod's partitions to a program, in order per partition, at least once.
+
+    ```python
+    consumer = Consumer.from_environment()
+    consumer.run(lambda entry: print(entry.key, entry.value))
+    ```
 
     - `run(handler)` hands them to a function or a coroutine function; `batches()` is for a loop of your own, in `with` or
       `async with`.
@@ -102,10 +107,27 @@ class Consumer:
         value_deserializer: Deserializer | None = None,
         metrics: "ConsumerMetrics | None" = None,
     ) -> Self:
-        """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
+        """Return the consumer of this pod, which has the environment of `Pod.from_environment`, the address of the group's queues
+        in BATON_REDIS_URL or BATON_KAFKA_URL, and a service account that may keep its Lease.
 
-        The environment says where all the group's queues are (BATON_REDIS_URL for Redis). Raises ValueError for what is missing
-        there, or is no address.
+        ```python
+        consumer = Consumer.from_environment(value_deserializer=json.loads, on_revoked=write_totals)
+        ```
+
+        Args:
+            on_assigned: Called with partitions, a sequence of (queue, number), before the first entry of them. Like the other
+                callbacks a function or a coroutine function, called where the handler runs; its exceptions are logged.
+            on_revoked: Called with partitions after the last entry of them, and with the seconds that are left (None: unknown).
+                They are released when it returns.
+            on_lost: Called instead of `on_revoked` with partitions that another pod already owns.
+            key_deserializer: Makes `entry.key` of bytes. None: keys stay bytes.
+            value_deserializer: Makes `entry.value` of bytes. What a deserializer raises, except `Retry`, makes the entry a dead
+                letter.
+            metrics: A `baton.consumer.metrics.ConsumerMetrics`. None: nothing is measured.
+
+        Raises:
+            ValueError: If a variable is missing, or is no address.
+            TypeError: If a callback or a deserializer cannot be called with these arguments.
         """
         from baton.consumer.api_server import ApiConnection, session_of
 
@@ -157,7 +179,9 @@ class Consumer:
         An entry is acknowledged when the handler returns. If it raises, the entry is retried, and its partition (or key) waits
         for it; the others go on. `Retry(delay=…)` sets the delay; `Reject("why")` makes it a dead letter.
 
-            consumer.run(handle, order="key", concurrency=8)
+        ```python
+        consumer.run(handle, order="key", concurrency=8)
+        ```
 
         Args:
             handler: A function or a coroutine function of one entry, or of a batch. With its first argument annotated with a
@@ -224,8 +248,10 @@ class Consumer:
     ) -> None:
         """Do the same as `run`, with its arguments and errors, in a program that has an event loop.
 
-            async with Consumer.from_environment() as consumer:
-                await consumer.serve(handle, concurrency=50)
+        ```python
+        async with Consumer.from_environment() as consumer:
+            await consumer.serve(handle, concurrency=50)
+        ```
 
         Cancelling it ends the work; the end of `async with` gives back what is not acknowledged.
         """
@@ -247,10 +273,12 @@ class Consumer:
     def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:
         """Return an iterator of batches, for a loop in `with` or `async with`. It ends on SIGTERM, Ctrl-C or `stop`.
 
-            with Consumer.from_environment() as consumer:
-                for batch in consumer.batches(max_entries=100):
-                    store(entry.value for entry in batch)
-                    batch.ack()
+        ```python
+        with Consumer.from_environment() as consumer:
+            for batch in consumer.batches(max_entries=100):
+                store(entry.value for entry in batch)
+                batch.ack()
+        ```
 
         Args:
             max_entries: Most entries in a batch.
@@ -269,10 +297,17 @@ class Consumer:
         return BatchStream(self._loop, self._calling, checked)
 
     def transaction(self, entries: HeldEntry | Sequence[HeldEntry]) -> Transaction:
-        """Exactly once from Kafka to Kafka: `with consumer.transaction(entry) as transaction: transaction.send("topic", value)`.
-        What is sent and the end of the entry (or of entries of one partition) are one: both come to be, or neither. Raises
-        RuntimeError where the queues are not on Kafka, TypeError for what is no entry of a consumer, and ValueError for entries
-        of several partitions."""
+        """Return a transaction of Kafka: what is sent in its block, and the end of the entry (or of entries of one partition),
+        both happen, or neither.
+
+        ```python
+        def handle(entry):
+            with consumer.transaction(entry) as transaction:
+                transaction.send("payments", entry.value, key=entry.key)
+        ```
+
+        Raises RuntimeError if the queues are not on Kafka, TypeError for what is no entry of a consumer, and ValueError for
+        entries of several partitions."""
         if not self._transactions:
             raise RuntimeError(
                 f"transactions are for queues of {with_transactions()}, and this consumer's are not: write what belongs together "
@@ -281,21 +316,21 @@ class Consumer:
         return Transaction(entries, self._loop.finish_together)
 
     def stop(self) -> None:
-        """As SIGTERM does: from any thread or signal handler."""
+        """End as SIGTERM does. Call it from any thread or signal handler; it returns at once."""
         self._loop.stop()
 
     @property
     def interrupted(self) -> bool:
-        """The ledger or the end has called, and a handler is still at an entry that it had begun before: no other is begun."""
+        """True if a hand-off or the end is pending while a handler runs. No other entry begins before it."""
         return self._loop.interrupted
 
     def interrupt(self) -> None:
-        """Look at the ledger before another entry is begun. From any thread."""
+        """Look at the ledger before another entry begins. Call it from any thread."""
         self._loop.interrupt()
 
     @property
     def running(self) -> bool:
-        """Between the begin of `run`, `serve` or `with` and its end."""
+        """True from the start of `run`, `serve` or `with` until its end."""
         return self._loop.running
 
     def ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:

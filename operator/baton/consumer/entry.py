@@ -86,9 +86,25 @@ class OutcomeListener(Protocol):
 
 
 class HeldEntry(Entry):
-    """What a handler gets: an entry that is this consumer's for now. Two are equal, and hash alike, by what the queue says of
-    them; not by key and value, of which deserializers make what they like. As a dataclass (`dataclasses.asdict`) it has what an
-    Entry has, and nothing of the consumer's."""
+    """What a handler gets: an entry of a partition that this consumer owns for now. `baton.consumer` exports it as `Entry`.
+
+    ```python
+    def handle(entry: Entry) -> None:
+        if not entry.redelivered or not already_paid(entry.key):
+            pay(json.loads(entry.value))
+    ```
+
+    Two are equal, and hash alike, by what the queue says of them, not by key and value. As a dataclass (`dataclasses.asdict`) it
+    has the attributes below.
+
+    Attributes:
+        queue: The name of its PartitionedQueue.
+        partition: The number of its partition.
+        offset: Its place in the partition: grows along it, and is opaque.
+        timestamp: When the queue took it, by the server's clock: milliseconds since 1970.
+        epoch: Of the pod's grant: grows with every grant of the partition.
+        redelivered: It was handed out before, perhaps to another consumer, and may have been processed.
+    """
 
     __slots__ = (
         "alone",
@@ -152,8 +168,15 @@ class HeldEntry(Entry):
         attempt: int = 0,
         redelivered: bool = False,
     ) -> EntryForTest:
-        """An entry for a unit test of a handler alone: `handle(HeldEntry.for_test(b"value"))`. It is mine, and notes what is said
-        of it (`outcomes`). For a handler under a consumer: `baton.testing.TestQueue`."""
+        """Return an entry for a unit test of a handler alone. It is this consumer's, and keeps what is said of it in `outcomes`.
+        For a handler under a consumer see `baton.testing.TestQueue`.
+
+        ```python
+        entry = Entry.for_test(b"{}", key=b"customer-1")
+        handle(entry)
+        assert entry.outcomes == []
+        ```
+        """
         from baton.consumer.partition import EntrySequence, HeldPartition
 
         place = Partition(QueueName(queue), partition)
@@ -210,29 +233,31 @@ class HeldEntry(Entry):
         return len(read.key or b"") + len(read.value or b"") + headers
 
     def ack(self) -> Acknowledgement:
-        """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an
-        entry counts."""
+        """Acknowledge it, in any order, from any thread. Returns at once. Await what it returns, or call `wait()` on it: True
+        when the queue has it, False if the partition was lost or a retry is due. Only the first ack, nack or dead_letter
+        counts."""
         return _told(self.sequence.holding.hearing, [self], ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
-        """Hand it out once more, in `delay` seconds (None: by the policy of `retry=` for `Retry`, else 0.1 to 5, longer each
-        time). What is behind it in its partition (or key) and was not handed out yet waits."""
+        """Hand it out again in `delay` seconds (None: by the policy of `retry=` for `Retry`, else 0.1 to 5, longer each time). What
+        follows it in its partition (or key) and was not handed out yet waits. Raises TypeError or ValueError for a delay that is
+        no number of seconds."""
         word = decided(self, Nack(bounded(why), seconds(delay)))
         self.sequence.hold_up()
         self.sequence.holding.hearing.tell([([self], word)])
 
     def dead_letter(self, why: str) -> Acknowledgement:
-        """Not worth another try: it goes to the partition's dead letters."""
+        """Move it to the dead letters: another try would not help. `why` is kept with it, up to 500 characters."""
         return _told(self.sequence.holding.hearing, [self], DeadLetter(bounded(why)))
 
     def still_mine(self) -> bool:
-        """Whether its partition is this consumer's, by the queue's word of the last second. Asks it where that is older, for up
-        to three seconds; no answer counts as no."""
+        """Return whether the pod owned its partition within the last 1.5 seconds. Asks the queue if its last answer is older, for
+        up to three seconds; no answer counts as no. Call it before what cannot be undone."""
         return self.sequence.holding.hearing.still_mine(self.sequence.holding)
 
     def time_left(self) -> float | None:
-        """Seconds until its partition is taken away; None: it is not called back, or the time is not known. Called in an event
-        loop it does not wait for the queue's answer, and is None until then."""
+        """Return the seconds until its partition is taken away or the process ends; None if neither is due, or unknown. In an
+        event loop it does not wait for the queue's answer, and is None until that comes."""
         return self.sequence.holding.hearing.time_left(self.sequence.holding)
 
 
@@ -291,7 +316,15 @@ def _compared(entry: Entry) -> tuple[object, ...]:
 
 
 class Batch(Sequence[HeldEntry]):
-    """Entries of one or several partitions; those of one partition are in order."""
+    """A sequence of entries of one or several partitions; those of one partition are in order.
+
+    ```python
+    for batch in consumer.batches():
+        for partition, entries in batch.by_partition().items():
+            store(partition, [entry.value for entry in entries])
+        batch.ack()
+    ```
+    """
 
     def __init__(self, entries: Sequence[HeldEntry], hearing: OutcomeListener) -> None:
         self._entries = entries
@@ -314,22 +347,22 @@ class Batch(Sequence[HeldEntry]):
         return f"Batch({counted(len(self), 'entry', 'entries')} of {counted(len(self.by_partition()), 'partition')})"
 
     def by_partition(self) -> dict[Partition, list[HeldEntry]]:
-        """The entries by partition, those of each partition in order."""
+        """Return the entries by (queue, number), those of each partition in order."""
         found: dict[Partition, list[HeldEntry]] = {}
         for entry in self._entries:
             found.setdefault(entry.sequence.holding.partition, []).append(entry)
         return found
 
     def ack(self) -> Acknowledgement:
-        """Finished with all of it; of what had a word of its own before (`entry.nack`), that word stands. In any order, from
-        any thread. `await batch.ack()`, or `batch.ack().wait()`, answers when the queue has it."""
+        """Acknowledge all of it, in any order, from any thread, but for entries with an earlier `entry.nack` or
+        `entry.dead_letter`. Returns at once; `await batch.ack()`, or `batch.ack().wait()`, is True when the queue has it."""
         return _told(self._hearing, self._entries, ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
-        """Hand all of it out once more, as `entry.nack` does for one."""
+        """Hand all of it out again, as `entry.nack` does for one."""
         word = Nack(bounded(why), seconds(delay))
         self._hearing.tell([([entry], decided(entry, word)) for entry in self._entries])
 
     def dead_letter(self, why: str) -> Acknowledgement:
-        """All of it goes to the dead letters."""
+        """Move all of it to the dead letters."""
         return _told(self._hearing, self._entries, DeadLetter(bounded(why)))

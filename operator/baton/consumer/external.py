@@ -1,8 +1,10 @@
 """A consumer of External queues, whose partitions are only numbers to Baton: it says which are the pod's, and lets go of them.
 
+```python
 from baton.consumer import ExternalConsumer
 
 ExternalConsumer.from_environment().run(lambda partition: work_on(partition.number))
+```
 """
 
 import logging
@@ -34,7 +36,13 @@ _BEGIN_WITHIN = 6.0
 
 
 class OwnedPartition(NamedTuple):
-    """A partition of an External queue that is this pod's."""
+    """A partition of an External queue that is this pod's.
+
+    ```python
+    def work(partition: OwnedPartition) -> bool:
+        return copy_next(f"shard-{partition.number}", fence=partition.epoch)
+    ```
+    """
 
     queue: QueueName
     number: int
@@ -48,6 +56,10 @@ Callback = Callable[[OwnedPartitions], object]
 
 class ExternalConsumer:
     """Works on the partitions that the ledger gives to this pod, one after the other, in the thread that calls `run`.
+
+    ```python
+    ExternalConsumer.from_environment().run(lambda partition: copy_next(partition.number))
+    ```
 
     Nothing fences an External queue, so the consumer works only while its session is renewed. What the ledger named before the
     session had a gap may be another pod's by now, whatever a late mount says: it is released, and worked on when it is granted
@@ -83,11 +95,17 @@ class ExternalConsumer:
     def from_environment(
         cls, *, on_assigned: Callback | None = None, on_revoked: Callback | None = None, on_lost: Callback | None = None
     ) -> Self:
-        """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
+        """Return the consumer of this pod, with the environment of `Pod.from_environment` and a service account that may keep its
+        Lease.
 
-        `on_assigned` is called before the first work on partitions that are new. `on_revoked`: they are called back; when it has
-        returned they are released, so it ends what the program does with them. `on_lost`: another pod may have them already.
-        Raises ValueError for what is missing in the environment.
+        Args:
+            on_assigned: Called with a list of partitions before the first work on them.
+            on_revoked: Called when partitions are called back. They are released when it returns, so it ends the work on them.
+            on_lost: Called with partitions that another pod may have already.
+
+        Raises:
+            ValueError: If a variable is missing in the environment.
+            TypeError: If a callback cannot be called with a list.
         """
         pod = Pod.from_environment()
         session = session_of(pod, ApiConnection.from_environment())
@@ -115,16 +133,16 @@ class ExternalConsumer:
                 self._session.close()  # the pod ends now, which lets go of all that it has
 
     def stop(self) -> None:
-        """As SIGTERM does: from any thread or signal handler."""
+        """End as SIGTERM does. Call it from any thread or signal handler; it returns at once."""
         self._stop.set()
 
     def hangs(self) -> str:
-        """For `/healthz`; empty: it goes on."""
+        """Return what `/healthz` answers: which call has taken more than 60 s; empty if none."""
         silent = time.monotonic() - self._seen_at
         return f"one call has taken {silent:.0f} s" if silent > _STUCK_AFTER else ""
 
     def unheard(self) -> str:
-        """For `/readyz`: why the operator does not hear of this pod; empty: it does."""
+        """Return what `/readyz` answers: why the operator does not hear of this pod; empty if it does."""
         return "the session is not renewed: see the log" if self._session.lapsed() else ""
 
     def _turn(self, work: Callable[[OwnedPartition], object]) -> bool:

@@ -46,19 +46,34 @@ ACK, KEPT = Ack(), Kept()
 
 
 class Retry(Exception):  # noqa: N818 -- a word to the consumer
-    """Raised by a handler: try this entry again, in `delay` seconds. Its partition (or its key) waits for it."""
+    """Raised by a handler: retry this entry, in `delay` seconds. Its partition (or key) waits for it, the others go on.
+
+    ```python
+    def handle(entry):
+        if not rates.loaded:
+            raise Retry("no rates yet", delay=60)
+    ```
+    """
 
     delay: float | None = None
     """Also of a subclass whose `__init__` does not call this one's."""
 
     def __init__(self, why: str = "the handler asked for another try", *, delay: float | None = None) -> None:
-        """Raises TypeError and ValueError for a delay that is no number of seconds."""
+        """`delay`: seconds, up to 10^9; None: by `retry=`, else 0.1 to 5, longer each time. Raises TypeError and
+        ValueError for another delay."""
         super().__init__(why)
         self.delay = seconds(delay)
 
 
 class Reject(Exception):  # noqa: N818 -- likewise
-    """Raised by a handler: no other try would help, so the entry goes to the dead letters now."""
+    """Raised by a handler: another try would not help, so the entry becomes a dead letter now.
+
+    ```python
+    def handle(entry):
+        if entry.value is None:
+            raise Reject("an order without a value")
+    ```
+    """
 
     def __init__(self, why: str = "the handler rejected it") -> None:
         super().__init__(why)

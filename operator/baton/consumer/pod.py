@@ -14,7 +14,13 @@ DEFAULT_GRACE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The pod's identity (from the downward API) and where its ledger is mounted."""
+    """The pod's identity (from the downward API) and where its ledger is mounted.
+
+    ```python
+    pod = Pod.from_environment()
+    print(pod.namespace, pod.group, pod.name, pod.grace)
+    ```
+    """
 
     group: str
     """The name of its ConsumerGroup, in its own namespace."""
@@ -29,8 +35,8 @@ class Pod:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Pod":
-        """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER, BATON_GRACE_SECONDS and BATON_PRESTOP_SECONDS, which
-        have defaults; and BATON_HEALTH_PORT, without which no probe is answered.
+        """Read BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER, BATON_GRACE_SECONDS and BATON_PRESTOP_SECONDS,
+        which have defaults; and BATON_HEALTH_PORT, without which no probe is answered.
 
         Raises ValueError that names what is missing, or is no number of seconds or no port.
         """

@@ -13,16 +13,20 @@ from baton.model.session import Release, format_releases
 
 
 class LeaseStore(Protocol):
-    """One Lease. Any method may raise whatever the way to it raises; that is taken as "not now"."""
+    """Reads and writes one Lease. A method may raise what its connection raises, which counts as "not now".
+
+    ```python
+    lease = store.read()
+    print(lease["spec"]["holderIdentity"] if lease else "no Lease")
+    ```
+    """
 
     def read(self) -> Manifest | None:
-        """None: it does not exist."""
+        """Return the Lease's manifest; None if it does not exist."""
 
     def write(self, lease: Manifest) -> Manifest | None:
-        """Replace it if it still is at the manifest's resourceVersion; without one, create it. Answers what stands there then.
-
-        None: it has changed meanwhile.
-        """
+        """Replace it if it still is at the manifest's resourceVersion; without one, create it. Return what is stored then; None
+        if it has changed meanwhile."""
 
 
 def renewed(
@@ -58,7 +62,13 @@ _LAST_WORD = 3.0
 
 
 class Session:
-    """Keeps one Lease, from a thread of its own: however long the work takes, the consumer does not look dead.
+    """Renews one Lease from a thread, so that a consumer does not look dead while its handler runs.
+
+    ```python
+    session = Session(store, holder=pod.uid, group=pod.group)
+    session.start()
+    session.close()
+    ```
 
     A pod's own Lease belongs to it by name, and is simply taken. An `exclusive` one is taken only when no live process holds it
     (a group has one driver): `acquire` waits. While the API server is away the session tries again and again; on queues that

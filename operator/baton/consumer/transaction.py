@@ -24,7 +24,14 @@ class _State(Enum):
 
 
 class Transaction:
-    """In `with`. At the end of the block its entries are finished with: what was sent becomes visible to who reads committed
+    """What `Consumer.transaction` returns, for `with`:
+
+    ```python
+    with consumer.transaction(entry) as transaction:
+        transaction.send("payments", b"paid", key=entry.key, headers={"order": entry.offset})
+    ```
+
+    At the end of the block its entries are finished with: what was sent becomes visible to who reads committed
     messages when the group's offset has gone over them, at the same moment. If the block raises, nothing is sent, and its entries
     are not finished. The owner of the partition by then sends it once; a consumer that is no owner any more sends nothing."""
 
@@ -47,10 +54,10 @@ class Transaction:
         headers: Mapping[str, str | bytes | None] | None = None,
         partition: int | None = None,
     ) -> None:
-        """A message for a topic of the same brokers; value None: a tombstone. Without `partition` the key chooses it, as Kafka's
-        clients in Java do; without a key, too, all that comes of one partition goes to one. What is sent of a partition keeps its
-        order. Raises RuntimeError outside of the block, TypeError and ValueError for what Kafka does not take, and ValueError
-        where the block sends more than one transaction may have."""
+        """Send a message to a topic of the same brokers; value None is a tombstone. Without `partition` the key chooses it, as
+        Kafka's clients in Java do; without a key, too, all that comes of one partition goes to one. What is sent of a partition
+        keeps its order. Raises RuntimeError outside of the block, TypeError and ValueError for what Kafka does not take, and
+        ValueError where the block sends more than one transaction may have."""
         if self._state is not _State.OPEN:
             over = "is over" if self._state is _State.OVER else "has not begun"
             raise RuntimeError(f"the transaction {over}: send in its block, `with consumer.transaction(entry) as transaction:`")

@@ -1,9 +1,11 @@
 """Producers: `RedisProducer`, `AsyncRedisProducer` and `KafkaProducer`, and one by the environment.
 
+```python
 from baton.producers import producer_from_environment
 
 with producer_from_environment("shop/orders") as producer:
     producer.send("customer-17", b"shipped")
+```
 """
 
 import os
@@ -45,9 +47,19 @@ _WHERE = {
 def producer_from_environment(queue: str, *, patience: float = 30.0, linger: float = 0.005) -> Producer:
     """Return the producer for BATON_REDIS_URL or BATON_KAFKA_URL, so that a program changes its queue by its URL.
 
-    `queue`: namespace/name on Redis, the topic on Kafka. `patience`: seconds for which an entry is tried again. `linger`: seconds
-    that what is given to `produce` waits for others. Raises ValueError where the environment names no address or several, and
-    QueueUnreachable for one that is none.
+    ```python
+    with producer_from_environment("shop/orders", patience=10) as producer:
+        producer.send("customer-17", b"shipped")
+    ```
+
+    Args:
+        queue: namespace/name on Redis, the topic on Kafka.
+        patience: Seconds for which an entry is retried.
+        linger: Seconds that what is given to `produce` waits for others.
+
+    Raises:
+        ValueError: If the environment names no address, or several.
+        QueueUnreachable: If it is no address.
     """
     kind, address = addressed(os.environ)
     if kind.producer is None:

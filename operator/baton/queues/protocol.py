@@ -8,7 +8,14 @@ from baton.model.ids import Epoch, Uid
 
 
 class QueueUnreachable(Exception):  # noqa: N818 - a condition's reason, in the user's words
-    """The queue does not answer, or refuses the password. The message is the user's: what, where and the cure.
+    """The queue does not answer, or refuses the password. The message says what, where and the cure.
+
+    ```python
+    try:
+        producer.send("customer-17", b"shipped")
+    except QueueUnreachable as error:
+        print("it may not be in the queue:", error)
+    ```
 
     Work goes on when the queue is back.
     """

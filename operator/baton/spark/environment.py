@@ -43,7 +43,12 @@ class FleetEnvironment(ABC):
 
 
 class Cluster(FleetEnvironment):
-    """A Kubernetes cluster: from inside by the pod's service account, from outside by the kubeconfig."""
+    """A Kubernetes cluster: from inside by the pod's service account, from outside by the kubeconfig.
+
+    ```python
+    fleet = Fleet(spark, group="orders", queues=queues, environment=Cluster("shop"))
+    ```
+    """
 
     def __init__(
         self,
@@ -89,7 +94,12 @@ class Cluster(FleetEnvironment):
 
 
 class Directory(FleetEnvironment):
-    """A directory with one file per member, as a mounted ledger is: a fleet without Kubernetes, for development and tests."""
+    """A directory with one file per member, as a mounted ledger is: a fleet without Kubernetes, for development and tests.
+
+    ```python
+    fleet = Fleet(spark, group="orders", queues=queues, environment=Directory(Path("ledger")))
+    ```
+    """
 
     def __init__(self, path: Path, namespace: str = "default", session: FleetSession | None = None) -> None:
         self.namespace = namespace

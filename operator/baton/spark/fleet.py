@@ -36,11 +36,11 @@ _DAY = 86_400
 class Fleet:
     """Makes the executors of a Spark application members of a group, and its queues a source: `format("baton")`.
 
-    ::
-
-        with baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis.shop:6379"}):
-            rows = spark.readStream.format("baton").option("group", "orders").load()
-            rows.writeStream.format("parquet").option("checkpointLocation", …).start("s3a://…").awaitTermination()
+    ```python
+    with baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis.shop:6379"}):
+        rows = spark.readStream.format("baton").option("group", "orders").load()
+        rows.writeStream.option("checkpointLocation", "s3a://shop/checkpoint").start("s3a://shop/orders").awaitTermination()
+    ```
     """
 
     def __init__(

@@ -53,7 +53,12 @@ OTHERS = (
 
 
 def path(carried: Path = CARRIED) -> Path:
-    """The jar. Raises JarError if it is neither carried nor can be built here."""
+    """Return the path of the jar of Spark's source. Raises JarError if it is neither carried nor can be built here.
+
+    ```python
+    builder.config("spark.jars", str(baton.spark.jar()))
+    ```
+    """
     return carried if carried.exists() else built()
 
 

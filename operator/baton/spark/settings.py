@@ -127,6 +127,11 @@ def conf(
 ) -> Settings:
     """Settings for `SparkSession.builder.config(map=…)`; your own may be added or replace these.
 
+    ```python
+    settings = baton.spark.conf("orders", image="shop/orders:1", template="executor.yaml")
+    spark = SparkSession.builder.config(map=settings).getOrCreate()
+    ```
+
     `group` is the ConsumerGroup's name; `template` is the path of the executors' pod template (it gives them the group's
     label); `executors` (2) is the size of the fleet until the ConsumerGroup says otherwise. An executor that
     sends no heartbeat for `executor_timeout` seconds is replaced; make it longer than the longest pause of its garbage collector.

@@ -68,7 +68,12 @@ def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> M
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts since the fleet started. A *range* is the part of one partition in one batch."""
+    """Counts since the fleet started. A *range* is the part of one partition in one batch.
+
+    ```python
+    print(fleet.statistics().owner_share)
+    ```
+    """
 
     batches: int = 0
     """That are done, and had ranges."""
@@ -156,7 +161,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What the driver sees of its fleet at this moment."""
+    """What the driver sees of its fleet at this moment.
+
+    ```python
+    print(sum(fleet.view().lag.values()), "entries wait")
+    ```
+    """
 
     partitions_owned: int = 0
     """Their owner is an executor that is ready."""

@@ -47,7 +47,12 @@ Answer = TypeVar("Answer")
 
 
 class SetAside(NamedTuple):
-    """A dead letter."""
+    """A dead letter of a TestQueue: the entry, and why it died.
+
+    ```python
+    assert [letter.why for letter in queue.dead_letters] == ["no such order"]
+    ```
+    """
 
     entry: Entry
     why: str
@@ -55,6 +60,15 @@ class SetAside(NamedTuple):
 
 class TestQueue:
     """One queue and one member that owns all its partitions. Every method may be called from any thread.
+
+    ```python
+    def test_an_order_is_paid():
+        with TestQueue(partitions=4) as queue:
+            queue.start(handle, concurrency=8)
+            queue.send("customer-1", b"order 1")
+            queue.settled()
+            assert len(queue.acked) == 1
+    ```
 
     Keys go to partitions as on Redis. Time is the test's: `settled` does not wait for the delay of a retry but moves it up.
     """
@@ -264,7 +278,16 @@ class TestQueue:
 
 
 class AsyncTestQueue:
-    """A TestQueue in `async with`: what waits is a coroutine, and the handler runs in the test's event loop."""
+    """A TestQueue in `async with`: what waits is a coroutine, and the handler runs in the test's event loop.
+
+    ```python
+    async def test_an_order_is_paid():
+        async with TestQueue() as queue:
+            queue.start(handle, concurrency=50)
+            queue.send("customer-1", b"order 1")
+            await queue.settled()
+    ```
+    """
 
     __test__ = False
 

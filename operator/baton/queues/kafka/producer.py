@@ -29,7 +29,13 @@ _ANY_SIZE = 1_000_000_000
 
 
 class KafkaDelivery:
-    """The outcome of a message that was given to `KafkaProducer.produce`."""
+    """The outcome of a message that was given to `KafkaProducer.produce`.
+
+    ```python
+    delivery = producer.produce("customer-17", b"shipped")
+    print(delivery.result(timeout=5).offset)
+    ```
+    """
 
     def __init__(self, producer: "KafkaProducer", on_delivery: "Callable[[KafkaDelivery], object] | None") -> None:
         self._future: Future[Sent] = Future()
@@ -86,6 +92,11 @@ class KafkaDelivery:
 
 class KafkaProducer(InWith):
     """Sends messages to a topic; safe to use from several threads, but not on both sides of a fork.
+
+    ```python
+    with KafkaProducer("kafka://broker.shop:9092", "orders") as producer:
+        producer.send("customer-17", b"shipped")
+    ```
 
     Messages of a key stay in the order in which they were sent, and a retry makes no duplicate (enable.idempotence, acks=all).
     One thread sends and calls back. What is left at the end of the process is sent, and a failure then is logged.

@@ -23,7 +23,12 @@ log = logging.getLogger(__name__)
 
 
 class AsyncRedisProducer(Sending):
-    """Sends entries to a queue (`namespace/name`), from the tasks of one event loop: `async with AsyncRedisProducer(…)`.
+    """Sends entries to a queue (`namespace/name`), from the tasks of one event loop.
+
+    ```python
+    async with AsyncRedisProducer("redis://redis.shop:6379/0", "shop/orders") as producer:
+        await producer.send("customer-17", b"shipped")
+    ```
 
     It keeps what RedisProducer does: order per key, and each entry once. Tasks that send at the same time share a request. A
     task that is cancelled while it sends may have sent.
@@ -226,8 +231,14 @@ class AsyncRedisProducer(Sending):
 
 
 class AsyncPendingSend(SendOutcome):
-    """What becomes of an entry that was given to `AsyncRedisProducer.produce`. `await` it: where the entry is; raises
-    QueueUnreachable where it may not be in the queue. A wait that is cancelled changes nothing."""
+    """The outcome of an entry that was given to `AsyncRedisProducer.produce`.
+
+    ```python
+    delivery = await producer.produce("customer-17", b"shipped")
+    print((await delivery).offset)
+    ```
+
+    Awaiting it raises QueueUnreachable if the entry may not be in the queue. A wait that is cancelled changes nothing."""
 
     def __init__(self, unseen: UnseenFailures, on_delivery: "Callable[[AsyncPendingSend], object] | None") -> None:
         super().__init__(unseen, on_delivery)

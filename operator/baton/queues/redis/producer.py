@@ -45,6 +45,11 @@ _MOST_UNTOLD = 1000
 class RedisProducer(Sending, InWith):
     """Sends entries to a queue (`namespace/name`); safe to use from several threads, and on both sides of a fork.
 
+    ```python
+    with RedisProducer("redis://redis.shop:6379/0", "shop/orders") as producer:
+        producer.send("customer-17", b"shipped", {"traceparent": "00-…"})
+    ```
+
     Entries of one key stay in the order in which they were sent. A call that returned has its entries in the queue, once:
     retries after a lost connection make no duplicates. A call that raised (QueueUnreachable, after `patience` seconds) may have
     put some of them there. `produce` does not wait: see there.
@@ -299,7 +304,13 @@ class RedisProducer(Sending, InWith):
 
 
 class PendingSend(SendOutcome):
-    """What becomes of an entry that was given to `RedisProducer.produce`."""
+    """The outcome of an entry that was given to `RedisProducer.produce`.
+
+    ```python
+    delivery = producer.produce("customer-17", b"shipped")
+    print(delivery.result(timeout=5).offset)
+    ```
+    """
 
     def __init__(
         self, producer: RedisProducer, unseen: UnseenFailures, on_delivery: "Callable[[PendingSend], object] | None"
