@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, is_dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, TypeVar, Union, cast, get_args, get_origin
 
 from baton.consumer.entry import Batch
 from baton.consumer.handler import Handler, UserHandler, is_coroutine_function
@@ -58,10 +58,10 @@ def decoding(handler: UserHandler) -> Handler | DecodingHandler:
                 f"the first argument of the handler {handler!r} is annotated with {_named(annotation)}: annotate it with Entry "
                 "to get the entry, or with a pydantic model or a dataclass (with max_entries a list of them) to get its value"
             )
-        return handler
+        return cast(Handler, handler)
     second = parameters[1] if len(parameters) > 1 else None
-    entry = second is not None and (second.default is second.empty or any(map(_is_entry, _members(second.annotation))))
-    if entry and second is not None and not all(_may_be_entries(one) for one in _members(second.annotation)):
+    takes_entry = second is not None and (second.default is second.empty or any(map(_is_entry, _members(second.annotation))))
+    if takes_entry and second is not None and not all(_may_be_entries(one) for one in _members(second.annotation)):
         raise TypeError(
             f"the second argument of the handler {handler!r} is annotated with {_named(second.annotation)}, and it gets the "
             "entry (or batch): annotate it with Entry, or bind what it is to be by functools.partial"
@@ -69,16 +69,16 @@ def decoding(handler: UserHandler) -> Handler | DecodingHandler:
 
     def arguments(one: Any) -> Sequence[Any]:
         value = [entry.value for entry in one] if batch else one.value
-        return (value, one) if entry else (value,)
+        return (value, one) if takes_entry else (value,)
 
-    if is_coroutine_function(handler, *("value", "entry")[: 1 + entry]):
+    if is_coroutine_function(handler, *("value", "entry")[: 1 + takes_entry]):
 
         async def call(one: Any) -> None:
             ended: Any = handler(*arguments(one))
             await ended
 
-        return DecodingHandler(call, _decoder(element), batch, entry)
-    return DecodingHandler(lambda one: handler(*arguments(one)), _decoder(element), batch, entry)
+        return DecodingHandler(call, _decoder(element), batch, takes_entry)
+    return DecodingHandler(lambda one: handler(*arguments(one)), _decoder(element), batch, takes_entry)
 
 
 def _parameters(handler: UserHandler) -> list[inspect.Parameter]:
@@ -122,19 +122,15 @@ def _is_model(one: Any) -> bool:
 
 
 def _is_entry(one: Any) -> bool:
-    return issubclass(one, (Entry, Batch)) if isinstance(one, type) else _BY_NAME.search(str(one)) is not None
+    if isinstance(one, type):
+        return issubclass(one, (Entry, Batch))
+    return isinstance(one, (str, ForwardRef)) and _BY_NAME.search(str(one)) is not None
 
 
 def _may_be_entries(one: Any) -> bool:
-    """Also what says nothing, and a protocol or a type variable, which an entry may have or be."""
-    if isinstance(one, str):
-        return _is_entry(one)
-    return (
-        not isinstance(one, type)
-        or one in (inspect.Parameter.empty, Any, object, bytes, *_LISTS)
-        or _is_entry(one)
-        or getattr(one, "_is_protocol", False)
-    )
+    """Also what says nothing, and a protocol or a type variable."""
+    says_nothing = one in (inspect.Parameter.empty, Any, object, bytes, *_LISTS)
+    return says_nothing or _is_entry(one) or isinstance(one, TypeVar) or getattr(one, "_is_protocol", False)
 
 
 def _decoder(model: Any) -> Callable[[Any], object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Unpack
 from uuid import uuid4
 
-from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
+from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Entry, Session
 from baton.consumer.callbacks import Callbacks
 from baton.consumer.ending import LedgerDeadlines
 from baton.consumer.handler import Handler
@@ -19,7 +19,6 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, TROUBLE_ANNOTATION
 from baton.model.ranges import format_grants
 from baton.model.session import Release
-from baton.queues.entry import Entry
 from baton.queues.redis import RedisAnnouncements, RedisReader
 from tests.in_memory_lease import InMemoryLease
 from tests.integration.redis.conftest import GROUP, Queue

@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Protocol, TypeVar
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -48,6 +48,7 @@ class HasKey(Protocol):
 
 
 Some = TypeVar("Some")
+OrderId = NewType("OrderId", int)
 Event = Annotated[Order | Payment, Field(discriminator="kind")]
 seen: list[Any] = []
 
@@ -250,6 +251,7 @@ def test_a_handler_of_a_batch_gets_it() -> None:
 
 
 def of_dict(order: dict[str, Any]) -> None: ...
+def of_id(order: OrderId) -> None: ...
 def of_orders(orders: list[Order]) -> None: ...
 def of_order_second(entry: Entry, order: Order) -> None: ...
 def of_setting(order: Order, setting: int) -> None: ...
@@ -269,6 +271,7 @@ def generator(order: Order) -> Any:
             {},
             r"of_dict .* annotated with dict\[str, typing.Any\]: annotate it with Entry to get the entry, or",
         ),
+        (of_id, {}, "of_id .* annotated with .*OrderId: annotate it with Entry"),
         (of_orders, {}, "takes a list of models: set max_entries too"),
         (of_model, {"max_entries": 5}, "takes one model, and max_entries is set: annotate its argument with a list of models"),
         (of_model, {"manual_ack": True}, "with manual_ack the handler needs the entry: give it a second argument"),

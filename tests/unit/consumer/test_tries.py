@@ -188,7 +188,7 @@ def test_a_batch_that_fails_is_logged_with_its_traceback_and_the_entry_to_blame_
 @pytest.mark.parametrize("batch", [None, BatchSize()])
 def test_what_a_handler_was_at_when_it_ended_the_process_is_begun_by_nobody_else_here(batch: BatchSize | None) -> None:
     """Another worker would get it unmarked; and what is behind it would be done before it."""
-    queue, options = TestQueue(partitions=2), CheckedOptions(max_entries=batch and batch.entries)
+    queue, options = TestQueue(partitions=2), CheckedOptions(max_entries=None if batch is None else batch.entries)
     for _ in range(3):
         queue.send("k", "v", partition=0)
     with queue.consumer() as consumer:
