@@ -239,9 +239,9 @@ class HeldEntry(Entry):
         return _told(self.sequence.holding.hearing, [self], ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
-        """Hand it out again in `delay` seconds (None: by the policy of `retry=` for `Retry`, else 0.1 to 5, longer each time). What
-        follows it in its partition (or key) and was not handed out yet waits. Raises TypeError or ValueError for a delay that is
-        no number of seconds."""
+        """Hand it out again in `delay` seconds (None: by the policy of `retry=` for `Retry`, else 0.1 to 5, longer each time).
+        What follows it in its partition (or key) and was not handed out yet waits. Raises TypeError or ValueError for a delay
+        that is no number of seconds."""
         word = decided(self, Nack(bounded(why), seconds(delay)))
         self.sequence.hold_up()
         self.sequence.holding.hearing.tell([([self], word)])

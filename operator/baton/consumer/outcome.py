@@ -80,14 +80,21 @@ class Reject(Exception):  # noqa: N818 -- likewise
 
 
 class HandlerTimeout(TimeoutError):  # noqa: N818 -- says what happened, as the argument does
-    """A coroutine was cancelled because it took longer than `handler_timeout`: its entry fails with this."""
+    """A coroutine was cancelled because it took longer than `handler_timeout`: its entry fails with this.
+
+    ```python
+    consumer.run(handle, handler_timeout=30, retry={HandlerTimeout: Backoff(attempts=3)})
+    ```
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """How long a failed entry waits for its next attempt, and how many attempts it has.
 
-        consumer.run(handle, retry=Backoff(first=1, factor=2, most=300, jitter=0.2, attempts=8))
+    ```python
+    consumer.run(handle, retry=Backoff(first=1, factor=2, most=300, jitter=0.2, attempts=8))
+    ```
 
     Args:
         first: Seconds before the second attempt.
