@@ -320,11 +320,15 @@ class Dispatcher:
         if holding.letting_go and holding.read_before:
             return 0
         if holding.by_key:
-            # What waits behind a slow entry of its key must not keep the others from being read, within limits.
-            begun = sum(1 if one.out else len(one.waiting) for one in holding.sequences.values() if not one.left_over)
-            most = max(self.workers, min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES)))
-            return min(self._requests.slice(self.workers) - begun, most - holding.in_hand)
+            # What waits behind a slow or a failed entry of its key must not keep the others from being read, within limits.
+            active = (one for one in holding.sequences.values() if not (one.left_over or one.failed))
+            begun = sum(1 if one.out else len(one.waiting) for one in active)
+            return min(self._requests.slice(self.workers) - begun, self._most_by_key(self.workers) - holding.in_hand)
         return 0 if holding.in_hand else self._requests.slice()
+
+    def _most_by_key(self, least: int) -> int:
+        """Entries in hand of a partition."""
+        return max(least, min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES)))
 
     def _shares(self, holding: HeldPartition, now: float) -> list[list[EntrySequence]]:
         """What may be begun of it, shared out among those who work."""
@@ -370,7 +374,7 @@ class Dispatcher:
         if holding.letting_go and holding.read_before:
             return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
-            return holding.by_key and bool(holding.left_over) and holding.in_hand < most  # what waits first is not due yet
+            return holding.by_key and holding.in_hand < self._most_by_key(most)  # what waits first is not due yet
         return self.shared or holding.by_key or not holding.out
 
     def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:

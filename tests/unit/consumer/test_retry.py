@@ -10,10 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from baton.consumer import Backoff, Batch, Entry, HandlerTimeout, Retry
+from baton.consumer.handler_options import HandlerOptions
 from baton.consumer.metrics import ConsumerMetrics
 from baton.testing import TestQueue
 from tests.unit.consumer.readers import dead, offsets
-from tests.waiting import until
+from tests.waiting import HOUR, until
 
 ORDERS = {"queue": "orders"}
 PLAIN = Backoff(first=1, factor=2, most=300, jitter=0, attempts=8)
@@ -25,6 +26,25 @@ def fails(entry: Entry) -> None:
 
 async def fails_async(entry: Entry) -> None:
     raise ValueError("no")
+
+
+@pytest.mark.parametrize("options", [{}, {"concurrency": 2}, {"max_entries": 3, "max_wait": 0}])
+def test_other_keys_of_a_partition_go_on_in_the_wait_and_what_is_behind_it_does_not(options: HandlerOptions) -> None:
+    def handle(work: Entry | Batch) -> None:
+        for entry in work if isinstance(work, Batch) else [work]:
+            if entry.value == b"bad" and entry.attempt < 2:
+                raise ValueError("no")
+
+    with TestQueue() as queue:
+        queue.start(handle, order="key", retry=Backoff(first=HOUR, most=HOUR), **options)
+        for value in ("bad", *map(str, range(10))):
+            queue.send("a", value)
+        for key in range(50):
+            queue.send(f"b{key}", "other")
+        until(lambda: len(queue.acked) >= 50, "other keys go on")
+        assert {entry.value for entry in queue.acked} == {b"other"}
+        queue.settled()
+    assert [entry.value for entry in queue.acked if entry.key == b"a"] == [b"bad", *(str(n).encode() for n in range(10))]
 
 
 def raises_retry(entry: Entry) -> None:
