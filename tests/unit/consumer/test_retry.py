@@ -10,7 +10,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from baton.consumer import Backoff, Batch, Entry, HandlerTimeout, Retry
-from baton.consumer.handler_options import HandlerOptions
 from baton.consumer.metrics import ConsumerMetrics
 from baton.testing import TestQueue
 from tests.unit.consumer.readers import dead, offsets
@@ -29,7 +28,7 @@ async def fails_async(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"concurrency": 2}, {"max_entries": 3, "max_wait": 0}])
-def test_other_keys_of_a_partition_go_on_in_the_wait_and_what_is_behind_it_does_not(options: HandlerOptions) -> None:
+def test_other_keys_of_a_partition_go_on_in_the_wait_and_what_is_behind_it_does_not(options: Any) -> None:
     def handle(work: Entry | Batch) -> None:
         for entry in work if isinstance(work, Batch) else [work]:
             if entry.value == b"bad" and entry.attempt < 2:
