@@ -26,7 +26,7 @@ def alerts_at_once(folder: Path) -> Path:
     for rule in rules["groups"][0]["rules"]:
         rule.pop("for", None)
     made = folder / "alerts.yaml"
-    made.write_text(yaml.safe_dump(rules))
+    made.write_text(yaml.safe_dump(rules, width=1000))
     return made
 
 

@@ -215,7 +215,9 @@ def test_each_alert_fires_for_what_it_is_for_and_not_without(tmp_path: Path) -> 
 def test_alerts_of_consumers_fire_at_a_real_prometheus(tmp_path: Path) -> None:
     """With ten minutes for an entry cut down to one second."""
     rules = alerts_at_once(tmp_path)
-    rules.write_text(rules.read_text().replace("oldest_entry_seconds) > 600", "oldest_entry_seconds) > 1"))
+    written = rules.read_text()
+    assert "oldest_entry_seconds) > 600" in written
+    rules.write_text(written.replace("oldest_entry_seconds) > 600", "oldest_entry_seconds) > 1"))
     registry, go_on, port = CollectorRegistry(), Event(), next(free_ports("127.0.0.1"))
     server, serving = start_http_server(port, "127.0.0.1", registry)
 
@@ -235,7 +237,7 @@ def test_alerts_of_consumers_fire_at_a_real_prometheus(tmp_path: Path) -> None:
         for _ in range(99):
             queue.send("k", "bad", partition=1)
         alerts = {"BatonConsumerStuck", "BatonRetryStorm", "BatonConsumerDeadLetters"}
-        until(lambda: alerts <= prometheus.firing(), "they fire")
+        until(lambda: not alerts - prometheus.firing(), f"{alerts} fire")
         assert "BatonLagGrows" not in prometheus.firing()
         go_on.set()
     server.shutdown()
