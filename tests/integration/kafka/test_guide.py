@@ -108,6 +108,7 @@ async def test_entries_without_a_key_are_worked_on_beside_each_other(
 
 
 async def test_a_tombstone_does_not_validate(queue: Queue, tmp_path: Path) -> None:
+    queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
     queue.send('{"id": 1, "amount": 2.5}', None, '{"id": 3, "amount": 4}', key="k")
     process = await start(queue, tmp_path, "pod", 1, MODELS)
 

@@ -172,11 +172,7 @@ sys.modules["orders_pb2"].Order = message_factory.GetMessageClass(orders.message
     [
         (MODELS, ['{"id": 1, "amount": 2.5}', '{"id": "x", "amount": 2}', '{"id": 3, "amount": 4}']),
         (FASTAVRO + AVRO, ["[1, 2.5]", "[1, 2", "[3, 4]"]),
-        (
-            ORDERS_PB2 + PROTOBUF,
-            [b"\x08\x01\x11" + pack("<d", 2.5), b"\x08", b"\x08\x03\x11" + pack("<d", 4)],
-            ["1 2.5", "3 4.0"],
-        ),
+        (ORDERS_PB2 + PROTOBUF, [b"\x08\x01\x11" + pack("<d", 2.5), b"\x08", b"\x08\x03\x11" + pack("<d", 4)]),
     ],
     ids=["pydantic", "avro", "protobuf"],
 )
