@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.operator_replica import Options, Replica
@@ -24,6 +24,7 @@ from tests.simulation.api_server.faults import Fault
 from tests.unit.controller.memory_queue import MemoryQueue
 
 Json = dict[str, Any]
+World = TypeVar("World", bound="OneReplica")
 BEGIN = 1_800_000_000.0
 """Unix seconds."""
 
@@ -114,15 +115,15 @@ class OneReplica:
     def change_group(self, name: str, **spec: Any) -> None:
         self.server.request("patch", groups_path("shop", name), body={"spec": spec})
 
-    def pod(self, name: str, group: str = "orders", **labels: str) -> None:
+    def pod(self, name: str, group: str = "orders", namespace: str = "shop", node: str | None = None, **labels: str) -> None:
         condition = {"type": "Ready", "status": "True", "lastTransitionTime": to_text(BEGIN + self.now())}
         body = {
             "metadata": {"name": name, "labels": {GROUP_LABEL: group, **labels}},
-            "spec": {"containers": [{"name": "c", "image": "none"}]},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]},
         }
-        self.make(core_path("shop", "pods"), body)
+        self.make(core_path(namespace, "pods"), body)
         status = {"status": {"phase": "Running", "conditions": [condition]}}
-        self.server.request("patch", core_path("shop", "pods", name) + "/status", body=status)
+        self.server.request("patch", core_path(namespace, "pods", name) + "/status", body=status)
 
     def delete(self, path: str) -> None:
         self.server.request("delete", path, body={"gracePeriodSeconds": 0} if "/pods/" in path else None)
@@ -138,19 +139,29 @@ class OneReplica:
     async def found(self, path: str) -> Json | None:
         return await self.admin.find(path)
 
-    async def ledger(self, group: str = "orders") -> dict[str, str]:
-        return ((await self.found(core_path("shop", "configmaps", ledger_name(group)))) or {}).get("data") or {}
+    async def config_map(self, group: str = "orders", namespace: str = "shop") -> Json:
+        """The ledger."""
+        return await self.found(core_path(namespace, "configmaps", ledger_name(group))) or {}
 
-    async def entries(self, group: str = "orders") -> dict[str, MemberEntry]:
-        return {name: MemberEntry.from_json(text) for name, text in (await self.ledger(group)).items() if name != "group"}
+    async def ledger(self, group: str = "orders", namespace: str = "shop") -> dict[str, str]:
+        return (await self.config_map(group, namespace)).get("data") or {}
 
-    async def counts(self, group: str = "orders") -> list[int]:
-        """Partitions by member, sorted, without what is being revoked."""
-        return sorted(len(entry.owned.get(QueueName(group), {})) for entry in (await self.entries(group)).values())
+    async def entries(self, group: str = "orders", namespace: str = "shop") -> dict[str, MemberEntry]:
+        ledger = await self.ledger(group, namespace)
+        return {name: MemberEntry.from_json(text) for name, text in ledger.items() if name != "group"}
 
-    async def ready(self, group: str = "orders") -> tuple[str, str]:
+    async def counts(self, group: str = "orders", queue: str = "") -> list[int]:
+        """Partitions by member, sorted, without what is being revoked. `queue`: none but the one of the group's name."""
+        return sorted(len(entry.owned.get(QueueName(queue or group), {})) for entry in (await self.entries(group)).values())
+
+    async def epochs(self, group: str = "orders", namespace: str = "shop") -> dict[int, int]:
+        """Of the partitions of the queue of the group's name that are owned."""
+        entries = (await self.entries(group, namespace)).values()
+        return {number: epoch for one in entries for number, epoch in one.owned.get(QueueName(group), {}).items()}
+
+    async def ready(self, group: str = "orders", namespace: str = "shop") -> tuple[str, str]:
         """Reason and message of the condition Ready; empty where there is none."""
-        found = await self.found(groups_path("shop", group)) or {}
+        found = await self.found(groups_path(namespace, group)) or {}
         told = [one for one in (found.get("status") or {}).get("conditions") or () if one["type"] == "Ready"]
         return (told[0]["reason"], told[0]["message"]) if told else ("", "")
 
@@ -186,24 +197,28 @@ class OneReplica:
         return await self.until(told, reason, seconds)
 
 
-def lives(story: Callable[[OneReplica], Coroutine[Any, Any, None]], ledger_limit: int = SIZE_LIMIT) -> None:
-    """Run it in virtual time."""
+def lives(story: Callable[[World], Coroutine[Any, Any, None]], make: Callable[[], World] = OneReplica) -> None:  # type: ignore[assignment]
+    """Run it in virtual time. No task may have failed."""
 
     async def all_of_it() -> None:
-        world = OneReplica(ledger_limit)
+        world = make()
         try:
             await story(world)
+            assert not world.replica.tasks.failures.total()
         finally:
             await world.stop()
 
     run(all_of_it())
 
 
-def in_virtual_time(story: Callable[[OneReplica], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def in_virtual_time(
+    story: Callable[[World], Coroutine[Any, Any, None]],
+    make: Callable[[], World] = OneReplica,  # type: ignore[assignment]
+) -> Callable[[], None]:
     """Make a test of it."""
 
     def test() -> None:
-        lives(story)
+        lives(story, make)
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test

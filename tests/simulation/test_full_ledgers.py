@@ -1,6 +1,7 @@
 """A ledger at its limit: what is in flight comes to its end, and only new plans wait."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_a_hand_off_in_flight_comes_to_its_end_and_the_next_plan_waits_until_the
         world.pod("c")
         await world.until(world.counts, [PARTITIONS // 2] * 2)
 
-    lives(story, limit())
+    lives(story, partial(OneReplica, limit()))
 
 
 def test_a_plan_for_which_there_is_no_room_at_once_is_carried_out_in_parts() -> None:
@@ -107,7 +108,7 @@ def test_a_plan_for_which_there_is_no_room_at_once_is_carried_out_in_parts() -> 
         await world.until(counts, [MANY // 40] * 40, 300)
         await world.until_told("Ready")
 
-    lives(story, sizes(MANY, 40)[-1] + 300)
+    lives(story, partial(OneReplica, sizes(MANY, 40)[-1] + 300))
     assert 0 < max(at_once) < MANY - 2 * (MANY // 40)
     assert "SizeLimit" not in told
 
@@ -127,7 +128,7 @@ def test_a_pod_that_goes_is_replaced_where_there_is_no_room_for_a_plan() -> None
         await world.until(owners, {"a": PARTITIONS // 2, "c": PARTITIONS // 2})
         await world.until_told("Ready", seconds=FITS_AFTER + 5)
 
-    lives(story, limit() - 90)
+    lives(story, partial(OneReplica, limit() - 90))
 
 
 def test_a_group_whose_ledger_is_full_is_deleted() -> None:
@@ -145,7 +146,7 @@ def test_a_group_whose_ledger_is_full_is_deleted() -> None:
         assert await world.until(gone, True) < 10
         assert world.queues["orders"].released
 
-    lives(story, limit())
+    lives(story, partial(OneReplica, limit()))
 
 
 def test_a_group_for_which_there_is_no_room_at_all_is_looked_at_now_and_then() -> None:
@@ -159,4 +160,4 @@ def test_a_group_for_which_there_is_no_room_at_all_is_looked_at_now_and_then() -
         await asyncio.sleep(10 * FITS_AFTER)
         assert world.looks - before < 5_000
 
-    lives(story, 10)
+    lives(story, partial(OneReplica, 10))

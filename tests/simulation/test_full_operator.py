@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,16 +17,12 @@ from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import PARTITIONS_ANNOTATION
 from baton.kube.objects import QueueView, groups_path, queues_path
-from baton.model.ids import QueueName
-from baton.model.ledger import MemberEntry
-from baton.model.names import GROUP_LABEL, ledger_name
+from baton.model.names import ledger_name
 from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
-from baton.simulation.virtual_time import run
 from tests.simulation.api_server import Fault, Refuse
-from tests.simulation.one_replica import OneReplica
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 
-Json = dict[str, Any]
 MOST = 40
 """Partitions: of each namespace half of it, and a tenth is kept for small shares."""
 
@@ -50,14 +47,7 @@ class Full(OneReplica):
         whole = {"queues": [{"name": name}], "membership": {"session": "Optional"}}
         self.make(groups_path(namespace), {"metadata": {"name": name}, "spec": whole})
         for number in range(pods):
-            self.member(f"{name}-{number}", name, namespace)
-
-    def member(self, pod: str, group: str, namespace: str = "shop") -> None:
-        spec = {"containers": [{"name": "c", "image": "none"}]}
-        path = core_path(namespace, "pods")
-        self.make(path, {"metadata": {"name": pod, "labels": {GROUP_LABEL: group}}, "spec": spec})
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z"}
-        self.server.request("patch", f"{path}/{pod}/status", body={"status": {"phase": "Running", "conditions": [ready]}})
+            self.pod(f"{name}-{number}", name, namespace)
 
     def resize(self, name: str, partitions: int, namespace: str = "shop") -> None:
         self.server.request("patch", queues_path(namespace, name), body={"spec": {"partitions": partitions}})
@@ -67,61 +57,32 @@ class Full(OneReplica):
         self.most_partitions = most
         self.start()
 
-    async def told(self, name: str, namespace: str = "shop") -> tuple[str, str]:
-        found = (await self.admin.get(groups_path(namespace, name))).get("status") or {}
-        told = [one for one in found.get("conditions", ()) if one["type"] == "Ready"]
-        return (told[0]["reason"], told[0]["message"]) if told else ("", "")
-
-    async def config_map(self, name: str, namespace: str = "shop") -> Json:
-        return await self.found(core_path(namespace, "configmaps", ledger_name(name))) or {}
-
-    async def owned(self, name: str, namespace: str = "shop") -> dict[int, int]:
-        """Partitions, and at which epoch they are owned."""
-        data = (await self.config_map(name, namespace)).get("data") or {}
-        entries = [MemberEntry.from_json(text) for key, text in data.items() if key != "group"]
-        return {number: epoch for one in entries for number, epoch in one.owned.get(QueueName(name), {}).items()}
-
     async def serves(self, name: str, partitions: int, namespace: str = "shop", seconds: float = 60.0) -> None:
         async def how() -> tuple[str, int]:
-            return (await self.told(name, namespace))[0], len(await self.owned(name, namespace))
+            return (await self.ready(name, namespace))[0], len(await self.epochs(name, namespace))
 
         await self.until(how, ("Ready", partitions), seconds)
 
     async def refuses(self, name: str, namespace: str = "shop", seconds: float = 60.0) -> str:
         async def why() -> str:
-            return (await self.told(name, namespace))[0]
+            return (await self.ready(name, namespace))[0]
 
         await self.until(why, "OperatorFull", seconds)
-        return (await self.told(name, namespace))[1]
+        return (await self.ready(name, namespace))[1]
 
     def booked(self, namespace: str = "shop") -> float:
         release = self.replica.elector.release
         return self.metric("baton_booked_partitions", release=release, namespace=namespace) or 0.0
 
 
-def story(play: Callable[[Full], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Make a test of it."""
-
-    async def all_of_it() -> None:
-        world = Full()
-        try:
-            await play(world)
-            assert not world.replica.tasks.failures.total()
-        finally:
-            await world.stop()
-
-    def test() -> None:
-        run(all_of_it())
-
-    test.__name__, test.__doc__ = play.__name__, play.__doc__
-    return test
+story = partial(in_virtual_time, make=Full)
 
 
 @story
 async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(world: Full) -> None:
     world.fleet("first", 12)
     await world.serves("first", 12)
-    before = await world.owned("first")
+    before = await world.epochs("first")
     world.fleet("second", 12)
     message = await world.refuses("second")
     assert "second, which spec.queues names, stay as before: there is no room for 12 partitions more" in message
@@ -132,8 +93,8 @@ async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(wo
     await world.serves("third", 8)
     await world.serves("other", 16, "bank")
     await asyncio.sleep(60)
-    assert await world.owned("first") == before
-    assert await world.owned("second") == {}
+    assert await world.epochs("first") == before
+    assert await world.epochs("second") == {}
     assert "shop/second" not in world.opened
     events = (await world.admin.get(group_path(EVENTS, "shop", "events")))["items"]
     refused = [one for one in events if one["reason"] == "OperatorFull"]
@@ -187,7 +148,7 @@ async def test_what_is_freed_and_is_of_no_use_to_whoever_waits_does_not_concern_
     world.resize("large", 2)
 
     async def served() -> list[int]:
-        return sorted([len(await world.owned(name)) for name in waiting])
+        return sorted([len(await world.epochs(name)) for name in waiting])
 
     await world.until(served, [0, 0, 0, 0, 12], 60)
 
@@ -198,14 +159,14 @@ async def test_a_restart_does_not_change_who_is_refused(world: Full) -> None:
     await world.serves("z", 12)
     world.fleet("a", 12)
     await world.refuses("a")
-    before = await world.owned("z")
+    before = await world.epochs("z")
     for _ in range(3):
         await world.restart()
         await world.serves("z", 12)
         await world.refuses("a")
         await asyncio.sleep(30)
-        assert await world.owned("z") == before
-        assert await world.owned("a") == {}
+        assert await world.epochs("z") == before
+        assert await world.epochs("a") == {}
 
 
 @story
@@ -221,10 +182,10 @@ async def test_lists_of_ledgers_that_fail_hold_up_nobody(world: Full) -> None:
 
     world.trouble = fail
     await world.restart()
-    world.member("first-1", "first")
+    world.pod("first-1", "first")
 
     async def both() -> list[str]:
-        return sorted((await world.config_map("first"))["data"])
+        return sorted(await world.ledger("first"))
 
     await world.until(both, ["first-0", "first-1", "group"], seconds=LEDGERS_WITHIN)
     assert lists
@@ -236,11 +197,11 @@ async def test_groups_without_members_and_those_that_end_book_nothing(world: Ful
     for number in range(10):
         world.fleet(f"idle-{number}", 20, pods=0)
     await asyncio.sleep(30)
-    assert {(await world.told(f"idle-{number}"))[0] for number in range(10)} == {"NoMembers"}
+    assert {(await world.ready(f"idle-{number}"))[0] for number in range(10)} == {"NoMembers"}
     assert world.booked() == 0
-    world.member("idle-7-0", "idle-7")
+    world.pod("idle-7-0", "idle-7")
     await world.serves("idle-7", 20)
-    world.member("idle-3-0", "idle-3")
+    world.pod("idle-3-0", "idle-3")
     await world.refuses("idle-3")
     world.delete(groups_path("shop", "idle-7"))
     await world.serves("idle-3", 20)
@@ -256,11 +217,11 @@ async def test_a_queue_that_grows_beyond_the_room_stays_as_it_was(world: Full) -
     world.resize("first", 16)
     message = await world.refuses("first")
     assert "no room for 8 partitions more" in message
-    assert len(await world.owned("first")) == 8
-    world.member("first-1", "first")
+    assert len(await world.epochs("first")) == 8
+    world.pod("first-1", "first")
     await asyncio.sleep(30)
-    assert sorted((await world.config_map("first"))["data"]) == ["first-0", "first-1", "group"], "the rest of it goes on"
-    assert len(await world.owned("first")) == 8
+    assert sorted(await world.ledger("first")) == ["first-0", "first-1", "group"], "the rest of it goes on"
+    assert len(await world.epochs("first")) == 8
     world.delete(groups_path("shop", "second"))
     await world.serves("first", 16)
 
@@ -271,17 +232,17 @@ async def test_what_a_lower_limit_leaves_out_stays_as_its_ledger_says_until_ther
     world.fleet("z", 8)
     await world.serves("a", 8)
     await world.serves("z", 8)
-    ledger = (await world.config_map("z"))["data"]
+    ledger = await world.ledger("z")
     for _ in range(2):
         await world.restart(most=24)
         message = await world.refuses("z")
         assert "no room for the 8 partitions that its ledger has" in message
         await world.serves("a", 8)
         await asyncio.sleep(30)
-        assert (await world.config_map("z"))["data"] == ledger
+        assert await world.ledger("z") == ledger
     await world.restart()
     await world.serves("z", 8)
-    assert await world.owned("z") == dict.fromkeys(range(8), 1)
+    assert await world.epochs("z") == dict.fromkeys(range(8), 1)
 
 
 @story
@@ -312,7 +273,7 @@ async def test_a_ledger_that_tells_less_than_it_has_is_not_read_either(world: Fu
     world.server.request("patch", path, body={"metadata": {"annotations": {PARTITIONS_ANNOTATION: "1"}}})
     await world.restart(most=24)
     await world.refuses("z")
-    assert json.loads((await world.config_map("z"))["data"]["group"])["queues"] == {"z": {"partitions": 8}}
+    assert json.loads((await world.ledger("z"))["group"])["queues"] == {"z": {"partitions": 8}}
     assert world.booked() == 8 + 1
 
 

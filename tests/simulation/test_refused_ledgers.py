@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -402,29 +401,6 @@ async def test_a_group_that_is_deleted_does_not_wait_for_a_dead_queue_for_ever_a
 
 
 # -- other people's ConfigMaps
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {},
-        {"labels": {"baton.dev/group": "orders", "app.kubernetes.io/managed-by": "baton"}},
-    ],
-    ids=["plain", "labelled only"],
-)
-def test_somebody_elses_config_map_is_left_alone(metadata: dict[str, Any]) -> None:
-    async def story(world: OneReplica) -> None:
-        mine = world.make(CONFIG_MAPS, {"metadata": {"name": ledger_name("orders"), **metadata}, "data": {"mine": "1"}})
-        world.queue("orders")
-        world.group("orders")
-        world.pod("orders-a")
-        await world.until_told("LedgerNameTaken")
-        await asyncio.sleep(60)
-        assert await world.found(LEDGER) == mine
-        world.delete(LEDGER)
-        await world.until_told("Ready", seconds=LONGEST_PAUSE + 5)
-
-    lives(story)
 
 
 @in_virtual_time

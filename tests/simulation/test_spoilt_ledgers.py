@@ -63,7 +63,7 @@ def test_what_pods_may_have_let_go_of_by_a_write_without_an_answer_that_somebody
 
     async def story(world: OneReplica) -> None:
         await shared(world)
-        before = await epochs(world)
+        before = await world.epochs()
         lost = refused = False
 
         def trouble(verb: str, path: str) -> Fault | None:
@@ -84,12 +84,6 @@ def test_what_pods_may_have_let_go_of_by_a_write_without_an_answer_that_somebody
         world.trouble = lambda verb, path: None
         await world.until(world.counts, [1, 1, 2])
         await world.until_told("Ready")
-        assert all(epoch > before[number] for number, epoch in (await epochs(world)).items())
+        assert all(epoch > before[number] for number, epoch in (await world.epochs()).items())
 
     lives(story)
-
-
-async def epochs(world: OneReplica) -> dict[int, int]:
-    """By the ledger, of each partition."""
-    entries = (await world.entries()).values()
-    return {number: epoch for entry in entries for number, epoch in entry.owned.get(QueueName("orders"), {}).items()}
