@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
+from baton.kube.objects import groups_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
@@ -187,6 +188,16 @@ async def test_deleting_a_group_takes_everything_back_first(shop: World, redis_s
     await shop.gone("dissolved")
     owners = await shop.inherited(redis_server.url, "dissolved", 4)
     assert all(owners[number].uid is None and owners[number].epoch > epoch for number, epoch in epochs.items())
+
+
+async def test_a_group_that_is_deleted_in_the_foreground_takes_its_ledger_along(shop: World) -> None:
+    await shop.external("foreground", rebalance={"maxHandoffSeconds": 0})
+    await shop.group("foreground")
+    await shop.pod("foreground-a", "foreground")
+    await shop.spread("foreground", 6)
+    await shop.api.delete(groups_path(shop.namespace, "foreground"), propagationPolicy="Foreground")
+    await shop.gone("foreground", 60)
+    assert await shop.ledger_data("foreground") is None
 
 
 async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(shop: World, redis_server: RedisServer) -> None:

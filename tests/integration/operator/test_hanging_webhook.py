@@ -1,18 +1,18 @@
 """An admission webhook of one tenant that never answers: all its groups wait for it, and those of no other tenant."""
 
 import asyncio
+import socket
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.test_refused_writes import Gate, Start, silent_port
-from tests.integration.operator.world import Cluster, World
+from tests.integration.operator.test_refused_writes import Gate
+from tests.integration.operator.world import Cluster, Operator, World
 from tests.waiting import eventually
-
-__all__ = ["silent_port"]
 
 GROUPS = 100
 RULES = {
@@ -23,9 +23,16 @@ RULES = {
 }
 
 
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Takes connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
+        yield server.getsockname()[1]
+
+
 @pytest.mark.long
 async def test_a_webhook_that_hangs_in_one_namespace_holds_up_no_other(
-    empty: World, api: Cluster, start: Start, silent_port: int
+    empty: World, api: Cluster, start: Callable[..., Operator], silent_port: int
 ) -> None:
     busy = await namespace(api, f"{empty.namespace}-busy")
     operator = await start(empty, "one", "--namespace", busy.namespace).leads()

@@ -94,37 +94,6 @@ async def test_a_pod_whose_session_lapsed_is_no_member_though_it_is_ready(shop: 
     await shop.told("silent", "NoMembers", seconds=15, says="session has lapsed")
 
 
-async def test_a_member_that_returns_within_the_delay_costs_no_move(shop: World) -> None:
-    await shop.external("back", rebalance={"delaySeconds": 20})
-    await shop.group("back", rebalance={"delaySeconds": 2})
-    await shop.together("back", shop.pod("back-a", "back"), shop.pod("back-b", "back"))
-    await shop.spread("back", 3, 3)
-    await shop.change("consumergroups", "back", {"spec": {"rebalance": {"delaySeconds": 600}}})
-    await shop.seen("back")
-    before = await shop.owned("back")
-    await shop.delete_pod("back-b")
-
-    async def held() -> bool:
-        return (await shop.status("back")).get("state") == "Holddown"
-
-    await eventually(held, "the group waits")
-    await shop.pod("back-b", "back")
-    await shop.spread("back", 3, 3)
-    after = await shop.owned("back")
-    assert {name: set(grants) for name, grants in after.items()} == {name: set(grants) for name, grants in before.items()}
-    assert (await shop.status("back"))["moves"] == 0
-
-
-async def test_an_external_queue_takes_another_number_of_partitions(shop: World) -> None:
-    await shop.external("grows", partitions=4)
-    await shop.group("grows")
-    await shop.pod("grows-a", "grows")
-    await shop.spread("grows", 4)
-    await shop.change("partitionedqueues", "grows", {"spec": {"partitions": 7}})
-    await shop.spread("grows", 7)
-    assert await shop.told("grows", "Reachable", "partitionedqueues")
-
-
 async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadline(shop: World) -> None:
     await shop.external("mute", rebalance={"maxHandoffSeconds": 3})
     await shop.group("mute")
@@ -194,29 +163,6 @@ async def test_a_pod_that_is_not_ready_loses_an_external_partition_only_by_its_w
     ((number, epoch),) = before["blink-a"].items()
     await shop.session("blink-a", uid, "blink", [Release(uid, QueueName("blink"), number, epoch)])
     await eventually(lambda: _owns(shop, "blink", "blink-b"), "the standby has it")
-
-
-async def test_a_pod_that_is_ready_again_in_time_has_kept_its_external_partition(shop: World) -> None:
-    await shop.external("wink", partitions=1)
-    await shop.group("wink", rebalance={"delaySeconds": 0})
-    uid = await shop.pod("wink-a", "wink")
-    await shop.session("wink-a", uid, "wink")
-    await shop.spread("wink", 1)
-    await shop.pod("wink-b", "wink")
-    await eventually(lambda: _standby(shop, "wink-b", "wink"), "the second one stands by")
-    before = await shop.owned("wink")
-    await shop.change("consumergroups", "wink", {"spec": {"rebalance": {"delaySeconds": 600}}})
-    await shop.seen("wink")
-    await shop.set_ready("wink-a", False)
-
-    async def state(wanted: str) -> bool:
-        return bool((await shop.status("wink"))["state"] == wanted)
-
-    await eventually(lambda: state("Holddown"), "its absence is held down")
-    assert await shop.owned("wink") == before
-    await shop.set_ready("wink-a", True)
-    await eventually(lambda: state("Ready"), "it is back")
-    assert await shop.owned("wink") == before
 
 
 async def _standby(shop: World, pod: str, group: str = "blink") -> bool:

@@ -127,6 +127,7 @@ async def all_gone(worlds: list[World]) -> None:
     assert [str(one) for one in ended if one is not None] == []
 
 
+@pytest.mark.long
 async def test_namespaces_go_whenever_they_are_deleted(
     doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
 ) -> None:
@@ -186,31 +187,6 @@ async def test_namespaces_go_where_the_operator_is_killed_again_and_again_meanwh
     await all_gone(worlds)
 
 
-async def test_namespaces_go_where_the_operators_rights_in_them_go_first(
-    api: Cluster, kubeconfig: Path, tmp_path: Path, doomed: Doomed
-) -> None:
-    """With watchNamespaces and rbac.finishDeletions."""
-    home = await namespace(api, "rights-home")
-    names = [f"rights-{number}" for number in range(3)]
-    for name in names:
-        await namespace(api, name)
-    mine = await account(api, "rights", kubeconfig, tmp_path, [home.namespace, *names])
-    await mine.may_finish_deletions()
-    served = [option for name in names for option in ("--namespace", name)]
-    operator = Operator(mine.kubeconfig, home.namespace, "rights", tmp_path, *served)
-    try:
-        await operator.leads()
-        worlds = [await doomed(name, redis) for name in names]
-        for world in worlds:
-            await world.spread("orders", 2, 2, seconds=20)
-        await mine.unbind(names[0])  # the others lose theirs when Kubernetes comes to it
-        for world in worlds:
-            await delete(world)
-        await all_gone(worlds)
-    finally:
-        operator.kill()
-
-
 @pytest.mark.long
 async def test_namespaces_go_where_the_operators_rights_in_them_went_before_it_was_started(
     api: Cluster, kubeconfig: Path, tmp_path: Path, doomed: Doomed
@@ -239,17 +215,3 @@ async def test_namespaces_go_where_the_operators_rights_in_them_went_before_it_w
     finally:
         for operator in operators:
             operator.kill()
-
-
-async def test_a_group_that_is_deleted_alone_takes_its_ledger_along_in_the_foreground_too(
-    doomed: Doomed, operate: Callable[[str], Operator]
-) -> None:
-    await operate("foreground").leads()
-    world = await doomed("foreground", redis)
-    await world.spread("orders", 2, 2)
-    await world.api.delete(
-        f"/apis/baton.dev/v1alpha1/namespaces/{world.namespace}/consumergroups/orders", propagationPolicy="Foreground"
-    )
-    await world.gone("orders", WITHIN)
-    await delete(world)
-    await gone(world)

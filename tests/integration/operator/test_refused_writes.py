@@ -1,8 +1,7 @@
 """Ledgers that the API server does not let the operator write, and ConfigMaps that are none: the group says so, nobody else is
 harmed, and work goes on as soon as it can."""
 
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from tests.integration.operator.world import SHOP, Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-Start = Callable[..., Operator]
 ADMISSION = "admissionregistration.k8s.io/v1"
 RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}
 
@@ -91,22 +89,8 @@ async def gate(shop: World) -> AsyncIterator[Gate]:
     await made.open()
 
 
-@pytest.fixture
-def silent_port() -> Iterator[int]:
-    """Takes connections, and never answers."""
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
-        yield server.getsockname()[1]
-
-
 def ledger_path(world: World, group: str) -> str:
     return core_path(world.namespace, "configmaps", ledger_name(group))
-
-
-async def becomes(look: Callable[[], Awaitable[object]], wanted: object, what: str, seconds: float = 30) -> None:
-    async def so() -> bool:
-        return await look() == wanted
-
-    await eventually(so, what, seconds, look)
 
 
 async def serving(world: World, name: str, server: RedisServer) -> None:
@@ -163,42 +147,6 @@ async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_
     await assert_the_queue_agrees(shop, "unwanted", redis_server)
 
 
-async def test_a_ledger_whose_webhook_is_down_is_told(shop: World, gate: Gate, redis_server: RedisServer) -> None:
-    await serving(shop, "unhooked", redis_server)
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    await gate.webhook(port)
-    await shop.delete_pod("unhooked-b")
-    message = await shop.told("unhooked", "LedgerRefused", seconds=40)
-    assert "gate.example.com" in message and "start what the webhook calls" in message
-    await gate.open()
-    await shop.spread("unhooked", 4, seconds=30)
-    await shop.told("unhooked", "Ready")
-
-
-async def test_a_ledger_whose_webhook_hangs_is_told_and_its_neighbours_go_on(
-    shop: World, gate: Gate, redis_server: RedisServer, silent_port: int
-) -> None:
-    await serving(shop, "hung", redis_server)
-    await gate.webhook(silent_port)
-    await shop.delete_pod("hung-b")
-    await shop.told("hung", "LedgerRefused", seconds=60)
-    await gate.open()
-    await shop.spread("hung", 4, seconds=30)
-    await shop.told("hung", "Ready")
-
-
-async def test_a_group_is_deleted_also_where_its_ledger_may_not_be_written(
-    shop: World, shared_operator: Operator, gate: Gate, redis_server: RedisServer
-) -> None:
-    await serving(shop, "undone", redis_server)
-    await gate.policy()
-    await shop.delete("consumergroups", "undone")
-    await shop.gone("undone", 60)
-    assert all(owner.uid is None for owner in (await shop.inherited(redis_server.url, "undone", 4)).values())
-    assert shared_operator.process.poll() is None
-
-
 @pytest.mark.parametrize("more", [{}, {"immutable": True}, {"binaryData": {"key": "AAEC"}}], ids=["plain", "immutable", "binary"])
 async def test_somebody_elses_config_map_of_the_ledgers_name_is_left_alone(
     shop: World, more: dict[str, Any], request: pytest.FixtureRequest
@@ -234,45 +182,6 @@ async def test_a_ledger_whose_labels_and_owner_somebody_took_away_is_put_right(s
 
     await eventually(restored, "the ledger is as it was")
     await shop.told("bare", "Ready")
-
-
-async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when_it_is_deleted(
-    empty: World, start: Start, redis_server: RedisServer
-) -> None:
-    operator = await start(empty).leads()
-    await serving(empty, "orders", redis_server)
-    before, records = await empty.ledger_data("orders"), await empty.owned("orders")
-    await empty.api.merge(ledger_path(empty, "orders"), {"immutable": True})
-    await empty.delete_pod("orders-b")
-    message = await empty.told("orders", "LedgerRefused", seconds=20)
-    assert "field is immutable when `immutable` is set" in message
-    assert "delete ConfigMap orders-assignments, which was made immutable: it is written again at once" in message
-    await empty.event("LedgerRefused", "orders")
-    labels = {"namespace": empty.namespace, "group": "orders"}
-    await operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
-    assert await empty.ledger_data("orders") == before
-    await assert_the_queue_agrees(empty, "orders", redis_server)
-    # Another operator that finds it so has nothing but what it reads there.
-    operator.kill()
-    await start(empty, "two").leads()
-    await empty.external("others")
-    await empty.group("others")
-    await empty.pod("others-a", "others")
-    await empty.spread("others", 6, seconds=20)
-    await empty.told("orders", "LedgerRefused")
-    await empty.api.delete(ledger_path(empty, "orders"))
-    await empty.spread("orders", 4, seconds=30)
-    await empty.told("orders", "Ready")
-    now = (await empty.owned("orders"))["orders-a"]
-    stayed, came = records["orders-a"], records["orders-b"]
-    assert {number: now[number] for number in stayed} == stayed, "it goes on at the epochs that it had"
-    assert all(now[number] > epoch for number, epoch in came.items())
-
-    async def moves() -> object:
-        return (await empty.status("orders"))["moves"]
-
-    await becomes(moves, 2, "what was counted is not lost either")
-    await assert_the_queue_agrees(empty, "orders", redis_server)
 
 
 async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written_until_it_goes(

@@ -1,29 +1,19 @@
-"""Two clusters with the same namespace, group and queue, on one Redis: the second gets nothing before somebody says so."""
+"""A queue that a group of another cluster has, on one Redis: this cluster's gets nothing before somebody says so."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from redis import Redis
 
-from baton.kube.api import connect
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant, Ownership
+from baton.queues.protocol import Claimant, Ownership, QueueConflict
 from baton.queues.redis import RedisQueue
-from cluster import Cluster as ControlPlane
-from tests.integration.operator.conftest import apply_crds, namespace
+from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 OLD_UID = "11111111-2222-3333-4444-555555555555"
-
-
-@pytest.fixture(scope="module")
-def elsewhere() -> Iterator[Path]:
-    """The kubeconfig of another cluster."""
-    with ControlPlane(node=False) as cluster:
-        yield cluster.kubeconfig
 
 
 @pytest.fixture
@@ -33,26 +23,11 @@ async def ours(api: Cluster, start: Callable[..., Operator]) -> World:
     return world
 
 
-@pytest.fixture
-async def theirs(elsewhere: Path, tmp_path: Path) -> AsyncIterator[World]:
-    async with connect(elsewhere) as (plain, _):
-        api = Cluster(plain._client)
-        await apply_crds(api)
-        world = await namespace(api, "twin")
-        operator = Operator(elsewhere, "twin", "theirs", tmp_path)
-        try:
-            await operator.leads()
-            yield world
-        finally:
-            operator.kill()
-
-
-async def fleet(world: World, name: str, server: RedisServer, pod: str) -> str:
-    """A queue, a group of its name and one pod; the group's UID."""
+async def fleet(world: World, name: str, server: RedisServer, pod: str) -> None:
+    """A queue, a group of its name and one pod."""
     await world.redis(name, server.url, partitions=4)
-    made = await world.group(name)
+    await world.group(name)
     await world.pod(pod, name)
-    return str(made["metadata"]["uid"])
 
 
 async def owners(name: str, server: RedisServer) -> dict[int, Ownership]:
@@ -63,48 +38,26 @@ async def owners(name: str, server: RedisServer) -> dict[int, Ownership]:
         await queue.close()
 
 
-async def test_the_second_cluster_is_told_whose_the_queue_is_and_leaves_it_alone(
-    ours: World, theirs: World, redis_server: RedisServer
-) -> None:
-    uid = await fleet(ours, "orders", redis_server, "a")
-    await ours.spread("orders", 4)
+async def test_a_queue_of_another_cluster_is_left_alone_until_that_releases_it(ours: World, redis_server: RedisServer) -> None:
+    other = RedisQueue(redis_server.url, "twin/orders", Claimant("twin/orders", OLD_UID))
+    await other.ensure(4)
+    await other.grant(0, Uid("a-pod-elsewhere"), Epoch(7))
     before = await owners("orders", redis_server)
-    await fleet(theirs, "orders", redis_server, "b")
-    message = await theirs.told("orders", "Conflict")
-    assert f"belongs to another ConsumerGroup twin/orders, with the uid {uid}" in message
-    assert f"kubectl annotate consumergroup orders -n twin --overwrite baton.dev/take-over={uid}" in message
-    assert not any((await theirs.counts("orders")).values())
-    await theirs.delete("consumergroups", "orders")
-    await theirs.gone("orders")
-    assert await owners("orders", redis_server) == before, "what goes is not its own"
-    await ours.told("orders", "Ready")
-    await theirs.group("orders")
-    await theirs.told("orders", "Conflict")
+    await fleet(ours, "orders", redis_server, "a")
+    message = await ours.told("orders", "Conflict")
+    assert f"belongs to another ConsumerGroup twin/orders, with the uid {OLD_UID}" in message
+    assert f"kubectl annotate consumergroup orders -n twin --overwrite baton.dev/take-over={OLD_UID}" in message
+    assert not any((await ours.counts("orders")).values())
     await ours.delete("consumergroups", "orders")
-    await theirs.spread("orders", 4, seconds=30)
-    await theirs.told("orders", "Ready")
-
-
-async def test_a_queue_is_taken_over_on_purpose_and_its_former_group_goes_without_touching_it(
-    ours: World, theirs: World, redis_server: RedisServer
-) -> None:
-    uid = await fleet(ours, "moved", redis_server, "c")
-    await ours.spread("moved", 4)
-    (former,) = (await ours.owned("moved")).values()
-    await fleet(theirs, "moved", redis_server, "d")
-    await theirs.told("moved", "Conflict")
-    await theirs.change("consumergroups", "moved", {"metadata": {"annotations": {"baton.dev/take-over": uid}}})
-    await theirs.spread("moved", 4, seconds=30)
-    (grants,) = (await theirs.owned("moved")).values()
-    assert all(grants[number] > former[number] for number in former), "a consumer of the former owner is refused"
-    message = await ours.told("moved", "Conflict", seconds=30)
-    assert "belongs to another ConsumerGroup twin/moved" in message
-    after = await owners("moved", redis_server)
-    await ours.delete("consumergroups", "moved")
-    await ours.gone("moved")
-    assert await owners("moved", redis_server) == after
-    await theirs.told("moved", "Ready")
-    assert await theirs.counts("moved") == {"d": 4}
+    await ours.gone("orders")
+    assert await owners("orders", redis_server) == before, "what goes is not its own"
+    await ours.group("orders")
+    await ours.told("orders", "Conflict")
+    await other.grant(0, None, Epoch(8))
+    await other.release()
+    await other.close()
+    await ours.spread("orders", 4, seconds=30)
+    await ours.told("orders", "Ready")
 
 
 async def test_a_group_that_was_made_again_after_its_finalizer_was_removed_takes_over_on_purpose_only(
@@ -113,13 +66,15 @@ async def test_a_group_that_was_made_again_after_its_finalizer_was_removed_takes
     earlier = RedisQueue(redis_server.url, "twin/again", Claimant("twin/again", OLD_UID))
     await earlier.ensure(4)
     await earlier.grant(0, Uid("an-old-pod"), Epoch(7))
-    await earlier.close()
     await fleet(ours, "again", redis_server, "e")
     assert OLD_UID in await ours.told("again", "Conflict")
     await ours.change("consumergroups", "again", {"metadata": {"annotations": {"baton.dev/take-over": OLD_UID}}})
     await ours.spread("again", 4, seconds=30)
     (grants,) = (await ours.owned("again")).values()
     assert grants[0] > 7
+    with pytest.raises(QueueConflict):
+        await earlier.ensure(4)
+    await earlier.close()
 
 
 async def test_owners_that_somebody_else_wrote_are_granted_again_above(ours: World, redis_server: RedisServer) -> None:
