@@ -73,25 +73,6 @@ async def test_a_partition_begins_and_ends_with_entries_that_are_there(
     assert raw.xlen(keys.dead) == 0, "who only looks sets nothing aside"
 
 
-async def test_every_call_may_be_repeated_and_is_answered_alike(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    queue.send("a", "b", "c")
-    await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ahead(ranges, query, ("a", ONE), start) == ahead(ranges, query, ("a", ONE), start)
-    assert logged(ranges, query, start, start + 2) == logged(ranges, query, start, start + 2)
-    assert logged(ranges, ranges.begin(), start, start + 2) == Logged(start + 2), "the query before may have worked on them"
-    query = ranges.begin()
-    for _ in range(2):
-        assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
-        assert await lag(queue) == 1
-
-
-async def test_there_is_nothing_ahead_where_nothing_is_new(queue: Queue, ranges: RedisRanges) -> None:
-    await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ahead(ranges, query, ("a", ONE), start).end == start
-
-
 async def test_a_range_that_is_logged_outlives_its_owner(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.send("a", "b")
     await queue.granted("a", ONE)
@@ -106,55 +87,6 @@ async def test_a_range_that_is_logged_outlives_its_owner(queue: Queue, ranges: R
         assert Task(query, start, start + 2, uid, epoch, evaluation=f"3.{nth}").page(raw, queue.name, b"0-0")[0] == "lent"
     assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
     assert await lag(queue) == 0
-
-
-async def test_an_earlier_attempt_is_refused_once_a_later_one_was_answered(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    queue.send("a", "b")
-    await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    owner = Task(query, start, start + 2, "a", ONE, attempt=3)
-    borrower = Task(query, start, start + 2, attempt=4, executor="2")
-    assert owner.rows(raw, queue.name) == borrower.rows(raw, queue.name) == [b"a", b"b"]
-    with pytest.raises(RefusedError) as refused:
-        owner.rows(raw, queue.name)
-    assert refused.value.args == ("LENT", "4", "2")
-    with pytest.raises(RefusedError, match="LENT"):
-        Task(query, start, start + 2, attempt=4, executor="3").rows(raw, queue.name)
-    assert Task(query, start, start + 2, "a", ONE, attempt=6).rows(raw, queue.name) == [b"a", b"b"]
-    with pytest.raises(RefusedError, match="LENT"):
-        Task(query, start, start + 2, attempt=5).rows(raw, queue.name)
-    other = Task(query, start, start + 2, "a", ONE, evaluation="2.0", attempt=1)
-    assert other.rows(raw, queue.name) == [b"a", b"b"], "another evaluation is none of its business"
-
-
-async def test_of_two_queries_the_later_wins(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    queue.send("a", "b")
-    await queue.granted("a", ONE)
-    first, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, first, start, start + 1)
-    second = ranges.begin()
-    assert second > first
-    request = AheadRequest(0, Uid("a"), ONE, start, 10)
-    assert ranges.ahead(first, [request]) == [LaterQuery(second)]
-    assert ranges.log(first, [RangeToLog(0, start, start + 2)]) == [LaterQuery(second)]
-    assert ranges.finish(first, [RangeToFinish(0, start + 1)]) == [LaterQuery(second)]
-    with pytest.raises(RefusedError, match="QUERY"):
-        Task(first, start, start + 1, "a", ONE).rows(raw, queue.name)
-    assert Task(second, start, start + 1, "a", ONE).rows(raw, queue.name) == [b"a"]
-
-
-async def test_what_an_earlier_query_lent_binds_the_next_one_to_nothing(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    """The numbers of its tasks begin again."""
-    queue.send("a")
-    first, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, first, start, start + 1)
-    assert Task(first, start, start + 1, attempt=9).rows(raw, queue.name) == [b"a"]
-    assert Task(ranges.begin(), start, start + 1, attempt=1).rows(raw, queue.name) == [b"a"]
 
 
 async def test_refusals_are_counted(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
@@ -224,25 +156,6 @@ async def test_only_the_owner_of_a_partition_that_is_not_paused_is_told_what_is_
     assert ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)]) == [Paused()]
 
 
-async def test_a_single_read_ends_a_range(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    queue.send("a", "b")
-    owner = await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    task = Task(query, start, start + 2, "a", ONE)
-    (entry, *_) = owner.read(0, ONE)
-    assert entry.redelivered
-    with pytest.raises(RefusedError, match="UNLOGGED"):
-        task.rows(raw, queue.name)
-    assert logged(ranges, query, start, start + 2).seen == start + 2, "all of its entries are there"
-    assert task.rows(raw, queue.name) == [b"a", b"b"]
-    owner.ack(0, ONE, [entry.offset])
-    with pytest.raises(RefusedError, match="UNLOGGED"):
-        task.rows(raw, queue.name)
-    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 2, start + 2)]
-    assert await lag(queue) == 1
-
-
 async def test_to_log_the_next_range_finishes_what_is_before(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.send("a", "b", "c")
     await queue.granted("a", ONE)
@@ -284,27 +197,11 @@ async def test_what_is_there_of_a_range_ends_with_an_entry_of_ours(queue: Queue,
     assert ranges.log(query, [RangeToLog(0, start, start + 3)]) == [Gone(start + 1, start + 1)]
 
 
-async def test_a_late_word_of_what_is_finished_takes_nothing_back(queue: Queue, ranges: RedisRanges) -> None:
-    queue.send("a", "b", "c")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    for end in (start + 2, start + 1):
-        assert ranges.finish(query, [RangeToFinish(0, end)]) == [Finished()]
-    assert ranges.log(query, [RangeToLog(0, start + 1, start + 2)]) == [Gone(start + 3, start + 2)]
-
-
 async def test_a_range_that_cannot_be_is_gone(queue: Queue, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed
     assert ranges.log(query, [RangeToLog(0, start, start + 9)]) == [Gone(start + 1, start + 3)], "so many were never added"
     assert ranges.log(query, [RangeToLog(0, start + 2, start + 1)]) == [Gone(start + 3, start + 2)], "it ends before it begins"
-
-
-async def test_what_another_range_had_may_have_been_handed_out(queue: Queue, ranges: RedisRanges) -> None:
-    queue.send("a", "b", "c")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    assert logged(ranges, ranges.begin(), start, start + 3).seen == start + 2
 
 
 async def test_a_range_that_was_voided_and_is_logged_again_is_as_good_as_any(
@@ -332,16 +229,6 @@ async def test_after_a_failure_nobody_is_trusted_to_know_who_waits() -> None:
         assert ranges.wait([0], PATIENCE) == {0}, "it is to be asked again"
         ranges.close()
         await queue.close()
-
-
-async def test_an_end_inside_of_the_range_or_beyond_all_is_not_finished(queue: Queue, ranges: RedisRanges) -> None:
-    queue.send("a", "b")
-    await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Unlogged()]
-    assert ranges.finish(query, [RangeToFinish(0, start + 3)]) == [Unlogged()]
-    assert await lag(queue) == 2
 
 
 async def test_who_waits_is_woken_by_the_next_entry_and_by_a_grant(queue: Queue, ranges: RedisRanges) -> None:
@@ -606,50 +493,6 @@ async def test_behind_the_largest_entry_pages_grow_again_though_there_are_always
         last = ranges.positions()[0].last
         ranges.finish(query, [RangeToFinish(0, last - 1)])
     assert raw.hget(keys.progress, "largest") is None
-
-
-async def test_what_was_handed_out_singly_before_is_marked_and_finished_with_the_range(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    queue.send("a", "b", "c", "d")
-    owner = await queue.granted("a", ONE)
-    entries = owner.read(0, ONE, 3)
-    owner.ack(0, ONE, [entries[1].offset])
-    await queue.granted("b", TWO)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    found = ahead(ranges, query, ("b", TWO), start)
-    assert (found.first, found.end) == (start + 1, start + 4)
-    assert logged(ranges, query, start, found.end).seen == start + 3
-    assert Task(query, start, found.end).rows(raw, queue.name) == [b"a", b"c", b"d"]
-    assert await queue.operator.outstanding(0) == 3
-    assert ranges.finish(query, [RangeToFinish(0, found.end)]) == [Finished()]
-    assert (await lag(queue), await queue.operator.outstanding(0)) == (0, 0)
-    queue.send("e")
-    single = queue.reader("b")
-    assert [entry.value for entry in single.read(0, TWO)] == [b"e"]
-
-
-async def test_what_a_pod_has_behind_a_range_is_handed_out_once(queue: Queue, ranges: RedisRanges) -> None:
-    queue.send("a", "b", "c")
-    owner = await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert len(owner.read(0, ONE)) == 3
-    logged(ranges, query, start, start + 2)
-    ranges.finish(query, [RangeToFinish(0, start + 2)])
-    queue.send("d")
-    assert [entry.value for entry in queue.reader("a").read(0, ONE)] == [b"c", b"d"]
-
-
-async def test_what_a_former_owner_left_behind_a_range_counts_once_it_is_handed_out(queue: Queue, ranges: RedisRanges) -> None:
-    queue.send("a", "b", "c")
-    former = await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert len(former.read(0, ONE)) == 3
-    owner = await queue.granted("b", TWO)
-    logged(ranges, query, start, start + 2)
-    ranges.finish(query, [RangeToFinish(0, start + 2)])
-    assert [entry.value for entry in owner.read(0, TWO)] == [b"c"]
-    assert await queue.operator.outstanding(0) == 1
 
 
 async def test_what_is_nobodys_counts_for_nothing_where_numbers_have_jumped(
