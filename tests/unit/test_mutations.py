@@ -1,6 +1,6 @@
 """The list of `make mutate` follows the code and the tests."""
 
-from tests.mutation.__main__ import ROOT, astray, verdict
+from tests.mutation.__main__ import ROOT, astray
 from tests.mutation.mutations import MUTATIONS
 
 
@@ -12,9 +12,3 @@ def test_every_mutation_is_listed_once_and_has_tests_that_exist() -> None:
     assert len({one.name for one in MUTATIONS}) == len(MUTATIONS) <= 200
     missing = {test for one in MUTATIONS for test in one.tests if not (ROOT / "tests" / test.partition("::")[0]).exists()}
     assert missing == set()
-
-
-def test_what_has_noticed_is_the_test_that_failed_and_no_line_of_a_log() -> None:
-    said = "ERROR    aiokafka:client.py:325 Unable to update metadata\nFAILED tests/unit/test_a.py::test_one[b] - assert 1 == 2\n"
-    assert verdict(1, said) == "test_one[b]"
-    assert verdict(0, said) is None

@@ -52,13 +52,3 @@ def test_no_two_files_make_things_of_one_name_in_the_shared_namespace() -> None:
     files = made_in_shop({file.name: file.read_text(encoding="utf-8") for file in OPERATOR_TESTS.glob("*.py")})
     assert len(files) > 100
     assert {made: found for made, found in files.items() if len(found) > 1} == {}
-
-
-def test_a_thing_is_found_also_where_a_helper_of_a_helper_makes_it() -> None:
-    source = """
-async def serving(world, name): await world.redis(name, "url")
-async def begun(world, server, group): await serving(world, group)
-async def test_it(shop): await begun(shop, None, "held")
-"""
-    other = 'async def test_it(shop): await shop.external("held")'
-    assert made_in_shop({"a": source, "b": other}) == {("queue", "held"): {"a", "b"}}

@@ -31,16 +31,3 @@ def test_no_wait_has_a_shorter_bound_of_its_own(room: str) -> None:
     assert len(files) > 20
     found = {str(file.relative_to(TESTS)): [*hasty(file.read_text(encoding="utf-8"))] for file in files}
     assert {file: waits for file, waits in found.items() if waits} == {}
-
-
-def test_a_wait_with_a_number_is_found() -> None:
-    source = """
-thread.join(10)
-assert event.wait(timeout=30.0)
-queue.wait([0], 20)
-event.wait(0.1)
-event.wait(PATIENCE)
-cluster.wait(so, 10, "it is so")
-", ".join(words)
-"""
-    assert [*hasty(source)] == ["thread.join(10)", "event.wait(timeout=30.0)", "queue.wait([0], 20)"]
