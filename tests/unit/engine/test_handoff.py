@@ -280,23 +280,6 @@ def test_the_deadline_frees_a_partition_and_is_counted_once() -> None:
     assert group.state.totals.deadline_misses == 1
 
 
-def test_a_move_turned_back_waits_until_the_deadline_it_had() -> None:
-    group = handing_off()
-    group.leave("b").settle(14)
-    group.settle(15)
-    assert group.moved() == ["miss 1 a", "grant 1 a 3"]
-
-
-def test_a_receiver_that_vanishes_with_its_giver_is_replaced_by_the_assignor() -> None:
-    group = Group(3, GroupSpec(delay=2)).start("a", "b")
-    group.now = 10
-    group.join("c").settle(10)
-    group.settle(12)
-    assert group.moved() == ["revoke 2 a"]
-    group.leave("a", "c").settle(12.5)
-    assert group.owners() == "-bb"
-
-
 def test_a_refused_grant_is_asked_for_again_above_the_record() -> None:
     group = handing_off()
     group.records[partition(1)] = Ownership(Uid("somebody"), Epoch(40))
@@ -327,16 +310,6 @@ def test_a_move_that_was_replanned_goes_to_the_new_receiver() -> None:
     assert group.state.totals.moves == group.state.totals.lower_bound == 2
 
 
-def test_an_unfenced_queue_waits_past_the_deadline_with_one_miss() -> None:
-    group = handing_off(fenced=False)
-    for at in (15, 16, 100):
-        done = group.step(at)
-        assert grants(done) == [] and done.wake_at is None
-    assert group.state.totals.deadline_misses == 1
-    group.release("a", 1).settle(101)
-    assert group.owners() == "ab"
-
-
 def test_an_unfenced_queue_is_forced_only_if_the_user_says_so() -> None:
     group = handing_off(fenced=False, on_deadline=OnDeadline.FORCE)
     group.settle(15)
@@ -365,17 +338,6 @@ def test_eager_grants_nothing_before_everything_is_released() -> None:
     assert all(record.epoch == 2 for record in group.state.records.values())
 
 
-def test_no_more_are_paused_at_once_than_allowed() -> None:
-    group = Group(8, GroupSpec(delay=0, rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
-    group.now = 10
-    group.join("b").settle(10)
-    for number in (4, 5, 6, 7):
-        assert pauses(group.step()) == [number]
-        group.release("a", number).settle()
-    assert group.owners() == "aaaabbbb"
-    assert summary(group.state).state is State.READY
-
-
 def test_a_paused_group_finishes_and_begins_nothing() -> None:
     group = Group(8, GroupSpec(delay=0, rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
     group.now = 10
@@ -393,11 +355,6 @@ def test_a_step_at_rest_gives_back_the_very_state() -> None:
     group = Group().start("a", "b")
     state = group.step(60).state
     assert step(state, group.observe(), 61).state is state
-
-
-def test_eager_has_no_bound_on_what_is_paused() -> None:
-    group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER, rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
-    assert pauses(group.join("b").step(10)) == [0, 1, 2, 3]
 
 
 def test_where_nothing_fences_who_drops_a_queue_is_waited_for() -> None:

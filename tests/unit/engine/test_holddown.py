@@ -19,14 +19,6 @@ def test_the_caller_is_asked_to_come_back_when_the_holddown_ends() -> None:
     assert group.join("c").step(60).wake_at == 65
 
 
-def test_nothing_is_handed_off_before_the_holddown_ends() -> None:
-    group = Group(6).start("a", "b")
-    group.join("c")
-    assert group.step(60).effects == ()
-    assert group.step(64.9).effects == ()
-    assert group.step(65).effects != ()
-
-
 @pytest.mark.parametrize("at", [60.0, 60.0000004, 60.0000006], ids=["whole", "rounded down", "rounded up"])
 def test_a_delay_of_zero_acts_in_the_same_step(at: float) -> None:
     group = Group(spec=GroupSpec(delay=0))

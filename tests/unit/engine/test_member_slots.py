@@ -2,85 +2,14 @@
 
 from dataclasses import replace
 
-import pytest
-
 from baton.engine import State, summary
-from baton.engine.observation import GroupSpec, ObservedQueue
-from baton.model import MemberId
-from baton.model.ids import QueueName
+from baton.engine.observation import ObservedQueue
+from baton.model.ids import MemberId, QueueName
 from tests.unit.engine.group import Group
 
 
 def ready(group: Group) -> bool:
     return summary(group.state).state is State.READY
-
-
-def test_two_newcomers_take_two_slots_in_the_order_of_joining() -> None:
-    group = Group(6).start("a", "b", "c")
-    group.leave("a", "b").settle(60)
-    group.join("y").step(61)
-    group.now = 62
-    group.join("x").settle(62)
-    assert group.owners() == "yxcyxc"
-    assert ready(group)
-
-
-def test_more_newcomers_than_slots_wait_for_the_plan() -> None:
-    group = Group(6).start("a", "b")
-    group.leave("b").settle(60)
-    group.join("d", "e").settle(62)
-    assert group.owners() == "a-a-a-"
-    group.settle(65)
-    assert "-" not in group.owners()
-
-
-@pytest.mark.parametrize("uid", ["uid-b", "another"])
-def test_who_returns_takes_its_own_slot_before_newcomers(uid: str) -> None:
-    group = Group(6).start("a", "b", "c")
-    group.leave("a", "b").settle(60)
-    group.join("b", uid=uid).join("d").settle(62)
-    assert group.owners() == "dbcdbc"
-    assert ready(group)
-
-
-def test_a_member_that_returns_within_the_delay_costs_no_move() -> None:
-    group = Group(6).start("a", "b", "c")
-    group.leave("b").settle(60)
-    group.join("b", uid="another").settle(64)
-    assert group.state.totals.moves == 0
-    assert group.moved() == ["release 1 b gone", "release 4 b gone", "grant 1 b 2", "grant 4 b 2"]
-
-
-def test_a_slot_without_partitions_is_not_vacant() -> None:
-    group = Group(4).start("a", "b", "c")
-    group.resize(2).settle(60)
-    for name, number in (("c", 2), ("a", 3)):
-        group.release(name, number)
-    group.settle(60)
-    assert group.owners() == "ab"
-    group.leave("c").step(70)
-    assert ready(group)
-
-
-def test_a_newcomer_takes_a_slot_only_if_it_reads_all_of_it() -> None:
-    group = Group(2)
-    group.queues[QueueName("pay")] = ObservedQueue(2)
-    group.start("a", "b")
-    group.leave("b").settle(60)
-    group.join("c", subscribed=frozenset({QueueName("pay")})).settle(62)
-    assert not ready(group)
-    assert group.owners() == "a-"
-
-
-def test_the_standby_that_has_waited_longest_takes_over_at_once() -> None:
-    group = Group(2).start("a", "b")
-    group.now = 10
-    group.join("z").settle(10)
-    group.now = 20
-    group.join("c").settle(20)
-    group.leave("a").settle(60)
-    assert group.owners() == "zb"
-    assert ready(group)
 
 
 def test_who_was_left_with_none_stands_by_too() -> None:
@@ -110,24 +39,6 @@ def test_a_stopping_pod_hands_off_when_the_holddown_ends() -> None:
     group.release("b", 1).settle(66)
     assert group.owners() == "aa"
     assert "b" not in group.state.known, "it may go"
-
-
-def test_a_raised_desired_size_makes_a_newcomer_of_a_standby() -> None:
-    group = Group(6, GroupSpec(replicas=2)).start("a", "b")
-    group.join("c").settle(60)
-    group.spec = replace(group.spec, replicas=3)
-    group.settle(61)
-    assert summary(group.state).hold_until == 66
-
-
-def test_reading_one_queue_more_is_a_trigger() -> None:
-    group = Group(2)
-    group.queues[QueueName("pay")] = ObservedQueue(2)
-    group.join("a").join("b", subscribed=frozenset({QueueName("orders")}))
-    group.start()
-    group.members[MemberId("b")] = replace(group.members[MemberId("b")], subscribed=None)
-    group.settle(60)
-    assert summary(group.state).hold_until == 65
 
 
 def test_members_make_room_for_each_other_where_subscriptions_differ() -> None:
@@ -163,3 +74,13 @@ def test_what_nobody_has_goes_to_who_had_it_last() -> None:
     group.settle(25)
     assert group.owners() == before
     assert group.state.totals.moves == group.state.totals.lower_bound == 0
+
+
+def test_reading_one_queue_more_is_a_trigger() -> None:
+    group = Group(2)
+    group.queues[QueueName("pay")] = ObservedQueue(2)
+    group.join("a").join("b", subscribed=frozenset({QueueName("orders")}))
+    group.start()
+    group.members[MemberId("b")] = replace(group.members[MemberId("b")], subscribed=None)
+    group.settle(60)
+    assert summary(group.state).hold_until == 65

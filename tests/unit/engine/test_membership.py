@@ -33,43 +33,12 @@ def test_who_is_back_within_the_delay_keeps_its_partition_at_its_epoch() -> None
     assert (group.owners(), group.moved(), state_of(group.state)) == ("ab", [], State.READY)
 
 
-def test_a_standby_takes_over_after_the_holddown_and_only_with_its_word() -> None:
-    group = external().start("a", "b").join("c")
-    group.settle(at=20)
-    group.step_aside("a").settle(at=21)
-    assert pauses(group.settle(at=26)) == [0]
-    group.settle(at=60)
-    assert group.owners() == "ab"
-    word = Release(Uid("uid-a"), QueueName("orders"), 0, Epoch(1))
-    group.releases.add(word)
-    group.settle(at=61)
-    assert group.owners() == "cb"
-
-
-def test_the_end_of_its_session_or_its_pod_frees_its_partition() -> None:
-    group = external().start("a", "b").join("c")
-    group.settle(at=20)
-    group.step_aside("a").settle(at=21)
-    del group.away[MemberId("a")]
-    group.settle(at=22)
-    assert group.owners() == "cb"
-
-
 def test_another_pod_of_its_name_is_another_pod() -> None:
     group = external().start("a", "b")
     group.step_aside("a").settle(at=20)
     group.away[MemberId("a")] = Uid("uid-2")
     group.settle(at=21)
     assert group.owners() == "-b"
-
-
-def test_what_a_queue_can_fence_goes_at_once_to_whoever_comes() -> None:
-    group = external()
-    group.queues[QueueName("pay")] = ObservedQueue(2)
-    group.start("a", "b").step_aside("a").settle(at=20)
-    assert (group.owners(), group.owners("pay")) == ("ab", "-b")
-    group.join("c").settle(at=21)
-    assert (group.owners(), group.owners("pay")) == ("ab", "cb")
 
 
 def test_a_static_member_that_is_not_ready_is_not_told_to_let_go() -> None:
@@ -397,25 +366,6 @@ def static_fleet(*, exclusive: bool = False, partitions: int = 4) -> Group:
     return group.start()
 
 
-def test_a_slot_is_kept_for_the_session_timeout() -> None:
-    group = static_fleet().leave("a")
-    assert group.settle(60).wake_at == 70
-    now = summary(group.state)
-    assert (now.state, now.hold_until) == (State.HOLDDOWN, 70)
-    assert group.owners() == "-b-b"
-
-
-@pytest.mark.parametrize("name", ["a", "a-under-another-name"])
-def test_the_same_identity_gets_its_partitions_back_at_new_epochs(name: str) -> None:
-    group = static_fleet().leave("a")
-    group.settle(60)
-    group.join(name, uid="new", instance="i0").settle(69)
-    assert {record.owner for record in group.state.records.values()} == {name, "b"}
-    assert group.state.totals.moves == group.state.totals.lower_bound == 0
-    assert group.moved() == ["release 0 a gone", "release 2 a gone", f"grant 0 {name} 2", f"grant 2 {name} 2"]
-    assert summary(group.state).state is State.READY
-
-
 def test_a_member_that_got_its_identity_later_keeps_its_slot_too() -> None:
     """The group has static members from now on, or the label came after the pod."""
     group = Group(4, STATIC).join("a", "b").start()
@@ -428,37 +378,6 @@ def test_a_member_that_got_its_identity_later_keeps_its_slot_too() -> None:
     assert group.state.totals.moves == 0
 
 
-def test_without_a_session_timeout_an_identity_is_nobodys_slot() -> None:
-    group = Group(4, GroupSpec(delay=5))
-    group.join("a", instance="i0").join("b", instance="i1")
-    group.start().leave("a").leave("b")
-    group.settle(60)
-    group.join("c", instance="i1").settle(61)
-    assert group.owners() == "c-c-", "the first that is vacant"
-
-
-def test_expiry_rebalances_at_once() -> None:
-    group = static_fleet().leave("a")
-    group.settle(60)
-    group.settle(70)
-    assert group.owners() == "bbbb"
-
-
-def test_a_waiting_slot_wins_over_standbys() -> None:
-    group = static_fleet(partitions=2)
-    group.join("c").settle(50)
-    group.leave("a").settle(60)
-    assert group.owners() == "-b"
-    group.settle(70)
-    assert group.owners() == "cb", "when it expires the standby takes over"
-
-
-def test_but_not_on_exclusive_queues() -> None:
-    group = static_fleet(exclusive=True).leave("a")
-    group.settle(60)
-    assert group.owners() == "bbbb"
-
-
 def test_a_newcomer_leaves_the_waiting_slot_alone() -> None:
     group = static_fleet().leave("a")
     group.settle(60)
@@ -468,12 +387,6 @@ def test_a_newcomer_leaves_the_waiting_slot_alone() -> None:
     assert group.owners() == "-b-c"
     group.join("a", uid="new", instance="i0").settle(67)
     assert group.owners() == "abac"
-
-
-def test_who_has_no_identity_has_no_term() -> None:
-    group = Group(2, STATIC).start("a", "b")
-    group.leave("a").settle(60)
-    assert summary(group.state).hold_until == 62
 
 
 def test_a_static_member_that_stops_releases_at_once() -> None:

@@ -11,7 +11,7 @@ from baton.engine.state_machine import state_of
 from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from baton.model.session import Release
 from baton.queues.protocol import Ownership
-from tests.unit.engine.group import Group, grants, partition, pauses
+from tests.unit.engine.group import Group, grants, partition
 
 # Rules 1, 2 and 8: queues that grow, shrink, come, go, and change their access type.
 
@@ -44,18 +44,6 @@ def test_a_running_holddown_goes_on_to_its_end() -> None:
     assert summary(group.state).hold_until == 65
     group.settle(65)
     assert summary(group.state).state is State.READY
-
-
-def test_deleted_partitions_are_handed_off_to_nobody() -> None:
-    group = Group(4).start("a", "b")
-    done = group.resize(2).step(60)
-    assert pauses(done) == [2, 3]
-    group.release("a", 2).release("b", 3)
-    done = group.step(60.5)
-    assert grants(done) == [(2, None, 2), (3, None, 2)]
-    group.settle()
-    assert group.owners() == "ab"
-    assert group.state.totals.moves == 0
 
 
 def test_a_partition_that_comes_back_goes_on_above_its_old_epoch() -> None:
@@ -124,20 +112,6 @@ def test_a_queue_that_grows_again_in_mid_withdrawal_leaves_the_partition_with_it
     assert group.state.totals.moves == 0
 
 
-def test_members_that_are_then_not_within_one_are_a_trigger() -> None:
-    group = Group(6, GroupSpec(assignors=("range",))).start("a", "b")
-    group.spec = GroupSpec()
-    group.settle(60)
-    group.settle(65)
-    assert group.owners() == "aaabbb"
-    group.resize(3).settle(70)
-    group.settle(73)
-    assert summary(group.state).hold_until == 75
-    group.settle(75)
-    group.settle(78)
-    assert sorted(group.owners()) == ["a", "a", "b"]
-
-
 def test_an_added_queue_is_a_trigger_and_a_removed_one_ends_at_once() -> None:
     group = Group(2).start("a", "b")
     group.queues[PAY] = ObservedQueue(2)
@@ -164,30 +138,6 @@ def test_totals_are_balanced_first_then_each_queue() -> None:
     assert {group.owners().count("a"), group.owners("pay").count("a")} == {1, 2}
 
 
-def test_an_exclusive_queue_has_one_active_member() -> None:
-    group = Group(3, exclusive=True).start("a", "b", "c")
-    assert group.owners() == "aaa"
-    assert summary(group.state).numbers.standbys == 2
-    group.leave("a").settle(60)
-    assert group.owners() == "bbb"
-
-
-def test_a_queue_that_becomes_non_exclusive_is_shared_after_a_holddown() -> None:
-    group = Group(3, exclusive=True).start("a", "b", "c")
-    orders = QueueName("orders")
-    group.queues[orders] = replace(group.queues[orders], exclusive=False)
-    group.settle(60)
-    group.settle(65)
-    group.settle(68)
-    assert sorted(group.owners()) == ["a", "b", "c"]
-    group.queues[orders] = replace(group.queues[orders], exclusive=True)
-    group.settle(70)
-    group.settle(75)
-    group.settle(78)
-    assert len(set(group.owners())) == 1
-    assert group.state.totals.moves == group.state.totals.lower_bound == 4
-
-
 def test_a_rebalance_that_a_shrinking_queue_overtakes_has_no_bound_above_what_it_moved() -> None:
     group = Group(4).start("a", "b")
     group.join("c").settle(60)
@@ -209,14 +159,6 @@ def test_a_partition_that_comes_back_while_others_are_let_go_has_no_origin() -> 
     group.release("a", 2).settle(63)
     assert group.owners() == "aaaa"
     assert group.state.totals.moves == group.state.totals.lower_bound == 0
-
-
-def test_who_takes_a_slot_while_a_queue_grows_gets_its_part_of_the_new_partitions() -> None:
-    group = Group(2).start("a", "b")
-    group.leave("b").join("c").resize(4).settle(60)  # all of it noticed at once, as after an outage of the operator
-    assert group.owners() == "acac"
-    assert summary(group.state).state is State.READY
-    assert group.state.totals.moves == group.state.totals.lower_bound == 1
 
 
 def test_nothing_is_kept_for_each_partition_of_a_queue_without_records_before_there_is_a_member() -> None:
