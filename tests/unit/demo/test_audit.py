@@ -42,29 +42,6 @@ def test_a_clean_run_is_clean() -> None:
     assert (verdict.produced, verdict.processed, verdict.redelivered, verdict.late) == (3, 3, 0, 0)
 
 
-def test_a_message_that_nobody_processed_is_a_gap() -> None:
-    verdict = judge(*CLEAN, produced=4)
-    assert not verdict.clean
-    assert verdict.gaps.examples == ("k #4 was never processed; #3 was by exec-1 (partition 3, epoch 1)",)
-
-
-def test_a_key_that_nobody_processed_at_all_is_a_gap() -> None:
-    assert audit(Evidence({"k": 3, "other": 2}, CLEAN)).gaps.count == 2
-
-
-def test_a_second_processing_that_is_marked_is_no_duplicate() -> None:
-    again = row(2, epoch=2, redelivered=True, executor="exec-2", run="2/b")
-    verdict = judge(row(1), row(2), again, row(3, epoch=2, executor="exec-2", run="2/b"))
-    assert verdict.clean
-    assert (verdict.processed, verdict.redelivered) == (3, 1)
-
-
-def test_a_second_processing_that_is_not_marked_is_a_duplicate() -> None:
-    verdict = judge(*CLEAN, row(3, epoch=2, executor="exec-2", run="2/b"))
-    assert verdict.duplicates.count == 1
-    assert "exec-1" in verdict.duplicates.examples[0] and "exec-2" in verdict.duplicates.examples[0]
-
-
 def test_the_same_message_at_two_offsets_is_a_duplicate() -> None:
     assert judge(*CLEAN, row(3, offset="2000-0")).duplicates.count == 1
 
@@ -77,29 +54,6 @@ def test_a_result_that_came_too_late_and_was_redelivered_is_no_fault_and_is_coun
     verdict = judge(row(1, epoch=2, executor="exec-2", redelivered=True, run="2/b"), row(1, late=True))
     assert verdict.clean
     assert verdict.late == 1
-
-
-def test_a_message_processed_before_its_predecessor_is_a_violation_of_order() -> None:
-    assert judge(row(1), row(3), row(2)).order_violations.count == 2
-
-
-def test_an_old_message_unmarked_after_a_new_one_is_a_violation_of_order() -> None:
-    assert judge(row(1), row(2), row(1, batch=2, run="2/a")).order_violations.count == 1
-
-
-def test_a_redelivered_run_that_goes_backwards_is_a_violation_of_order() -> None:
-    again: Changed = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
-    assert judge(*CLEAN, row(3, **again), row(2, **again)).order_violations.count == 1
-
-
-def test_redelivery_starts_anywhere_behind_and_is_in_order() -> None:
-    again: Changed = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
-    assert judge(*CLEAN, row(2, **again), row(3, **again), row(4, batch=2, run="2/a", epoch=2)).clean
-
-
-def test_keys_do_not_wait_for_each_other() -> None:
-    rows = (row(1), row(1, key="other"), row(2), row(2, key="other"))
-    assert audit(Evidence({"k": 2, "other": 2}, rows)).clean
 
 
 def test_an_attempt_with_lost_credentials_that_succeeds_is_a_stale_access() -> None:
