@@ -5,7 +5,7 @@ smallest fleet in which it does not hold. What holds in any trouble is in test_s
 from dataclasses import replace
 from typing import TypeVar
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.api.group import GroupRebalance, Protocol
@@ -64,7 +64,6 @@ MEMBERSHIP = st.one_of(
 )
 
 
-@settings(max_examples=200)
 @given(
     st.lists(st.lists(MEMBERSHIP, min_size=1, max_size=4), max_size=8),
     st.sampled_from([0, 1, 3]),
@@ -87,7 +86,6 @@ def test_solace_never_moves_more_than_the_lower_bound(
         assert totals.moves == totals.lower_bound == fleet.moves
 
 
-@settings(max_examples=200)
 @given(st.lists(NAMES, min_size=1, max_size=6, unique=True), st.lists(NAMES, max_size=4, unique=True), st.integers(1, 12))
 def test_a_fleet_that_is_back_within_the_delay_has_moved_nothing(first: list[str], gone: list[str], partitions: int) -> None:
     fleet = Fleet(queues={QueueName("orders"): ObservedQueue(partitions)})
@@ -111,7 +109,6 @@ def test_a_fleet_that_is_back_within_the_delay_has_moved_nothing(first: list[str
         assert {p: s.owner for p, s in fleet.operator.records.items()} == {p: s.owner for p, s in before.records.items()}
 
 
-@settings(max_examples=200)
 @given(st.lists(MEMBERSHIP, min_size=1, max_size=5), st.lists(st.tuples(SOME, st.sampled_from([0, 0.5, 3])), max_size=8))
 def test_partitions_that_do_not_move_are_never_paused(life: list[Operation], faults: list[tuple[int, float]]) -> None:
     fleet = Fleet()

@@ -1,10 +1,11 @@
 """Every scenario file of the project does what it says, and the same thing every time."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from baton.simulation import failures, read_scenario, simulate
+from baton.simulation import Result, Scenario, failures, read_scenario, simulate
 
 HERE = Path(__file__).parent
 FILES = sorted([*(HERE / "scenarios").rglob("*.yaml"), *(HERE.parent.parent / "manifests/examples/scenarios").glob("*.yaml")])
@@ -12,17 +13,22 @@ RULES = sorted((HERE / "scenarios/rules").glob("*.yaml"))
 """One rule each, and all that happens from their first expected line on."""
 
 
+@cache
+def played(path: Path) -> tuple[Scenario, Result]:
+    scenario = read_scenario(path)
+    return scenario, simulate(scenario)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_fleet_lives_as_expected(path: Path) -> None:
-    scenario = read_scenario(path)
+    scenario, run = played(path)
     assert scenario.expect, "a scenario that expects nothing tests nothing"
-    assert failures(scenario.expect, simulate(scenario)) == []
+    assert failures(scenario.expect, run) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_nobody_is_harmed_and_the_same_file_gives_the_same_lines(path: Path) -> None:
-    scenario = read_scenario(path)
-    once = simulate(scenario)
+    scenario, once = played(path)
     assert once == simulate(scenario)
     assert once.summary["epoch_regressions"] == 0
     forced = any(queue.source.type == "External" for queue in scenario.queues.values())
@@ -36,8 +42,8 @@ def test_the_lines_add_up_to_the_summary(path: Path) -> None:
     last: dict[tuple[str, int], str] = {}
     kept: set[tuple[str, int]] = set()
     moves, misses, now = 0, 0, 0.0
-    scenario = read_scenario(path)
-    *lines, summary = simulate(scenario).lines
+    scenario, run = played(path)
+    *lines, summary = run.lines
     for line in lines:
         assert line["t"] >= now
         now = line["t"]
@@ -75,7 +81,7 @@ def test_the_lines_add_up_to_the_summary(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
 def test_nothing_else_happens_than_the_rule_says(path: Path) -> None:
-    scenario = read_scenario(path)
+    scenario, run = played(path)
     expected = scenario.expect["lines"]
-    lines = [line for line in simulate(scenario).lines[:-1] if line["t"] >= expected[0]["t"]]
+    lines = [line for line in run.lines[:-1] if line["t"] >= expected[0]["t"]]
     assert [{key: line[key] for key in wanted} for wanted, line in zip(expected, lines, strict=True)] == expected

@@ -65,9 +65,9 @@ def run(tree: Path, block: str) -> None:
         assert [part for part in expected if part not in done.stdout.splitlines()] == [], f"$ {line}\n{done.stdout[-6000:]}"
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", [pytest.param(one, marks=[pytest.mark.long] * (one == LAST)) for one in SECTIONS])
 def test_what_the_page_about_a_change_says_works(tmp_path: Path, section: str) -> None:
-    """The last section checks what those before it have changed."""
+    """The last section checks, for most of a minute, what those before it have changed."""
     tree = a_copy(ROOT, tmp_path / "tree")
     does = {"python": add, "diff": change, "console": run}
     blocks = BLOCK.findall(SECTIONS[section])

@@ -65,7 +65,7 @@ def test_the_story_is_told_to_its_end_and_nothing_is_left(tmp_path: Path) -> Non
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_story_that_is_cut_off_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     with told(tmp_path) as process:
         until(lambda: "the producer sends" in (tmp_path / "said").read_text(), "all of it runs")

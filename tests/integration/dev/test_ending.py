@@ -13,7 +13,6 @@ from tests.integration.dev.test_dev import Dev, says
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 SILENT_REDIS = """#!/bin/sh
 trap 'test -e "{folder}/stubborn" || exit' TERM
 echo $$ > "{folder}/pid"
@@ -59,15 +58,14 @@ def ends(dev: Dev, process: subprocess.Popen[bytes], number: signal.Signals = si
     assert not (dev.folder / "dev" / "address.json").exists()
 
 
-@SIGNALS
-def test_it_ends_while_its_redis_starts(dev: Dev, silent: Path, number: signal.Signals) -> None:
+def test_it_ends_while_its_redis_starts(dev: Dev, silent: Path) -> None:
     process = dev.start()
     until(lambda: silent.exists() and silent.read_text())
-    ends(dev, process, number)
+    ends(dev, process)
     until(lambda: not there(silent), "its Redis has ended")
 
 
-@SIGNALS
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_when_it_has_just_begun(dev: Dev, number: signal.Signals) -> None:
     process = dev.start()
     until((dev.folder / "dev" / "address.json").exists)
@@ -102,17 +100,16 @@ def test_it_ends_while_its_redis_is_away(dev: Dev) -> None:
         ends(dev, process)
 
 
-@SIGNALS
-def test_the_second_one_ends_it_at_once(dev: Dev, silent: Path, number: signal.Signals) -> None:
+def test_the_second_one_ends_it_at_once(dev: Dev, silent: Path) -> None:
     """Its Redis does not end, and it waits for that."""
     (dev.folder / "stubborn").touch()
     process = dev.start()
     until(lambda: silent.exists() and silent.read_text())
 
     def ended() -> bool:
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         return process.poll() is not None
 
     until(ended, "one more has ended it")
-    assert process.returncode == -number
+    assert process.returncode == -signal.SIGTERM
     assert there(silent)

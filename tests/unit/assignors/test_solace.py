@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.assignors import Answer, Member, Request, get, lower_bound, place_new
@@ -32,7 +32,6 @@ def numbers(answer: Answer, queue: str = "orders") -> dict[str, list[int]]:
 
 
 @given(requests(most_in_all=6, contested=True) | requests(most_in_all=6))
-@settings(max_examples=300)
 def test_the_answer_is_the_most_even_there_is_and_of_those_one_with_the_fewest_moves(request_: Request) -> None:
     before = holders(request_)
     owners = solace(request_).owners()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.api import ProposalStatus
@@ -84,13 +84,11 @@ def answered(result: Result) -> None:
     assert [line for line in result.output.splitlines() if printable(line) != line] == []
 
 
-@settings(max_examples=400)
 @given(line=spoilt([REQUEST], r'"[^"]*"|\d+|\[\]|\{\}', JSON), explain=st.booleans())
 def test_a_request_for_a_plan(line: bytes, explain: bool) -> None:
     answered(CliRunner().invoke(plan, ["--explain"] if explain else [], input=line.replace(b"\n", b" ") + b"\n"))
 
 
-@settings(max_examples=400)
 @given(text=spoilt(SCENARIOS, r"[\w.-]+", YAML), options=st.sampled_from([["--json"], ["--check"], ["--story", "--svg"]]))
 def test_a_scenario(tmp_path_factory: pytest.TempPathFactory, text: bytes, options: list[str]) -> None:
     folder = tmp_path_factory.getbasetemp()
@@ -114,7 +112,6 @@ SETTINGS = [
 ]
 
 
-@settings(max_examples=200)
 @given(path=st.sampled_from(SETTINGS), values=st.lists(st.sampled_from([*YAML, "0", "1e9"]), min_size=1, max_size=3))
 def test_a_setting(path: str, values: list[str]) -> None:
     scenario = str(ROOT / "manifests/examples/scenarios/node-drain.yaml")
@@ -124,7 +121,6 @@ def test_a_setting(path: str, values: list[str]) -> None:
 LEDGER = dump(rebalancing().state)
 
 
-@settings(max_examples=300)
 @given(key=st.sampled_from(sorted(LEDGER)), data=st.data(), word=st.sampled_from(["[/]", "[bold]x", "\x1b[1m", "a\nb", "\u202e"]))
 def test_a_group_of_which_everything_was_written_by_somebody_else(key: str, data: st.DataObject, word: str) -> None:
     text = data.draw(spoilt([LEDGER[key]], r'"[^"]*"|\d+|\[\]|\{\}', JSON)).decode(errors="surrogateescape")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.api.group import GroupRebalance
@@ -140,7 +140,6 @@ def test_a_key_that_was_written_for_another_group_is_refused() -> None:
 BUSY = dump(busy())
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(BUSY)), st.data())
 def test_whatever_is_cut_out_or_put_in_reads_or_is_refused(key: str, data: st.DataObject) -> None:
     text = BUSY[key]
@@ -180,7 +179,6 @@ def places(tree: object, at: tuple[object, ...] = ()) -> list[tuple[object, ...]
     return [at, *(path for key, value in inner for path in places(value, (*at, key)))]
 
 
-@settings(max_examples=600)
 @given(data=st.data())
 def test_a_value_of_another_kind_is_refused_or_does_no_harm(data: st.DataObject) -> None:
     ledger = dump(busy())
@@ -301,7 +299,6 @@ def read(data: dict[str, str]) -> None:
         works(state)
 
 
-@settings(max_examples=400)
 @given(st.randoms(use_true_random=False))
 def test_what_is_moved_about_in_it_is_refused_or_works(rng: random.Random) -> None:
     """Subtrees are put in the place of others, doubled, or left out: what is of the right kind, and in the wrong place."""
@@ -328,7 +325,6 @@ def at(tree: Any, path: tuple[Any, ...]) -> Any:
     return tree
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(sorted(BUSY)), st.text(max_size=200))
 def test_any_text_is_refused_or_works(key: str, text: str) -> None:
     read({**BUSY, key: text})
@@ -346,7 +342,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=400)
 @given(
     st.sampled_from(
         sorted(
@@ -360,7 +355,6 @@ def test_any_json_in_any_field_is_refused_or_works(field: str, value: Any) -> No
     read(ledger(**{field: value}))
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(sorted(MEMBER)), JSON)
 def test_any_json_in_any_field_of_a_member_is_refused_or_works(field: str, value: Any) -> None:
     read({**BUSY, "a": json.dumps({**MEMBER, field: value})})

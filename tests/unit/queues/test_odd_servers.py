@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import ConnectionError, InvalidResponse  # noqa: A004 - the library's name
 
@@ -176,7 +176,6 @@ def test_all_questions_are_asked_below() -> None:
     assert asked - {"close"} == {question.partition(" ")[0] for question in QUESTIONS}
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     info=ANSWERS | st.just(bulk(INFO % b"z")), others=ANSWERS | st.just(bulk(b"2")), question=st.sampled_from(sorted(QUESTIONS))
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.queues.producer_side import Sent
@@ -157,7 +157,6 @@ class World:
         ("answer", [], None),
     ]
 )
-@settings(max_examples=300, deadline=None)
 def test_keys_stay_in_order_and_nothing_is_lost_or_double(actions: list[tuple[str, object, object]]) -> None:
     world = World()
     for action in actions:

@@ -95,6 +95,7 @@ class Coordinator(KafkaClient):
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     for name in ("PASSES_WITHIN", "ENDS_WITHIN"):
         monkeypatch.setattr(fence, name, 0.0)
+    monkeypatch.setattr(PartitionTransactions.all_stable, "__defaults__", (0.0,))
     return Coordinator()
 
 
