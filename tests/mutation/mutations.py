@@ -176,7 +176,7 @@ ENGINE = (
 )
 
 OPERATOR = (
-    *_in("model/lease.py", "unit/model/test_lease.py",
+    *_in("model/lease.py", "unit/model/test_session.py",
          ("election", "Vacancy.free", "return True")),
     *_in("kube/elector.py", ("unit/kube/test_election.py", "unit/kube/test_elector.py"),
          ("election", "still_leads", "return True"),
@@ -236,7 +236,7 @@ SPARK = (
          ("placement", "range_tasks", "return []")),
     *_in("spark/dismissals.py", "unit/spark/test_fleet_loop.py",
          ("dismissal", "Dismissals.staying", "return ()")),
-    *_in("spark/finishing.py", ("unit/spark/test_finishing.py", "unit/spark/test_finishing_answers.py"),
+    *_in("spark/finishing.py", "unit/spark/test_finishing.py",
          ("finishing", "Finishing.submit"),
          ("finishing", "Finishing.finish_next", "return False")),
     *_in("queues/redis/scripts/logged.lua", _RANGES,

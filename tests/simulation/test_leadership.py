@@ -7,6 +7,7 @@ import pytest
 
 from baton.controller.group_loops import LOOK_EVERY
 from baton.controller.operator_replica import Replica
+from baton.controller.supervision import CANCEL_AGAIN
 from baton.kube.api import core_path, group_path
 from baton.kube.elector import Terms
 from baton.kube.events import EVENTS
@@ -16,6 +17,7 @@ from baton.model.names import ledger_name
 from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, Refuse
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.simulation.replicas import Lone, played
+from tests.unit.controller.memory_queue import MemoryQueue
 
 NAMESPACES = ("shop", "bank")
 LEADERS_LEASE = leases_path("baton", "operator")
@@ -253,3 +255,28 @@ def test_who_ends_in_the_midst_of_a_renewal_gives_the_lease_up() -> None:
         assert (await lone.api.get(LEADERS_LEASE))["spec"]["holderIdentity"] == ""
 
     played(story)
+
+
+# -- What a replica keeps of groups that another leads by now: nothing.
+
+
+class SlowToClose(MemoryQueue):
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.sleep(2.5 * CANCEL_AGAIN)
+
+
+@in_virtual_time
+async def test_a_group_that_is_cancelled_again_while_its_queues_close_leaves_no_metrics(world: OneReplica) -> None:
+    world.queues["orders"] = SlowToClose()
+    world.queue("orders")
+    world.group("orders")
+    world.pod("a")
+    await world.until_told("Ready")
+    assert world.metric("baton_moving_partitions", namespace="shop", group="orders") == 0.0
+    lease = leases_path("baton-system", "operator")
+    taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "leaseTransitions": 7}
+    world.server.request("patch", lease, body={"metadata": {}, "spec": taken})
+    await world.until(lambda: asyncio.sleep(0, world.replica.elector.leading), False)
+    await asyncio.sleep(10 * CANCEL_AGAIN)
+    assert world.metric("baton_moving_partitions", namespace="shop", group="orders") is None

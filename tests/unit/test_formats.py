@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from baton.spark.metrics import MetricsServer
 from tests.formats import same
 from tests.unit.controller.test_reference_pages import consumer_families, families
-from tests.unit.spark.test_metrics import Counted, scraped
+from tests.unit.spark.test_statistics import Counted, scraped
 
 BATON = Path(__file__).parents[2] / "operator" / "baton"
 

@@ -1,5 +1,6 @@
 """`baton drain` of a real group: before and after a restart of the operator, taken back, and refused."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from baton.model.names import SUBSCRIBED_ANNOTATION
+from baton.queues.redis import RedisProducer, RedisReader
+from tests.integration.operator import baton_command
 from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import KEEPS, SHOP, Operator, World
 from tests.redis_server import RedisServer
@@ -77,3 +80,61 @@ async def test_a_member_that_is_none_is_one_line(shop: World, kubeconfig: Path, 
         await shop.group("drainless")
     done = await drain(kubeconfig, f"{SHOP}/drainless", member)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr and "\x1b" not in done.stderr
+
+
+# -- `baton status` and `baton doctor` show drained pods and dead letters of a real group, as long as there are some.
+
+
+async def printed(kubeconfig: Path, *arguments: str) -> str:
+    return (await baton_command.baton(*arguments, "--kubeconfig", kubeconfig, "-n", SHOP)).stdout
+
+
+async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
+    shop: World, kubeconfig: Path, redis_server: RedisServer
+) -> None:
+    await shop.redis("poisoned", redis_server.url, partitions=1, rebalance={"delaySeconds": 0})
+    await shop.group("poisoned")
+    uid = await shop.pod("poisoned-a", "poisoned")
+    await shop.spread("poisoned", 1)
+    epoch = (await shop.owned("poisoned"))["poisoned-a"][0]
+    with (
+        RedisProducer(redis_server.url, f"{SHOP}/poisoned") as producer,
+        RedisReader(redis_server.url, f"{SHOP}/poisoned", uid) as reader,
+    ):
+        producer.send("key", "bad")
+        (entry,) = reader.read(0, epoch)
+        reader.set_aside(0, epoch, entry.offset, "ValueError: no")
+
+    async def status() -> str:
+        return await printed(kubeconfig, "status", "poisoned")
+
+    async def seen() -> bool:
+        return f"1 dead letter of poisoned: `baton dead-letters list poisoned -n {SHOP}`" in await status()
+
+    await eventually(seen, "the operator has counted it", shown=status)
+    found = json.loads(await printed(kubeconfig, "doctor", "-o", "json"))
+    (warning,) = [one for one in found if one["about"] == f"queue {SHOP}/poisoned" and "dead letter" in one["says"]]
+    assert (warning["verdict"], warning["says"]) == ("Warning", "1 dead letter waits")
+    assert "1 dead letter deleted" in await printed(kubeconfig, "dead-letters", "drop", "poisoned", "--all", "--yes")
+
+    async def gone() -> bool:
+        return not await seen()
+
+    await eventually(gone, "the operator has counted again", shown=status)
+
+
+async def test_a_drained_pod_is_seen_until_that_is_taken_back(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
+    await shop.redis("weary", redis_server.url, partitions=2, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 0})
+    await shop.group("weary")
+    await shop.pod("weary-a", "weary")
+    await shop.pod("weary-b", "weary")
+    await shop.spread("weary", 1, 1)
+    assert "Drained" not in await printed(kubeconfig, "status", "weary")
+    await printed(kubeconfig, "drain", "weary", "weary-a")
+    assert f"Drained: weary-a, until `baton drain weary weary-a -n {SHOP} --undo`" in await printed(kubeconfig, "status", "weary")
+    found = json.loads(await printed(kubeconfig, "doctor", "-o", "json"))
+    assert [one["says"] for one in found if one["about"] == f"pods of {SHOP}/weary"] == [
+        "no partitions for weary-a: it is drained"
+    ]
+    await printed(kubeconfig, "drain", "weary", "weary-a", "--undo")
+    assert "Drained" not in await printed(kubeconfig, "status", "weary")

@@ -1,13 +1,18 @@
 """`baton plan --explain --group`: what would happen to a real group, and nothing happens."""
 
+import asyncio
 import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from baton.kube.api import core_path
 from baton.kube.mount_refresh import mark
 from baton.kube.objects import groups_path
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, ledger_name
+from baton.simulation import read_scenario, simulate
+from cluster.cluster import Cluster
 from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import SHOP, World
 from tests.waiting import eventually
@@ -87,3 +92,20 @@ async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path
         done = await plan(kubeconfig, *arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
         assert said in done.stderr
+
+
+# -- What kubectl prints of a group that works simulates as it is.
+
+
+@pytest.mark.usefixtures("shared_operator")
+async def test_resources_as_kubectl_prints_them(shop: World, control_plane: Cluster, tmp_path: Path) -> None:
+    await shop.external("simulated", rebalance={"delaySeconds": 2})
+    await shop.group("simulated")
+    await shop.together("simulated", shop.pod("simulated-a", "simulated"), shop.pod("simulated-b", "simulated"))
+    await shop.spread("simulated", 3, 3)
+    printed = tmp_path / "fleet.yaml"
+    printed.write_text(control_plane.kubectl("get", "cg,pq", "-o", "yaml", "-n", shop.namespace))
+    scenario = read_scenario(printed, "simulated")
+    assert [one.id for one in scenario.events[0].join] == ["simulated-1", "simulated-2"]
+    result = await asyncio.to_thread(simulate, scenario)
+    assert result.summary["state"] == "Ready"

@@ -1,15 +1,20 @@
 """The programs of the guide to producers do what it says, each in a process of its own."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
+
+import pytest
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
+from tests.integration.redis import interrupted_program
 from tests.integration.redis.conftest import Queue
-from tests.waiting import PATIENCE
+from tests.waiting import HOUR, PATIENCE
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "producer.md").read_text()
 SMALLEST, LINGERING, ASYNCIO, _KAFKA = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
@@ -47,3 +52,37 @@ async def test_asyncio(queue: Queue) -> None:
     seventeen = [entry for entry in found if entry.key == b"customer-17"]
     assert lines == [f"{seventeen[0].partition} {seventeen[0].offset}", str(seventeen[0].partition)]
     assert (len(found), [entry.value for entry in seventeen][-1000:]) == (1101, [b"%d" % number for number in range(1000)])
+
+
+# -- A handler of a signal raises in the middle of a send: each entry has an outcome in the end
+
+
+async def everything(queue: Queue, partition: int) -> list[Entry]:
+    reader, found = await queue.granted("auditor", 1, partition), list[Entry]()
+    while got := reader.read(partition, Epoch(1), 1000):
+        reader.ack(partition, Epoch(1), [entry.offset for entry in got])
+        found += got
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_a_producer_says_holds_wherever_it_is_interrupted(queue: Queue, seed: int) -> None:
+    command = [sys.executable, interrupted_program.__file__, queue.url, queue.name, str(seed), "400"]
+    done = await asyncio.to_thread(subprocess.run, command, timeout=HOUR, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    found: dict[str, tuple[int, str]] = {}
+    order: dict[str, list[int]] = defaultdict(list)
+    for partition in (0, 1):
+        for entry in await everything(queue, partition):
+            value = entry.value.decode()
+            assert value not in found, "twice"
+            found[value] = partition, entry.offset
+            key, number = value.split()
+            order[key].append(int(number))
+    assert all(numbers == sorted(numbers) for numbers in order.values())
+    assert told["unknown"] == [] and told["bytes"] == 0
+    assert len(told["said"]) >= interrupted_program.ENOUGH
+    for value, (partition, offset, _) in told["said"]:
+        assert value in found, "not in the queue"
+        assert offset is None or (partition, offset) == found[value]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from subprocess import run
@@ -12,7 +13,9 @@ import yaml
 
 import baton
 from charts import render
-from charts.render import CHART
+from charts.package import package
+from charts.render import CHART, ROOT, install_manifest, rendered, stale_files
+from cluster import helm_binary
 from cluster.programs import KUBERNETES
 from tests.cluster_autoscaler import LOCAL_VOLUMES, keeps_its_node
 from tests.unit.chart.conftest import Found, Objects, Template
@@ -458,3 +461,37 @@ def _scalars(value: Any) -> Iterator[object]:
             yield from _scalars(one)
     else:
         yield value
+
+
+# -- What is generated is what stands in the repository.
+
+
+def test_generated_files_are_up_to_date(helm: Path) -> None:
+    stale = [
+        str(path.relative_to(ROOT)) for path, text in rendered(helm).items() if not path.exists() or path.read_text() != text
+    ]
+    stale += [str(path.relative_to(ROOT)) for path in stale_files()]
+    assert stale == [], "run `make generate`"
+
+
+def test_the_install_manifest_brings_its_namespace_and_the_crds_before_what_needs_them(helm: Path) -> None:
+    found = list(yaml.safe_load_all(install_manifest(helm)))
+    kinds = [document["kind"] for document in found]
+    assert kinds[0] == "Namespace"
+    assert kinds.count("CustomResourceDefinition") == 2
+    assert kinds.index("Deployment") > max(index for index, kind in enumerate(kinds) if kind == "CustomResourceDefinition")
+
+
+def test_the_install_manifest_does_not_claim_that_helm_manages_it(helm: Path) -> None:
+    assert "Helm" not in install_manifest(helm)
+
+
+# -- The chart as a release has it.
+
+
+def test_the_chart_has_no_fault_and_is_one_archive_with_its_crds(tmp_path: Path) -> None:
+    archive = package(helm_binary(), tmp_path)
+    assert archive.name == f"baton-{baton.__version__}.tgz"
+    with tarfile.open(archive) as packed:
+        names = packed.getnames()
+    assert {"baton/Chart.yaml", "baton/values.schema.json", "baton/crds/baton.dev_consumergroups.yaml"} <= set(names)

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from cluster import ClusterError, images
 from cluster.packages import PACKAGES
 
 ROOT = Path(__file__).parents[3]
@@ -69,3 +72,16 @@ def test_every_program_that_is_called_is_installed() -> None:
 
 def test_every_package_is_needed() -> None:
     assert set(PACKAGES) - set(called()) == set(BY_OTHERS)
+
+
+# -- What pods take from the machine.
+
+
+def test_a_cache_that_pods_cannot_read_is_told_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATON_CACHE", str(tmp_path))
+    tmp_path.chmod(0o755)
+    volumes, _ = images.host_volumes()
+    assert str(tmp_path) in [volume["hostPath"]["path"] for volume in volumes]
+    tmp_path.chmod(0o700)
+    with pytest.raises(ClusterError, match=f"chmod o.rx {tmp_path}"):
+        images.host_volumes()

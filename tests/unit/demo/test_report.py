@@ -1,14 +1,20 @@
 """The line that outside checks read."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
 
 from demo.audit import audit
+from demo.chart import averaged, chart, sampled
+from demo.picture import Member, Picture
 from demo.records import Evidence
 from demo.report import Totals, clean, line, table
-from demo.timings import Timings
+from demo.stage import Moment
+from demo.story import Line, Voice, clock_text
+from demo.timings import Timings, milliseconds
+from demo.view import Colours, spark
 
 
 def test_the_line_has_exactly_the_fields_of_the_contract_in_their_order() -> None:
@@ -44,3 +50,132 @@ def test_a_move_that_was_to_be_spared_is_not_clean() -> None:
     verdict = audit(Evidence({}, ()))
     assert clean(verdict, Totals(2000.0, 7, 7, 1, 12, 9, {}))
     assert not clean(verdict, Totals(2000.0, 8, 7, 1, 12, 9, {}))
+
+
+# -- Durations and moves are counted from what the ledger said and when.
+
+
+def member(name: str, *, owned: tuple[int, ...] = (), revoking: tuple[int, ...] = (), listed: bool = True) -> Member:
+    grants, taken = dict.fromkeys(owned, 1), dict.fromkeys(revoking, 1)
+    return Member(name, f"uid-{name}", "ready", registered=True, listed=listed, owned=grants, revoking=taken)
+
+
+def seen(*moments: tuple[float, tuple[Member, ...]]) -> Timings:
+    timings = Timings()
+    for at, members in moments:
+        timings.see(Picture(members=members), at)
+    return timings
+
+
+def test_a_pod_is_in_the_ledger_so_long_after_it_serves() -> None:
+    timings = seen((1.0, (member("a", listed=False),)), (1.25, (member("a"),)), (9.0, (member("a", owned=(1,)),)))
+    assert timings.ready_to_ledger == [0.25]
+
+
+def test_the_delay_that_is_asked_for_does_not_count() -> None:
+    held = Picture(members=(member("a", listed=False),), held_until=9.0)
+    timings = Timings()
+    timings.see(Picture(members=held.members), 1.0)
+    timings.see(held, 1.1)
+    timings.see(Picture(members=(member("a"),)), 9.2)
+    assert [round(each, 6) for each in timings.ready_to_ledger] == [0.2]
+
+
+def test_a_pod_that_the_ledger_named_first_waited_for_nothing() -> None:
+    early = Member("a", "uid-a", "starting", listed=True)
+    assert seen((1.0, (early,)), (2.0, (member("a"),))).ready_to_ledger == [0.0]
+
+
+def test_a_hand_off_is_a_pause_from_taking_back_to_the_next_owner_and_one_move() -> None:
+    timings = seen(
+        (1.0, (member("a", owned=(1, 2)), member("b"))),
+        (2.0, (member("a", owned=(1,), revoking=(2,)), member("b"))),
+        (3.5, (member("a", owned=(1,)), member("b", owned=(2,)))),
+    )
+    assert (timings.pauses, timings.orphaned, timings.moves) == ([1.5], [], 1)
+
+
+def test_a_partition_that_goes_back_to_its_giver_is_a_pause_and_no_move() -> None:
+    timings = seen((1.0, (member("a", owned=(1,)),)), (2.0, (member("a", revoking=(1,)),)), (3.0, (member("a", owned=(1,)),)))
+    assert (timings.pauses, timings.moves) == ([1.0], 0)
+
+
+def test_a_partition_whose_owner_died_is_orphaned_until_the_next() -> None:
+    dead = replace(member("a", owned=(1,)), phase="gone")
+    timings = seen((1.0, (member("a", owned=(1,)), member("b"))), (2.0, (dead, member("b"))), (8.0, (member("b", owned=(1,)),)))
+    assert (timings.pauses, timings.orphaned, timings.moves) == ([], [6.0], 1)
+
+
+def test_a_new_owner_has_its_first_row_so_long_after_the_ledger_names_it() -> None:
+    timings = seen(
+        (1.0, (member("a", owned=(1, 2)), member("b"))),
+        (2.0, (member("a", owned=(1,), revoking=(2,)), member("b"))),
+        (3.5, (member("a", owned=(1,)), member("b", owned=(2,)))),
+    )
+    timings.first_rows({(1, 1, "a"): 1.5, (2, 1, "a"): 1.5, (2, 1, "b"): 4.0})
+    assert timings.ledger_to_executor == [0.5]
+
+
+def test_milliseconds_of_nothing_are_zero() -> None:
+    assert milliseconds([]) == (0, 0)
+    assert milliseconds([0.1, 0.2, 1.0]) == (200, 1000)
+
+
+# -- The chart at the end: what held at each moment, in as many columns as there are.
+
+
+def test_each_column_shows_what_held_at_its_end() -> None:
+    early, late = Moment(0.5, {0: "a"}, "Ready"), Moment(2.5, {0: "b"}, "Ready")
+    assert sampled([early, late], 4, end=4.0) == [early, early, late, late]
+    assert sampled([late], 4, end=4.0) == [None, None, late, late]
+
+
+def test_values_are_averaged_over_the_span_of_a_column() -> None:
+    assert averaged([(0.0, 1), (1.0, 3), (2.0, 5), (9.0, 7)], 2, end=4.0) == (2, 5)
+    assert averaged([], 2, end=4.0) == (0, 0)
+
+
+def test_a_span_without_a_value_has_the_last_one() -> None:
+    assert averaged([(1.0, 3), (3.0, 5)], 4, end=4.0) == (0, 3, 3, 5)
+
+
+def test_bars_are_as_high_as_their_values() -> None:
+    assert spark((0.0, 4.0, 8.0)) == "▁▅█"
+    assert spark(()) == ""
+    assert spark((0.0, 0.0)) == "▁▁"
+
+
+def test_a_row_per_partition_and_a_mark_per_step() -> None:
+    console = Console(width=60, record=True, file=None, force_terminal=False, quiet=True)
+    moments = [
+        Moment(0.0, {0: "exec-1", 1: "exec-1"}, "Ready"),
+        Moment(5.0, {0: "exec-1", 1: "exec-2"}, "Ready"),
+        Moment(10.0, {}, "Ready"),
+    ]
+    steps = [Line(0.0, Voice.STEP, "begin"), Line(5.0, Voice.STEP, "scale out")]
+    console.quiet = False
+    with console.capture() as captured:
+        console.print(chart(moments, steps, [(1.0, 1.0), (6.0, 2.0)], 2, Colours(), 10))
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    assert lines[0] == "  0 aaaaaaaaa·"
+    assert lines[1] == "  1 aaaabbbbb·"
+    assert lines[2] == "    1    2"
+    assert "a exec-1" in captured.get() and "2 scale out" in captured.get()
+
+
+def test_the_clock_reads_as_minutes_and_seconds() -> None:
+    assert [clock_text(seconds) for seconds in (0, 9.96, 65.25)] == ["0:00.0", "0:10.0", "1:05.2"]
+
+
+def test_the_legend_keeps_letter_and_name_together() -> None:
+    names = [f"orders-6710aa-exec-{number}" for number in range(1, 8)]
+    console = Console(width=112, force_terminal=False)
+    with console.capture() as captured:
+        moments = [Moment(0.0, dict(enumerate(names)), "Ready"), Moment(1.0, {}, "Ready")]
+        console.print(chart(moments, [], [], 7, Colours(), 100))
+    assert all(f"{letter} {name}" in captured.get() for letter, name in zip("abcdefg", names, strict=True))
+
+
+def test_members_of_a_story_have_colours_of_their_own() -> None:
+    colours = Colours()
+    assert len({colours.of(f"orders-{number}") for number in range(1, 8)}) == 7

@@ -2,8 +2,14 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
-from demo.picture import Member, Picture
+from baton.engine import GroupState, dump, step
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from demo.on_laptop import of_processes
+from demo.picture import Member, Picture, compose
 from demo.telling import changes
 
 A = Member("exec-1", "u1", "ready", owned={0: 1, 1: 1, 2: 1})
@@ -59,3 +65,115 @@ def test_states_and_missed_deadlines_are_told() -> None:
         "the group is Holddown until 12:00:05",
         "2 deadlines missed: fenced off at the queue",
     ]
+
+
+# -- The picture says what the cluster says, and shows what is missing as missing.
+
+
+def pod(name: str, *, uid: str = "", ready: bool = True, phase: str = "Running", leaving: bool = False) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "name": name,
+        "uid": uid or f"uid-{name}",
+        "labels": {"spark-role": "executor", "spark-exec-id": name.rpartition("-")[2]},
+    }
+    if leaving:
+        metadata["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    return {
+        "metadata": metadata,
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+
+
+def entry(name: str, uid: str, owned: dict[int, int], revoking: dict[int, int] | None = None) -> str:
+    def grants(numbers: dict[int, int]) -> dict[QueueName, dict[int, Epoch]]:
+        return {QueueName("orders"): {number: Epoch(epoch) for number, epoch in numbers.items()}}
+
+    return MemberEntry("shop/orders", MemberId(name), Uid(uid), 1, True, grants(owned), grants(revoking or {})).to_json()
+
+
+def lease(executors: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {"baton.dev/executors": executors}}}
+
+
+def shown(*pods: dict[str, Any], ledger: dict[str, str] | None = None, executors: str = "1,2,10", **status: Any) -> Picture:
+    by_uid = {each["metadata"]["uid"]: each for each in pods}
+    return compose(by_uid, ledger or {}, {"status": status}, lease(executors), "orders")
+
+
+def test_nothing_is_there_yet() -> None:
+    assert compose({}, {}, {}, {}, "orders") == Picture()
+
+
+def test_a_member_has_what_its_own_key_of_the_ledger_says() -> None:
+    (member,) = shown(pod("exec-1"), ledger={"exec-1": entry("exec-1", "uid-exec-1", {0: 4, 2: 4}, {1: 3})}).members
+    assert (member.phase, member.serving, member.owned, member.revoking) == ("ready", True, {0: 4, 2: 4}, {1: 3})
+
+
+def test_a_key_for_an_earlier_pod_of_the_name_is_shown_as_a_pod_that_is_gone() -> None:
+    members = shown(pod("exec-1", uid="new"), ledger={"exec-1": entry("exec-1", "old", {0: 4})}).members
+    assert [(member.uid, member.phase, dict(member.owned)) for member in members] == [
+        ("new", "ready", {}),
+        ("old", "gone", {0: 4}),
+    ]
+
+
+def test_an_executor_serves_once_its_driver_knows_it() -> None:
+    first, second = shown(pod("exec-1"), pod("exec-2"), executors="2").members
+    assert (first.serving, second.serving) == (False, True)
+
+
+def test_phases_are_told_apart() -> None:
+    pods = (pod("exec-1", ready=False), pod("exec-2", leaving=True), pod("exec-10", phase="Failed", ready=False))
+    assert [(member.name, member.phase) for member in shown(*pods).members] == [
+        ("exec-1", "starting"),
+        ("exec-2", "leaving"),
+        ("exec-10", "failed"),
+    ]
+
+
+def test_it_is_settled_when_all_is_owned_evenly_and_nothing_is_under_way() -> None:
+    ledger = {"exec-1": entry("exec-1", "uid-exec-1", {0: 1}), "exec-2": entry("exec-2", "uid-exec-2", {1: 1, 2: 1})}
+    fleet = (pod("exec-1"), pod("exec-2"))
+    assert shown(*fleet, ledger=ledger, state="Ready", partitions=3).settled(2)
+    assert not shown(*fleet, ledger=ledger, state="Ready", partitions=3).settled(3)
+    assert not shown(*fleet, ledger=ledger, state="Ready", partitions=4).settled(2)
+    assert not shown(*fleet, ledger=ledger, state="Rebalancing", partitions=3).settled(2)
+    assert not shown(*fleet, ledger=ledger, state="Ready", partitions=3, moving=1).settled(2)
+
+
+def test_why_a_group_is_not_ready_is_told() -> None:
+    conditions = [{"type": "Ready", "status": "False", "reason": "QueueUnreachable", "message": "redis does not answer"}]
+    assert shown(conditions=conditions).trouble == "QueueUnreachable: redis does not answer"
+
+
+def test_a_ledger_that_somebody_broke_is_shown_without_what_cannot_be_read() -> None:
+    (member,) = shown(pod("exec-1"), ledger={"exec-1": "{", "group": "nonsense"}).members
+    assert member == Member("exec-1", "uid-exec-1", "ready", executor="1", registered=True)
+
+
+def test_processes_of_a_laptop_are_shown_with_the_engines_own_view_of_the_ledger() -> None:
+    state = GroupState.new("dev/orders")
+    facts = Observation(
+        GroupSpec(delay=0.0),
+        {QueueName("orders"): ObservedQueue(2)},
+        {MemberId("orders-1"): ObservedMember(Uid("u1")), MemberId("orders-2"): ObservedMember(Uid("u2"))},
+    )
+    made = step(state, facts, 100.0).state
+    processes = [
+        {"name": "orders-1", "uid": "u1", "ending": False, "session": True},
+        {"name": "orders-2", "uid": "u2", "ending": True, "session": True},
+        {"name": "orders-3", "uid": "u3", "ending": False, "session": False},
+    ]
+    picture = of_processes(processes, dump(made))
+    assert [(member.name, member.phase, member.listed) for member in picture.members] == [
+        ("orders-1", "ready", True),
+        ("orders-2", "leaving", True),
+        ("orders-3", "starting", False),
+    ]
+    assert (picture.state, picture.partitions, picture.moving) == ("Rebalancing", 2, 2)
+    assert (picture.replicas, set(picture.victims)) == (2, {"orders-2"})
+
+
+def test_before_there_is_a_ledger_processes_are_shown_alone() -> None:
+    picture = of_processes([{"name": "orders-1", "uid": "u1", "ending": False, "session": True}], {})
+    assert picture == Picture(members=(Member("orders-1", "u1", "ready", registered=True),))

@@ -1,8 +1,16 @@
 """What `baton dev` says of a queue that another process holds."""
 
+from itertools import count
+from pathlib import Path
+
 import pytest
 
+from baton.dev.folder import DevError, DevFolder
+from baton.dev.group import executors
 from baton.dev.queues import on_redis
+from baton.kube.leases import LeaseView
+from baton.kube.members import membership
+from baton.model.ids import Uid
 
 
 @pytest.mark.parametrize(
@@ -18,3 +26,57 @@ def test_the_cure_names_the_server_and_no_password(url: str, command: str) -> No
     cure = on_redis(url, "orders", 6, 0).taken
     assert f"{command} HDEL 'pq:{{dev/orders}}:queue' group uid" in cure
     assert "geheim" not in cure
+
+
+# -- Spark executors under `baton dev`: members by the word of their driver's Lease.
+
+
+DRIVER = Uid("uid-of-the-driver")
+
+
+def lease(registered: str, holder: Uid | None = DRIVER, app: str | None = "app-1") -> LeaseView:
+    return LeaseView("dev", "orders-driver", "orders", holder, registered=registered, spark_app=app)
+
+
+def members(of: LeaseView) -> list[str]:
+    seen = membership("orders", executors(of, lambda _: 1.0), [of], lambda _: False, sessions_required=True)
+    return sorted(seen.members)
+
+
+def test_whom_a_driver_has_registered_takes_part() -> None:
+    assert members(lease("0,1")) == ["app-1-exec-0", "app-1-exec-1"]
+
+
+@pytest.mark.parametrize("of", [lease(""), lease("0,1", holder=None), lease("0,1", app=None)])
+def test_nobody_takes_part_without_a_driver_that_says_so(of: LeaseView) -> None:
+    assert members(of) == []
+
+
+def test_an_executor_is_the_same_at_each_look_and_another_one_under_another_driver() -> None:
+    times = count(1)
+    since = {uid: float(next(times)) for uid in (one.uid for one in executors(lease("0,1"), lambda _: 0.0))}
+    assert [one.ready_since for one in executors(lease("0,1"), since.__getitem__)] == [1.0, 2.0]
+    assert not {one.uid for one in executors(lease("0,1", holder=Uid("another")), lambda _: 0.0)} & since.keys()
+
+
+# -- The folder of `baton dev` is its own, and nobody else's files are touched.
+
+
+def test_a_folder_with_files_of_others_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "ledger").mkdir()
+    accounts = tmp_path / "ledger" / "accounts"
+    accounts.write_text("money")
+    tmp_path.chmod(0o755)
+    with pytest.raises(DevError, match="has other files, which are left alone"), DevFolder(tmp_path).held():
+        pass
+    assert accounts.read_text() == "money"
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
+
+
+def test_its_own_is_taken_again_and_so_is_an_empty_one(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "new" / "one"):
+        for _ in range(2):
+            with DevFolder(path).held():
+                (path / "ledger" / "group").write_text("{}")
+            assert path.stat().st_mode & 0o777 == 0o700

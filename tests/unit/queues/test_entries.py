@@ -1,8 +1,13 @@
 """What a reader has read of a partition, as a whole and entry by entry."""
 
+import pytest
+from redis.crc import key_slot
+
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entries import Entries
 from baton.queues.entry import Entry
+from baton.queues.redis.headers import pack, unpack
+from baton.queues.redis.keys import announcements_key, partition_keys, queue_key
 
 ORDERS = QueueName("orders")
 
@@ -31,3 +36,54 @@ def test_an_entry_is_made_when_it_is_looked_at() -> None:
     assert len(read) == 5 and not looked_at
     assert (read[3].offset, [one.offset for one in read[:2]]) == ("3", ["0", "1"])
     assert looked_at == [3, 0, 1]
+
+
+# -- Keys of one queue are on one node of a Redis Cluster, and so are the announcements to a group's pods.
+
+
+def test_all_keys_of_a_queue_are_in_one_slot() -> None:
+    for queue in ("shop/orders", "shop/a.b-c", "shop/}{", "shop/{x}", "shop/{", "shop/}"):
+        keys = {queue_key(queue), *partition_keys(queue, 0), *partition_keys(queue, 1023)}
+        keys |= {key.replace("stream:", "stage:2.") for key in keys}
+        assert len({key_slot(key.encode()) for key in keys}) == 1, queue
+
+
+def test_queues_and_groups_spread_over_slots() -> None:
+    assert len({key_slot(queue_key(f"shop/orders-{number}").encode()) for number in range(100)}) > 95
+    pods = {announcements_key("shop/orders", f"uid-{number}") for number in range(100)}
+    assert len({key_slot(key.encode()) for key in pods}) == 1
+
+
+# -- Headers are packed into one field, and whatever else stands there is none.
+
+
+def test_every_byte_and_every_name_comes_back() -> None:
+    headers = {"traceparent": b"00-4bf9", "Grüße": bytes(range(256)), "": b""}
+    assert unpack(pack(headers)) == headers
+    assert unpack(pack({"text": "Grüße"})) == {"text": "Grüße".encode()}
+
+
+def test_none_cost_nothing() -> None:
+    assert pack(None) == pack({}) == b""
+    assert unpack(b"") == unpack(None) == {}
+
+
+@pytest.mark.parametrize("packed", [b"[1", b"[1]", b"7", b'{"a": 1}', b'{"a": "\\u0100"}', b"\xff", b"[" * 100_000])
+def test_what_no_producer_of_batons_wrote_has_no_headers(packed: bytes) -> None:
+    assert unpack(packed) == {}
+
+
+@pytest.mark.parametrize("headers", [{1: "a"}, {"a": 1}, {"a": None}])
+def test_what_is_no_header_is_refused(headers: dict[str, bytes]) -> None:
+    with pytest.raises(TypeError, match=r"a header's (name is str|value is bytes or str), not"):
+        pack(headers)
+
+
+def test_headers_in_pairs_as_others_have_them_are_refused() -> None:
+    with pytest.raises(TypeError, match="headers are a mapping of names to values, such as a dict, not list"):
+        pack([("traceparent", b"00-4bf9")])  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="a header's name has characters that are no text"):
+        pack({"\ud800": b"1"})

@@ -1,14 +1,20 @@
 """What a consumer or producer is told leads to the cause, also where only the operator knows it."""
 
+import threading
+from collections.abc import Sequence
 from socket import gaierror
+from typing import Any
 
 import pytest
 from redis.exceptions import AuthenticationError, ConnectionError  # noqa: A004 - the library's name
 
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.model.names import DEV_QUEUE_VARIABLE
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import Heard, QueueUnreachable
+from baton.queues.redis import RedisAnnouncements
 from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.url import read
+from tests.waiting import PATIENCE
 
 
 def test_of_a_queue_that_is_not_there_the_group_s_conditions_say_why() -> None:
@@ -59,3 +65,42 @@ def test_of_a_server_that_does_not_answer_it_is_told_where_its_address_stands(er
     assert str(told.value).endswith(f"Work on shop/orders goes on when it is back: {cure}")
     hint = " If it does not speak TLS, begin its URL with redis://."
     assert said("rediss://redis.shop:6380", error).endswith(f"start it, or correct its address in the URL.{hint}")
+
+
+# -- A pod's announcements, asked by several threads at a time.
+
+
+class OneByOne(RedisAnnouncements):
+    """Without a server."""
+
+    def __init__(self) -> None:
+        super().__init__("redis+cluster://127.0.0.1:1", "shop/orders", Uid("u"))
+        self.inside, self.most = 0, 0
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def _look(self, client: Any, asked: Sequence[Partition]) -> dict[Partition, Heard]:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.entered.set()
+        assert self.go_on.wait(PATIENCE)
+        self.inside -= 1
+        return {one: Heard(Uid("u"), Epoch(1), False) for one in asked}
+
+
+def test_in_a_cluster_one_thread_at_a_time_uses_the_connections_to_its_nodes() -> None:
+    asked = OneByOne()
+    found: list[Partition] = []
+
+    def look(number: int) -> None:
+        found.extend(asked.look([Partition(QueueName(f"orders-{number}"), 0)]))
+
+    threads = [threading.Thread(target=look, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    assert asked.entered.wait(PATIENCE)
+    threads[-1].join(0.2)
+    asked.go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert asked.most == 1 and len(found) == 4
+    asked.close()

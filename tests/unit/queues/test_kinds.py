@@ -3,12 +3,18 @@
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import baton
+import baton.producers
+from baton.model.ids import Epoch, Uid
+from baton.producers import QueueUnreachable, RedisProducer, producer_from_environment
+from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.kinds import KINDS
+from baton.queues.protocol import Ownership, QueueAdapter, QueueCheck
 
 ROOMS = ("consumer", "controller", "engine", "kube", "spark")
 
@@ -29,3 +35,80 @@ def test_no_message_of_a_room_that_knows_kinds_by_the_registry_names_one(room: s
     texts = [(module.name, text) for module in modules for text in said(module)]
     assert texts
     assert [(module, text) for module, text in texts if named.search(text)] == []
+
+
+# -- External queues are only numbers.
+
+
+async def test_an_external_queue_fences_nothing_and_leaves_release_to_the_consumer() -> None:
+    queue: QueueAdapter = ExternalQueue()
+    assert not queue.fenced
+    await queue.ensure(None)
+    assert await queue.check() == QueueCheck()
+    await queue.ensure(4)
+    await queue.ensure(6)
+    await queue.ensure(None)
+    assert await queue.check() == QueueCheck(partitions=6), "it knows nothing else"
+    assert await queue.grant(3, Uid("a"), Epoch(7)) == Ownership(Uid("a"), Epoch(7))
+    assert await queue.pause(3, Epoch(7)) is None
+    assert await queue.outstanding(3) is None
+
+
+# -- What `baton.queues.redis` offers is loaded by name when it is first asked for; and what it takes of redis-py is public.
+
+
+redis = import_module("baton.queues.redis")
+
+
+@pytest.mark.parametrize("name", redis.__all__)
+def test_each_name_that_is_offered_is_there(name: str) -> None:
+    assert getattr(redis, name).__name__ == name
+
+
+def test_what_is_not_offered_is_refused_as_in_any_module() -> None:
+    with pytest.raises(AttributeError, match=r"'baton.queues.redis' has no attribute 'RedisConsumer'"):
+        _ = redis.RedisConsumer
+
+
+def test_nothing_private_of_redis_py_is_imported() -> None:
+    found = []
+    for path in Path(str(redis.__file__)).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "redis":
+                words = [*node.module.split("."), *(one.name for one in node.names)]
+                found += [f"{path.name}: {word}" for word in words if word.startswith("_")]
+    assert found == []
+
+
+# -- The public place of producers, and the one that the environment asks for.
+
+
+def test_every_name_can_be_had() -> None:
+    assert all(getattr(baton.producers, name) is not None for name in baton.producers.__all__)
+    with pytest.raises(AttributeError, match="no_such_producer"):
+        _ = baton.producers.no_such_producer
+
+
+def test_redis_is_asked_for_by_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BATON_KAFKA_URL", raising=False)
+    monkeypatch.setenv("BATON_REDIS_URL", "redis://127.0.0.1:1/0")
+    with producer_from_environment("shop/orders", patience=0.01) as producer:
+        assert isinstance(producer, RedisProducer)
+        with pytest.raises(QueueUnreachable, match=r"127\.0\.0\.1:1"):
+            producer.send("k", "v")
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({}, "set BATON_REDIS_URL or BATON_KAFKA_URL"),
+        ({"BATON_REDIS_URL": "redis://r:1", "BATON_KAFKA_URL": "kafka://k:1"}, "keep the one"),
+    ],
+)
+def test_no_address_or_two_are_refused(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str) -> None:
+    for name in ("BATON_REDIS_URL", "BATON_KAFKA_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=said):
+        producer_from_environment("shop/orders")

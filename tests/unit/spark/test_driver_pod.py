@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+import baton.spark
 from baton.consumer.api_server import ApiConnection, ApiRefused
+from baton.spark import settings
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, OUTSIDE, DriverPod, EndedDrivers, submitted
+from baton.spark.jar_file import SOURCES
+from baton.spark.rights import needed, sentence
 
 INSIDE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 SPARK = {NAMESPACE: "shop", DRIVER_POD: "orders-1-driver"}
@@ -138,3 +142,40 @@ def test_a_driver_outside_the_cluster_may_live() -> None:
     server = Pods()
     assert not server.ended()(f"{OUTSIDE}1")
     assert server.asked == []
+
+
+# -- What is told of rights that a driver lacks.
+
+
+def test_what_is_missing_is_one_line_with_the_account_and_the_cure() -> None:
+    lacking = [right for right in needed("orders") if right.resource == "leases" or right.verb == "create"]
+    assert sentence("system:serviceaccount:shop:default", "shop", lacking) == (
+        "the account system:serviceaccount:shop:default lacks rights in namespace shop (pods: create; configmaps: create; "
+        "leases.coordination.k8s.io: create, get, update): bind a Role with them to it, as rbac.yaml of manifests/examples/spark "
+        "does"
+    )
+
+
+def test_the_ledger_and_the_lease_are_asked_for_by_their_names() -> None:
+    assert {right.name for right in needed("orders")} == {"", "orders-assignments", "orders-driver"}
+
+
+# --
+
+
+def test_another_spark_is_refused_in_one_line_that_says_the_cure() -> None:
+    settings.check_spark("4.3.1")
+    for other in ("4.2.0", "4.30.0", "5.0.0"):
+        with pytest.raises(RuntimeError, match=rf"is for Spark 4\.3\.x, and this is Spark {other}: install pyspark 4\.3\.x"):
+            settings.check_spark(other)
+
+
+def test_the_settings_are_not_given_for_another_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "SPARK", "4.2.")
+    with pytest.raises(RuntimeError, match=r"is for Spark 4\.2\.x"):
+        baton.spark.conf("orders", image="orders", template="executor.yaml", namespace="shop")
+
+
+def test_the_driver_s_jvm_checks_for_the_same() -> None:
+    source = (SOURCES / "dev" / "baton" / "spark" / "BatonSource.java").read_text(encoding="utf-8")
+    assert f'SPARK = "{settings.SPARK}"' in source

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from baton.spark import jar_file
+from baton.spark import class_archive, jar_file
 
 
 def test_a_jar_that_is_carried_is_taken(tmp_path: Path) -> None:
@@ -33,3 +33,28 @@ def test_a_build_of_an_image_finds_the_jars_of_others_though_the_jar_was_there_b
     jar.touch()
     assert without_a_jdk(tmp_path, "built()") == str(jar)
     assert "no javac" in without_a_jdk(tmp_path, "prepare()")  # they would be fetched now
+
+
+# --
+
+
+EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "spark"
+
+
+def test_its_class_path_has_each_jar_once_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b.jar", "a.jar", "note.txt", "baton-spark.jar"):
+        (tmp_path / name).touch()
+    carried = tmp_path / "elsewhere" / "baton-spark.jar"
+    found = class_archive.class_path(tmp_path, carried)
+    assert found == [tmp_path / "a.jar", tmp_path / "b.jar", tmp_path / "baton-spark.jar"]
+
+
+def test_drivers_and_executors_have_one_archive_and_one_class_path(tmp_path: Path) -> None:
+    (tmp_path / class_archive.CLASS_PATH).write_text("/jars/a.jar:/jars/b.jar")
+    assert class_archive.settings(tmp_path) == {
+        "spark.driver.extraClassPath": "/jars/a.jar:/jars/b.jar",
+        "spark.driver.defaultJavaOptions": f"-XX:SharedArchiveFile={tmp_path}/classes.jsa",
+    }
+    entrypoint = (EXAMPLE / "entrypoint.sh").read_text()
+    assert "-XX:SharedArchiveFile=/opt/classes/classes.jsa" in entrypoint
+    assert "$(</opt/classes/class-path):$class_path" in entrypoint

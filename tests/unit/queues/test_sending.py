@@ -1,0 +1,306 @@
+"""What a producer is given is looked at before anything is sent."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import AsyncRedisProducer, RedisProducer, scripts
+from baton.queues.redis.batches import MOST, Batches, ScriptRun
+from baton.queues.redis.sending import waiting_entries
+
+
+@pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"patience": "5"}, "patience is '5': set it to a number, 0 or more"),
+        ({"patience": float("nan")}, "patience is nan: set it to 0 or more"),
+        ({"linger": -1}, "linger is -1: set it to 0 or more"),
+        ({"max_entries": 0}, "max_entries is 0: set it to 1 or more"),
+        ({"max_entries": 1.5}, "max_entries is 1.5: set it to a whole number, 1 or more"),
+        ({"max_bytes": 0}, "max_bytes is 0: set it to 1 or more"),
+        ({"buffer_bytes": None}, "buffer_bytes is None: set it to a number, 1 or more"),
+        ({"replicas": -1}, "replicas is -1: set it to 0 or more"),
+        ({"replicas": "1"}, "replicas is '1': set it to a whole number, 0 or more"),
+    ],
+)
+def test_an_option_with_which_nothing_could_be_sent_is_named(make: Any, option: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        make("redis://127.0.0.1:1/0", "shop/orders", **option)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("ab", "an entry is .key, value. or .key, value, headers., not str"),
+        (7, "an entry is .key, value. or .key, value, headers., not int"),
+        (("key",), "an entry is key, value and headers, not 1 thing"),
+        (("key", "value", None, 0), "an entry is key, value and headers, not 4 things"),
+    ],
+)
+def test_what_is_no_entry_is_refused(entry: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        waiting_entries([("key", "value"), entry], 0.0)
+
+
+@pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
+@pytest.mark.parametrize("queue", ["orders", "shop/", "/orders", "shop/orders/3", ""])
+def test_a_queue_without_its_namespace_is_not_waited_for(make: Any, queue: str) -> None:
+    with pytest.raises(ValueError, match="name it with its namespace, as in shop/orders"):
+        make("redis://127.0.0.1:1/0", queue)
+
+
+@pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
+@pytest.mark.parametrize(
+    ("url", "queue", "said"),
+    [
+        (None, "shop/orders", "the URL is of type NoneType: give a text such as redis://redis.shop:6379/0"),
+        (b"redis://:secret@redis", "shop/orders", "the URL is of type bytes: give a text"),
+        ("redis://127.0.0.1:1/0", None, "the queue is None: give its name as a text, such as 'shop/orders'"),
+        ("redis://127.0.0.1:1/0", b"shop/orders", "the queue is b'shop/orders': give its name as a text"),
+    ],
+)
+def test_a_url_or_a_queue_that_is_no_text_is_named(make: Any, url: Any, queue: Any, said: str) -> None:
+    """As where the variable with it is not set."""
+    with pytest.raises(TypeError, match=said):
+        make(url, queue)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (("\udcff", "value"), "a key has characters that are no text"),
+        (("key", "\udcff"), "a value has characters that are no text"),
+        (("key", "value", {"name": "\udcff"}), "a header's value has characters that are no text"),
+    ],
+)
+def test_what_has_no_bytes_in_utf8_is_named(entry: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=f"{said} .surrogates.: give bytes"):
+        waiting_entries([entry], 0.0)
+
+
+def test_a_producer_of_another_event_loop_is_refused() -> None:
+    """It would wait for an answer that comes to the other, or to nobody."""
+    made: list[AsyncRedisProducer] = []
+
+    async def begin() -> None:
+        made.append(AsyncRedisProducer("redis://127.0.0.1:1/0", "shop/orders"))
+        await made[0].flush()
+
+    async def use(call: Any) -> None:
+        await call(made[0])
+
+    asyncio.run(begin())
+    calls: list[Any] = [lambda one: one.send("key", "value"), lambda one: one.produce("key", "value"), lambda one: one.close()]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="the producer of shop/orders belongs to another event loop"):
+            asyncio.run(use(call))
+
+
+# -- Who is to hear what became of an entry, and how it is asked.
+
+
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+def takes_none() -> None: ...
+
+
+def takes_two(delivery: object, other: object) -> None: ...
+
+
+def takes_a_word(delivery: object, *, word: str) -> None: ...
+
+
+async def is_awaited(delivery: object) -> None: ...
+
+
+class Listener:
+    def hears(self, delivery: object) -> None: ...
+
+    def hears_two(self, delivery: object, other: object) -> None: ...
+
+    async def is_awaited(self, delivery: object) -> None: ...
+
+
+REFUSED = [
+    *(3, "print", takes_none, takes_two, takes_a_word, is_awaited),
+    *(Listener.hears, Listener().hears_two, Listener().is_awaited, partial(takes_two, 1, 2)),
+]
+TAKEN = [print, list[object]().append, lambda _: None, Listener().hears, partial(takes_two, 1), partial(takes_a_word, word="a")]
+
+
+@pytest.mark.parametrize("given", REFUSED)
+async def test_what_cannot_hear_of_a_delivery_is_refused_where_it_is_given_and_nothing_is_taken(given: Any) -> None:
+    of_threads, of_tasks = RedisProducer(NOWHERE, "shop/orders"), AsyncRedisProducer(NOWHERE, "shop/orders", patience=0)
+    with pytest.raises(TypeError, match="on_delivery is "):
+        of_threads.produce("key", "value", on_delivery=given)
+    with pytest.raises(TypeError, match="on_delivery is "):
+        await of_tasks.produce("key", "value", on_delivery=given)
+    assert not of_threads._outbox.open and not of_tasks._outbox.open
+    delivery = await of_tasks.produce("key", "value")
+    with pytest.raises(TypeError, match="callback is "):
+        delivery.add_done_callback(given)
+    with pytest.raises(QueueUnreachable):
+        await delivery
+    of_threads.close()
+    await of_tasks.close()
+
+
+@pytest.mark.parametrize("given", TAKEN)
+def test_what_takes_a_delivery_may_hear_of_it(given: Callable[[object], object]) -> None:
+    with RedisProducer(NOWHERE, "shop/orders", patience=0) as producer:
+        assert producer.produce("key", "value", on_delivery=given).exception()
+
+
+async def test_a_delivery_of_tasks_answers_as_a_future_does() -> None:
+    heard: list[Exception | None] = []
+    async with AsyncRedisProducer(NOWHERE, "shop/orders", patience=0) as producer:
+        delivery = await producer.produce("key", "value", on_delivery=lambda delivery: heard.append(delivery.exception()))
+        for ask in (delivery.result, delivery.exception):
+            with pytest.raises(asyncio.InvalidStateError, match="await the delivery"):
+                ask()
+        with pytest.raises(QueueUnreachable) as raised:
+            await delivery
+        with pytest.raises(QueueUnreachable, match=str(raised.value)[:20]):
+            delivery.result()
+        assert str(delivery.exception()) == str(raised.value) == str(heard[0])
+
+
+# -- What is asked at the same time travels together, and each gets his own answer.
+
+
+def request(number: int) -> ScriptRun:
+    return ScriptRun(scripts.GRANT, [str(number)], [number])
+
+
+class Server:
+    def __init__(self) -> None:
+        self.trips: list[int] = []
+        self.sent: list[int] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def send(self, requests: Sequence[ScriptRun]) -> list[Any]:
+        self.trips.append(len(requests))
+        self.sent += [one.arguments[0] for one in requests]
+        await self.open.wait()
+        if any(one.arguments[0] == -1 for one in requests):
+            raise QueueUnreachable("down")
+        return [ValueError("refused") if one.arguments[0] == 7 else one.arguments[0] * 10 for one in requests]
+
+
+class Hanging:
+    def __init__(self) -> None:
+        self.asked = False
+
+    async def send(self, requests: Sequence[ScriptRun]) -> list[Any]:
+        assert not self.asked, "it is asked again"
+        self.asked = True
+        raise RedisTimeoutError("no answer")
+
+
+async def some_turns() -> None:
+    """Of the event loop: enough for what is asked to be on its way."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_turn_of_the_event_loop_is_a_round_trip_and_answers_go_to_who_asked() -> None:
+    server = Server()
+    batches = Batches(server.send)
+    answers = await asyncio.gather(*(batches.ask(request(n)) for n in range(5)))
+    assert (answers, server.trips) == ([0, 10, 20, 30, 40], [5])
+
+
+async def test_many_are_sent_in_several_round_trips_that_do_not_wait_for_each_other() -> None:
+    server = Server()
+    server.open.clear()
+    batches = Batches(server.send)
+    asking = asyncio.gather(*(batches.ask(request(8)) for _ in range(2 * MOST + 1)))
+    await some_turns()
+    assert server.trips == [MOST, MOST, 1]
+    server.open.set()
+    await asking
+
+
+async def test_no_more_round_trips_are_under_way_than_may_be_and_a_cancelled_request_is_not_sent() -> None:
+    server = Server()
+    server.open.clear()
+    batches = Batches(server.send, at_once=2)
+    asking = [asyncio.create_task(batches.ask(request(8)._replace(weight=MOST))) for _ in range(4)]
+    await some_turns()
+    asking.pop().cancel()
+    await some_turns()
+    assert server.trips == [1, 1]
+    server.open.set()
+    assert await asyncio.gather(*asking) == [80, 80, 80]
+    assert server.trips == [1, 1, 1]
+
+
+async def test_what_begins_something_waits_until_nothing_else_does() -> None:
+    server = Server()
+    server.open.clear()
+    batches = Batches(server.send, at_once=1)
+    asking = []
+    for number, later in ((1, True), (2, True), (3, False), (4, True)):
+        asking.append(asyncio.create_task(batches.ask(request(number)._replace(later=later, weight=MOST))))
+        await some_turns()
+    server.open.set()
+    await asyncio.gather(*asking)
+    assert server.sent == [1, 3, 2, 4]
+
+
+async def test_what_hangs_ends_what_waits_behind_it() -> None:
+    batches = Batches(Hanging().send, at_once=1)
+    asking = [batches.ask(request(8)._replace(later=later, weight=MOST)) for later in (False, False, True)]
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [RedisTimeoutError] * 3
+
+
+async def test_what_weighs_more_shares_its_round_trip_with_fewer() -> None:
+    server = Server()
+    batches = Batches(server.send)
+    await batches.ask_all([request(8)._replace(weight=weight) for weight in (MOST // 2, MOST // 2, 1, 2 * MOST, 1)])
+    assert server.trips == [2, 1, 1, 1]
+
+
+async def test_what_is_refused_is_raised_to_who_asked_for_it_alone() -> None:
+    batches = Batches(Server().send)
+    answers = await asyncio.gather(*(batches.ask(request(n)) for n in (6, 7, 8)), return_exceptions=True)
+    assert (answers[0], str(answers[1]), answers[2]) == (60, "refused", 80)
+
+
+async def test_what_cannot_be_sent_is_raised_to_everybody_and_the_next_goes_on() -> None:
+    batches = Batches(Server().send)
+    answers = await asyncio.gather(*(batches.ask(request(n)) for n in (1, -1)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [QueueUnreachable] * 2
+    assert await batches.ask(request(2)) == 20
+
+
+async def test_who_does_not_wait_any_more_disturbs_nobody() -> None:
+    server = Server()
+    server.open.clear()
+    batches = Batches(server.send)
+    impatient = asyncio.create_task(batches.ask(request(1)))
+    patient = asyncio.create_task(batches.ask(request(2)))
+    await some_turns()
+    impatient.cancel()
+    server.open.set()
+    assert await patient == 20
+
+
+async def test_when_it_is_closed_who_still_waits_is_told_so() -> None:
+    server = Server()
+    server.open.clear()
+    batches = Batches(server.send)
+    asking = asyncio.create_task(batches.ask(request(1)))
+    await some_turns()
+    await batches.close()
+    with pytest.raises(QueueUnreachable, match="closed"):
+        await asking
