@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
+from baton.queues.redis.async_producer import AsyncPendingSend
+from baton.queues.redis.outbox import Outbox
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import operating
 from tests.redis_server import RedisServer
@@ -164,3 +167,35 @@ async def test_the_handler_is_in_the_trace_of_the_producer(queue: Queue, tmp_pat
         until(lambda: len(seen) == 1)
     assert seen == [(b"a", span.get_span_context().trace_id)]
     provider.shutdown()
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["in the task that sends", "in a call"])
+@pytest.mark.parametrize("raised", [SystemExit, ZeroDivisionError])
+async def test_a_producer_of_tasks_ends_and_tells_what_became_of_each_entry(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException], nth: int
+) -> None:
+    """SystemExit ends the event loop; another exception ends a task. Either left an entry that waited for ever."""
+    calls, place, given = count(), Outbox._place, list[AsyncPendingSend]()
+
+    def interrupted(*arguments: Any) -> None:
+        if next(calls) == nth:
+            raise raised
+        place(*arguments)
+
+    monkeypatch.setattr(Outbox, "_place", interrupted)
+
+    async def work() -> None:
+        async with AsyncRedisProducer(queue.url, queue.name, patience=PATIENCE) as producer:
+            given.extend([await producer.produce(key, "1") for key in "ab"])
+            await producer.flush()
+            given.append(await producer.produce("a", "2"))
+
+    def run() -> None:
+        with suppress(raised, QueueUnreachable):
+            asyncio.run(work())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    await asyncio.to_thread(thread.join, PATIENCE)
+    assert not thread.is_alive()
+    assert [one.done() for one in given] == [True] * len(given)
