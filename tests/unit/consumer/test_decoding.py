@@ -134,7 +134,6 @@ class Handler:
         traced(of_entry_too, TracerProvider()),
         traced(of_coroutine, TracerProvider()),
     ],
-    ids=repr,
 )
 def test_a_model_is_made_of_the_value(handler: Callable[..., object]) -> None:
     queue = run(handler, {"id": 1}, {"id": "2"}, {"id": "no"}, b"{", {"id": 3})

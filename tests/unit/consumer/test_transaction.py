@@ -170,7 +170,9 @@ def test_a_copy_of_an_entry_is_the_entry() -> None:
 
 
 @pytest.mark.parametrize(
-    "entries", [None, [], Entry(QueueName("orders"), 0, "0", b"k", b"v", 0, Epoch(1), False), "abc"], ids=repr
+    "entries",
+    [None, [], Entry(QueueName("orders"), 0, "0", b"k", b"v", 0, Epoch(1), False), "abc"],
+    ids=["none", "empty", "a plain entry", "text"],
 )
 def test_what_is_no_entry_of_a_consumer_is_refused(entries: object) -> None:
     with pytest.raises((TypeError, ValueError), match="give"):
