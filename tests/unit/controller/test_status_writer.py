@@ -66,10 +66,15 @@ async def test_a_status_that_could_not_be_written_is_written_later(shop: Shop) -
 
 
 async def test_a_status_is_not_written_to_another_group_of_that_name(shop: Shop) -> None:
+    asked: list[str] = []
+    uid = shop.group["metadata"]["uid"]
     shop.server.request("delete", ORDERS)
     shop.make()
+    api = MemoryApi(shop.server, lambda verb, path: asked.append(verb))
+    shop.writer = StatusWriter(api, ORDERS, uid, ApiServerClock(), asyncio.create_task)
     await shop.write(state="Ready")
-    assert "status" not in shop.group
+    await shop.writer.flush()
+    assert "status" not in shop.group and len(asked) == 1, "it does not try again"
 
 
 async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when() -> None:
