@@ -173,7 +173,7 @@ def test_names_are_only_ever_words_in_the_drawing(name: str) -> None:
 
 
 def test_nothing_happens_and_that_can_be_drawn_too() -> None:
-    nothing: list[dict[str, Any]] = [{"until": 0}, {"events": []}, {"queues": {}}, {"queues": {"orders": 0}}]
+    nothing: list[dict[str, Any]] = [{"until": 0, "events": []}, {"events": []}, {"queues": {}}, {"queues": {"orders": 0}}]
     for changes in nothing:
         ElementTree.fromstring(drawing(**changes))
         assert text(**changes)

@@ -112,8 +112,9 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
             )
         case ConnectionError() | TimeoutError() | OSError():
             hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
-            why = _cause(error, OSError)
-            text = os.strerror(why.errno) if isinstance(why, OSError) and why.errno else url.hidden(text)
+            why, text = _cause(error, OSError), url.hidden(text)
+            if isinstance(why, OSError) and why.errno and not (url.sentinels or url.cluster):  # whose words name the server
+                text = os.strerror(why.errno)
             return f"{place} does not answer ({text}). Work on {queue} goes on when it is back: {_start(url)}.{hint}"
         case OutOfMemoryError():
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
