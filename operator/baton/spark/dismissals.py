@@ -7,7 +7,7 @@ cached blocks that the running job needs; in its last seconds without that regar
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -73,10 +73,13 @@ class Dismissals:
         self._leaving, self._executors, self._clock = leaving, executors, clock
         self._told: Mapping[MemberId, float] = {}
         """Since when each is known to leave."""
+        self._killed: set[MemberId] = set()
+        """By this driver, so their pods end, but were not asked to stop by others."""
 
     def left(self) -> Mapping[MemberId, float]:
-        """The pods that leave, with the seconds that each has left."""
-        now, until = self._clock(), self._leaving()
+        """The pods that others ask to stop, with the seconds that each has left."""
+        now = self._clock()
+        until = {name: at for name, at in self._leaving().items() if name not in self._killed}
         for name in until.keys() - self._told.keys():
             log.info("%s is asked to stop, and has %.0f s to hand off", name, until[name] - now)
         self._told = {name: self._told.get(name, now) for name in until}
@@ -86,6 +89,11 @@ class Dismissals:
         """Those that may be given something new."""
         left = self.left()
         return tuple(one for one in executors if left.get(one.pod, LAST + 1) > LAST)
+
+    def kill(self, ids: Collection[str], fleet: Iterable[Executor]) -> None:
+        """End these now."""
+        self._killed |= {one.pod for one in fleet if one.id in ids}
+        self._executors.end(ids)
 
     def end(self, dismissed: Iterable[str], fleet: Iterable[Executor]) -> bool:
         """End those of them that are idle, by their ids. False: some are still to be ended."""

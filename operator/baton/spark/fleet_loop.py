@@ -190,7 +190,7 @@ class FleetLoop:
             log.info("executors %s hold up the batch, and a queue is away: they are waited for", ", ".join(sorted(kill)))
         else:
             log.warning("executors %s missed a deadline and hold up the batch: they are replaced", ", ".join(sorted(kill)))
-            self._executors.end(kill)
+            self._dismissals.kill(kill, fleet)
             self._counts.add("executors_ended", len(kill))
 
     def _resize(self, fleet: tuple[Executor, ...]) -> bool:
@@ -204,5 +204,5 @@ class FleetLoop:
             self._total = wanted.target
         if wanted.kill:
             log.info("executors %s have handed off and go", ", ".join(wanted.kill))
-            self._executors.end(wanted.kill)
+            self._dismissals.kill(wanted.kill, fleet)
         return none_is_leaving

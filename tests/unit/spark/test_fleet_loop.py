@@ -1,6 +1,7 @@
 """The driver's look after its fleet, with a scheduler, a ledger and a session that the test plays."""
 
 import json
+import logging
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -224,6 +225,20 @@ def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) 
     scene.ledger.write(entry("exec-1", {0: 1, 1: 2}), entry("exec-2"), scale=RequestedScale(1, victims))
     scene.loop.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2, 1], ["2"])
+
+
+def test_the_pod_of_a_victim_that_was_ended_is_not_said_to_be_asked_to_stop(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "baton.spark")
+    scene.scheduler.fleet = (executor(1), executor(2))
+    scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2"), scale=RequestedScale(1, victims(2)))
+    scene.loop.look()
+    scene.until[MemberId("exec-2")] = scene.now + 60
+    scene.loop.look()
+    assert "executors 2 have handed off and go" in caplog.text
+    assert "asked to stop" not in caplog.text
+    assert scene.scheduler.totals == [1], "nor is it replaced"
 
 
 def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) -> None:
