@@ -258,8 +258,8 @@ _CRASHES = "CrashLoopBackOff"
 _BY_SIGNAL = 128
 """Exit codes above this are a signal's."""
 
-_LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
-"""How a line of Spark's own log begins: it goes on for a few after the program has said why it ends."""
+_LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ |\s+at |\s*\.\.\. \d+ more")
+"""How a line of Spark's own log, or of a Java trace, begins: they follow the line that has the cause."""
 
 _MOST_MESSAGE = 4096
 """Characters of a container's last words that are looked at: as many as Kubernetes keeps."""

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from baton.consumer.api_server import ApiConnection
@@ -61,6 +61,15 @@ def require(api: ApiConnection, namespace: str, group: str, patience: float = _P
         if time.monotonic() >= until:
             raise MissingRights(found)
         time.sleep(_AGAIN)
+
+
+def require_in_pod(namespace: str, group: str, environment: Mapping[str, str]) -> None:
+    """`require` for the account of this pod. A pod without a token is the fleet's to report."""
+    try:
+        api = ApiConnection.in_pod(environment=environment)
+    except ValueError:
+        return
+    require(api, namespace, group, _PATIENCE)
 
 
 def lacking(api: ApiConnection, namespace: str, group: str) -> str:

@@ -13,6 +13,7 @@ from baton.spark import jar_file
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
+from baton.spark.rights import require_in_pod
 
 # -- Spark's version: Baton calls classes that Spark keeps for itself, and its jar is compiled against Spark's own
 
@@ -145,7 +146,8 @@ def conf(
     namespace, name and address of the driver are found as `DriverPod` says. Outside the cluster give `namespace` and `master`
     (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the credentials
     (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing,
-    TypeError or ValueError for numbers that are none, and RuntimeError for a Spark of another version.
+    TypeError or ValueError for numbers that are none, RuntimeError for a Spark of another version, and, in a pod, `MissingRights`
+    where its account may not do what a fleet needs: Spark's own error would hide it.
 
     Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
     `environment`: instead of this process's.
@@ -191,6 +193,8 @@ def conf(
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
     }
     settings |= _driver(driver)
+    if driver.inside:
+        require_in_pod(driver.namespace, group, environment)
     if executor_cpu:
         settings["spark.kubernetes.executor.request.cores"] = executor_cpu
     if service_account:

@@ -352,6 +352,15 @@ def test_why_a_pod_is_not_ready_and_how_many_stop_is_known() -> None:
             {"state": {"terminated": {"exitCode": 1, "message": "Rights: no\n26/11/23 06:42:27 INFO Hooks: Shutdown\n"}}},
             "Rights: no",
         ),
+        (
+            "driver",
+            {
+                "state": {
+                    "terminated": {"exitCode": 1, "message": "\tat a.B.c(D)\nCaused by: no pods\n\tat a.B.c(D)\n\t... 1 more\n"}
+                }
+            },
+            "Caused by: no pods",
+        ),
         ("driver", {"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}, "exit code 1 (Error), see its log"),
         (
             "driver",
