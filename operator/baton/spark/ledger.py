@@ -155,6 +155,10 @@ class LedgerView:
         """The newest state."""
         return self._ledger
 
+    def trouble(self) -> str:
+        """What is wrong with it, for people; empty: nothing is known."""
+        return ""
+
     def on_change(self, told: Callable[[], None]) -> None:
         """Call `told` (from any thread) after each new state."""
         self._told.append(told)
@@ -187,6 +191,7 @@ class WatchedLedger(LedgerView):
     def __init__(self, api: ApiConnection, namespace: str, group: str) -> None:
         super().__init__()
         name = ledger_name(group)
+        self._group, self._there, self._trouble = group, False, ""
         path, what = f"/api/v1/namespaces/{segments(namespace)}/configmaps", f"the ledger {namespace}/{name}"
         self._followed = FollowedObjects(api, path, what, self._see_all, fieldSelector=f"metadata.name={name}")
         self._followed.start()
@@ -194,7 +199,19 @@ class WatchedLedger(LedgerView):
     def close(self) -> None:
         self._followed.close()
 
+    def trouble(self) -> str:
+        return self._trouble
+
     def _see_all(self, maps: Sequence[Mapping[str, Any]]) -> None:
+        if self._there and not maps:
+            self._trouble = (
+                f"group {self._group} was deleted: its ledger {ledger_name(self._group)} is gone, and no executor owns a "
+                "partition until the ConsumerGroup is applied again"
+            )
+            log.error("%s", self._trouble)
+        elif maps:
+            self._trouble = ""
+        self._there = bool(maps)
         self._see(maps[0].get("data") or {} if maps else {})
 
 

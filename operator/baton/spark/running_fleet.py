@@ -321,7 +321,7 @@ class RunningFleet:
 
     def _trouble(self) -> str:
         unread = unread_queues(self._ledger.read().ownership, self._queues.names)
-        return " ".join(filter(None, (self._queues.trouble(), unread)))
+        return " ".join(filter(None, (self._ledger.trouble(), self._queues.trouble(), unread)))
 
     def _follow_start(self) -> None:
         if self._start.over():

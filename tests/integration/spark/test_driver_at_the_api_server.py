@@ -161,8 +161,8 @@ def test_a_driver_whose_group_was_taken_over_notices(
     wait_for(lambda: session.lost() == "driver-2", "the driver has noticed")
 
 
-def test_the_ledger_is_followed_from_before_it_is_there_until_it_is_deleted(
-    control_plane: Cluster, api: ApiConnection, group: str
+def test_the_ledger_is_followed_from_before_it_is_there_and_its_end_is_told_once_until_it_is_back(
+    control_plane: Cluster, api: ApiConnection, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     view = WatchedLedger(api, NAMESPACE, group)
     try:
@@ -174,7 +174,10 @@ def test_the_ledger_is_followed_from_before_it_is_there_until_it_is_deleted(
         wait_for(lambda: set(view.read().entries) == {"exec-2"}, "a change is seen")
         assert view.read().scale is not None
         control_plane.kubectl("delete", "configmap", f"{group}-assignments", "-n", NAMESPACE)
-        wait_for(lambda: not view.read().entries, "the end is seen")
+        wait_for(lambda: f"group {group} was deleted" in view.trouble() and not view.read().entries, "the end is seen")
+        assert caplog.text.count(view.trouble()) == 1
+        write(control_plane, group, {})
+        wait_for(lambda: not view.trouble(), "it is back")
     finally:
         view.close()
 
