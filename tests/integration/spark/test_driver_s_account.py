@@ -1,14 +1,19 @@
 """What a driver finds of its own pod, and what its account may do, on a real API server."""
 
+import os
+import shutil
+import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyspark
 import pytest
 import yaml
 
 from baton.consumer.api_server import ApiConnection
-from baton.spark import rights
+from baton.spark import conf, rights
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.rights import WatchedRights
 from cluster import Cluster
@@ -44,16 +49,20 @@ def test_a_driver_that_was_not_told_its_uid_asks_for_its_pod(control_plane: Clus
 
 
 def test_an_account_without_rights_is_told_which_and_the_example_s_lacks_none(
-    control_plane: Cluster, shop: str, tmp_path: Path
+    control_plane: Cluster, shop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for one in yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text()):
         control_plane.apply({**one, "metadata": {**one["metadata"], "namespace": shop}})
     rights.require(account(control_plane, shop, "orders-driver", tmp_path / "driver"), shop, "orders")
     control_plane.kubectl("create", "serviceaccount", "nobody", "-n", shop)
-    nobody = account(control_plane, shop, "nobody", tmp_path / "nobody")
+    bare = account(control_plane, shop, "nobody", tmp_path / "nobody")
     with pytest.raises(rights.MissingRights) as told:
-        rights.require(nobody, shop, "orders", patience=0)
+        rights.require(bare, shop, "orders", patience=0)
     assert str(told.value) == rights.sentence(f"system:serviceaccount:{shop}:nobody", shop, rights.needed("orders"))
+    monkeypatch.setattr(rights, "_PATIENCE", 0.0)
+    monkeypatch.setattr(ApiConnection, "in_pod", lambda environment: bare)
+    with pytest.raises(rights.MissingRights, match="lacks rights"):  # before Spark does, with a trace of Java
+        conf("orders", image="i", template="t", environment={**INSIDE, "POD_NAMESPACE": shop})
 
 
 def test_rights_that_are_taken_away_while_a_driver_runs_are_told_until_they_are_back(
@@ -75,3 +84,42 @@ def test_rights_that_are_taken_away_while_a_driver_runs_are_told_until_they_are_
         wait_for(lambda: not watched.missing(), "it is over")
     finally:
         watched.close()
+
+
+def test_the_driver_s_pod_of_the_example_in_cluster_mode_goes_with_its_job(
+    control_plane: Cluster, shop: str, tmp_path: Path
+) -> None:
+    """The Job's command runs here, in the place of its pod."""
+    submit = EXAMPLE.parent / "spark-submit"
+    for file in (submit / "driver-template.yaml", EXAMPLE / "executor.yaml"):
+        shutil.copy(file, tmp_path)
+    text = f"{(submit / 'submit.yaml').read_text()}---\n{(EXAMPLE / 'rbac.yaml').read_text()}"
+    places = {"/opt/spark": Path(pyspark.__file__).parent, "/tmp/": f"{tmp_path}/", "/app/": f"{tmp_path}/"}  # in this order
+    for written, here in {**places, "https://kubernetes.default.svc": control_plane.server, "$(POD_NAMESPACE)": shop}.items():
+        text = text.replace(written, str(here))
+    objects = [{**one, "metadata": {**one["metadata"], "namespace": shop}} for one in yaml.safe_load_all(text)]
+    (job,) = (one for one in objects if one["kind"] == "Job")
+    control_plane.apply(*objects)
+
+    def pods(selector: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = control_plane.get("pods", "-n", shop, "-l", selector)["items"]
+        return found
+
+    wait_for(lambda: pods("job-name=orders-submit"), "the Job has its pod")
+    (pod,) = pods("job-name=orders-submit")
+    kubeconfig = yaml.safe_load(control_plane.kubeconfig.read_text())
+    for user in kubeconfig["users"]:
+        user["user"] = {"token": control_plane.kubectl("create", "token", "orders-submit", "-n", shop).strip()}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    environment = {
+        "KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "JOB_UID": pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"],
+    }
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    command = [*container["command"], *container["args"]]
+    command.insert(-1, "--conf=spark.kubernetes.submission.waitAppCompletion=false")
+    done = subprocess.run(command, check=False, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat"))
+    assert len(pods("spark-role=driver")) == 1
+    control_plane.kubectl("delete", "job", "orders-submit", "-n", shop)
+    wait_for(lambda: not pods("spark-role=driver"), "the driver's pod has gone")
