@@ -1,6 +1,7 @@
 """Fleets that KEDA scales by the lag that the operator tells: from none to many and back, under load, and nothing is lost."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -148,7 +149,7 @@ def scaled_by_keda(cluster: Cluster, example: str, group: str, target: int, quic
     name = group.partition("/")[0]
     shipped = yaml.safe_load((ROOT / "manifests" / "examples" / "autoscaling" / example).read_text())
     trigger = shipped["spec"]["triggers"][0]["metadata"]
-    trigger |= {"url": trigger["url"].replace("default/orders", group), "targetValue": str(target)}
+    trigger |= {"url": re.sub(r"(?<=/groups/)[^/]+/[^/]+", group, trigger["url"]), "targetValue": str(target)}
     spec: dict[str, Any] = {**shipped["spec"], "pollingInterval": 2, **quick}
     spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"] = {"stabilizationWindowSeconds": 5}
     cluster.kubectl("-n", name, "apply", "-f", "-", text=json.dumps({**shipped, "spec": spec}))
