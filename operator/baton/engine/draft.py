@@ -54,6 +54,8 @@ class Draft(GroupState):
         """New partitions of a queue that grew, each with the reason."""
         self.plan_now: str | None = None
         """Why a plan is due without a holddown; None: none is."""
+        self.reasons: dict[Partition | MemberId, str] = {}
+        """Why partitions leave vacant slots and newcomers get some, by the plan of this step."""
         self.changed_members: set[MemberId] = set()
         self._with_new_epoch: set[Partition] = set()
         """Partitions with an epoch that this step raised: the ledger does not have it yet, so another receiver may use it too."""

@@ -13,8 +13,8 @@ from baton.engine.handoff import waits_for_giver
 from baton.engine.member_slots import make_standbys, members_without_slot, newcomers, vacant_slots
 from baton.engine.placement import assignor_in_use, fingerprint, left_out, several_active, traits
 from baton.engine.state import Facts, KnownQueue, MemberSlot
-from baton.model.ids import Partition
-from baton.model.wording import first_of
+from baton.model.ids import MemberId, Partition
+from baton.model.wording import counted, first_of
 
 # Triggers besides members and partitions
 
@@ -80,7 +80,7 @@ def update_holddown(draft: Draft) -> None:
     """Start a holddown if there is a reason, and end it if no reason is left."""
     empty, new = vacant_slots(draft), newcomers(draft)
     if empty or new:
-        draft.trigger(_why(draft), pinned=False)
+        draft.trigger(why_changed(draft), pinned=False)
     holders = draft.slot_holders()
     reads = {queue for member in holders for queue in draft.subscribed(member)}
     resting = draft.vacated()
@@ -130,10 +130,37 @@ def _stranded(draft: Draft) -> Iterator[Partition]:
     return (partition for partitions in leaving for partition in partitions if draft.stays_put(partition))
 
 
-def _why(draft: Draft) -> str:
-    words = [f"{slot.member} {_how(draft, slot)}" for slot in vacant_slots(draft)]
-    words += [f"{member} joined" for member in newcomers(draft)]
-    return first_of(words, 3)
+MOST_REASONS = 10
+
+
+def reasons(draft: Draft) -> dict[Partition | MemberId, str]:
+    """Why partitions leave the vacant slots that they are in, and why newcomers get some, whatever came first. Empty where more
+    than MOST_REASONS pods came and went: the ledger has each reason of a hand-off."""
+    left = {partition: f"{slot.member} {_how(draft, slot)}" for slot in vacant_slots(draft) for partition in slot.vacated or ()}
+    own = left | {member: f"{member} joined" for member in newcomers(draft)}
+    return own if len(set(own.values())) <= MOST_REASONS else {}
+
+
+def why_changed(draft: Draft, first: str = "") -> str:
+    """`a and 2 others joined, b is stopping`: all who came and went so far. `first`: what started the holddown; it stays the
+    reason if it was something else."""
+    changed = [(slot.member, _how(draft, slot)) for slot in vacant_slots(draft)]
+    changed += [(member, "joined") for member in newcomers(draft)]
+    if first and not any(first.startswith(f"{member} ") for member, _ in changed):
+        return first
+    by_how: dict[str, list[MemberId]] = {}
+    for member, how in sorted(dict(changed).items(), key=lambda one: not first.startswith(f"{one[0]} ")):
+        by_how.setdefault(how, []).append(member)
+    return first_of([_together(members, how) for how, members in by_how.items()], 3)
+
+
+def _together(members: list[MemberId], how: str) -> str:
+    others = len(members) - 1
+    if not others:
+        return f"{members[0]} {how}"
+    for one, many in (("is ", "are "), ("does ", "do ")):
+        how = f"{many}{how.removeprefix(one)}" if how.startswith(one) else how
+    return f"{members[0]} and {counted(others, 'other')} {how}"
 
 
 def _how(draft: Draft, slot: MemberSlot) -> str:

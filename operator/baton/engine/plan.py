@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from baton.api.group import Approval, Protocol
 from baton.engine.draft import Draft
-from baton.engine.holddown import due
+from baton.engine.holddown import due, reasons, why_changed
 from baton.engine.member_slots import MemberLimit, make_standbys, mark_overtaken, members_without_slot
 from baton.engine.placement import FAILURES, plan_owners, problem_of
 from baton.engine.results import ApprovalRefused, Approved, Proposed, Withdrawn
@@ -36,7 +36,8 @@ def plan_when_due(draft: Draft) -> None:
 def _plan(draft: Draft) -> None:
     """End the holddown and plan. Members of the plan get slots, vacant slots lapse, and reserved slots stay."""
     assert draft.holddown is not None
-    why = draft.plan_now or draft.holddown.why
+    why = draft.plan_now or why_changed(draft, draft.holddown.why)
+    draft.reasons = {} if draft.plan_now else reasons(draft)
     draft.holddown = None
     approved = dict(draft.waiting)
     draft.waiting.clear()
@@ -93,9 +94,9 @@ def begin_waiting(draft: Draft) -> None:
     why = "" if draft.rebalance is None else draft.rebalance.why
     for partition, receiver in sorted(draft.waiting.items()):
         if not _bounded(draft, partition):
-            draft.hand_off(partition, receiver, why)
+            draft.hand_off(partition, receiver, _reason(draft, partition, receiver, why))
         elif not bound or paused < bound:
-            draft.hand_off(partition, receiver, why)
+            draft.hand_off(partition, receiver, _reason(draft, partition, receiver, why))
             paused += 1
 
 
@@ -122,11 +123,17 @@ def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str)
     draft.new_generation()
     for partition, receiver in changed.items():
         if receiver is None or partition in draft.moves or not _bounded(draft, partition):
-            draft.hand_off(partition, receiver, why)
+            draft.hand_off(partition, receiver, _reason(draft, partition, receiver, why))
         else:
             draft.waiting[partition] = receiver
             draft.note_origin(partition)
     draft.running_rebalance().why = why
+
+
+def _reason(draft: Draft, partition: Partition, receiver: MemberId | None, why: str) -> str:
+    """That of the move's own giver or receiver, if it went or came in this holddown. Hand-offs that wait longer than this step
+    have the plan's reason, `why`."""
+    return draft.reasons.get(partition) or (draft.reasons.get(receiver) if receiver else None) or why
 
 
 def _first(draft: Draft, changed: Mapping[Partition, MemberId | None], most: int) -> dict[Partition, MemberId | None]:

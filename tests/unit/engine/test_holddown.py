@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from baton.api.group import GroupRebalance
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
+from baton.engine.results import Granted, Revoked
 from tests.unit.engine.group import Group
 
 
@@ -40,6 +42,47 @@ def test_a_member_that_joins_a_full_fleet_stands_by_and_triggers_nothing() -> No
     group.join("c").step(60)
     assert state(group) == (State.READY, None)
     assert summary(group.state).numbers.standbys == 1
+
+
+def whys(group: Group) -> dict[str, set[str]]:
+    """What was told of moves, by who got the partition, or was to."""
+    found: dict[str, set[str]] = {}
+    for event in group.events:
+        if isinstance(event, Granted | Revoked):
+            found.setdefault(str(event.receiver if isinstance(event, Revoked) else event.member), set()).add(event.why)
+    return found
+
+
+def test_a_move_has_the_reason_of_its_own_pods_whichever_pod_changed_first() -> None:
+    group = Group(12).join("a")
+    group.step(0)
+    group.join("b").settle(1)
+    group.settle(5)
+    assert whys(group) == {"a": {"a joined"}, "b": {"b joined"}}
+    group.events.clear()
+    group.join("c").step(60)
+    group.join("d").step(61)
+    group.settle(65)
+    assert whys(group) == {"c": {"c joined"}, "d": {"d joined"}}
+    for moving in sorted(group.state.moves):
+        group.release(str(group.state.records[moving].owner), moving.number)
+    group.settle(66)
+    assert group.state.moves == {}
+    group.events.clear()
+    group.terminate("a").step(100)
+    group.terminate("b").step(101)
+    group.settle(105)
+    given = {event.member: event.why for event in group.events if isinstance(event, Revoked)}
+    assert given == {"a": "a is stopping", "b": "b is stopping"}
+
+
+def test_a_move_that_waits_longer_has_the_first_reason_and_how_many_others_there_were() -> None:
+    group = Group(12, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a", "b")
+    for at, name in ((60, "c"), (61, "d"), (62, "e")):
+        group.join(name).step(at)
+    group.settle(65)
+    assert group.state.rebalance is not None
+    assert group.state.rebalance.why == "c and 2 others joined"
 
 
 def test_a_manual_request_is_a_trigger_once() -> None:
