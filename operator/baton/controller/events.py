@@ -15,7 +15,7 @@ import structlog
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.large_work import aside
 from baton.controller.metrics import Metrics
-from baton.controller.problems import EventReason, Problem, Reason
+from baton.controller.problems import PASSING, EventReason, Problem, Reason
 from baton.engine.results import (
     ApprovalRefused,
     Approved,
@@ -274,6 +274,8 @@ class EventRecorder:
         """As it was told last; None: there is none."""
         self._trouble_told_at = 0.0
         self._trouble_due_at: float | None = None
+        self._absent_since: float | None = None
+        """Since when a queue has not been there."""
         self._untold: list[tuple[float, OfPartition | EventMessage]] = []
         """In the order in which it happened, and when. Messages about the group itself keep their place in it."""
         self._answers: dict[Partition, int | None] = {}
@@ -317,7 +319,14 @@ class EventRecorder:
         if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
             problem = None  # it has not gone wrong
         told, self._trouble_due_at = self._trouble, None
+        if problem is None or problem.reason is not Reason.QUEUE_NOT_FOUND:
+            self._absent_since = None
+        elif self._absent_since is None:
+            self._absent_since = now
         if problem == told:
+            return
+        if self._absent_since is not None and now < self._absent_since + PASSING:  # applied together, the group may come first
+            self._trouble_due_at = self._absent_since + PASSING
             return
         if problem is None:
             assert told is not None
@@ -326,7 +335,7 @@ class EventRecorder:
             self._trouble_due_at = self._trouble_told_at + TROUBLE_APART
             return
         else:
-            self.say(problem.reason, problem.message, Kind.WARNING)
+            self.say(problem.reason, problem.message, Kind.NORMAL if problem.expected else Kind.WARNING)
         self._trouble, self._trouble_told_at = problem, now
 
     def warn(self, reason: EventReason, note: str) -> None:

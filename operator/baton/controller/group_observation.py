@@ -208,6 +208,9 @@ SESSION_WITHIN = 15.0
 """Seconds for which a pod may be Ready without a session: a consumer that has just started is nothing to tell of, and one whose
 Lease was deleted writes it again."""
 
+STARTS_WITHIN = 30.0
+"""Seconds for which a group may be without a member that is asked for: pods start, or are about to be made."""
+
 
 class GroupObjects:
     """One group, as it is now. Times are seconds of the monotonic clock."""
@@ -218,6 +221,8 @@ class GroupObjects:
         self._cache = cache
         self._silent_since: dict[MemberId, float] = {}
         """Pods that take no part for want of a session, and since when."""
+        self._empty_since: float | None = None
+        """Since when there has been no member, though some are asked for."""
 
     @property
     def group(self) -> GroupView | None:
@@ -264,11 +269,21 @@ class GroupObjects:
         """Pods that have been Ready without a session for SESSION_WITHIN."""
         return [name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN]
 
+    def starts(self, seen: GroupMembers, asked_for: int | None, now: float) -> bool:
+        """No member is there, and has not been for STARTS_WITHIN."""
+        if seen.staying or asked_for == 0:
+            self._empty_since = None
+            return False
+        self._empty_since = now if self._empty_since is None else self._empty_since
+        return now < self._empty_since + STARTS_WITHIN
+
     def due_after(self, now: float) -> Iterator[float]:
-        """When sessions lapse unless they are renewed, and when a problem with pods without a session is due (monotonic
-        seconds)."""
+        """When sessions lapse unless they are renewed, and when a problem with pods without a session, or with a group without
+        members, is due (monotonic seconds)."""
         yield from (end for lease in self._leases if lease.holder and (end := self._cache.sessions.lapses_at(lease)) > now)
         yield from (due for since in self._silent_since.values() if (due := since + SESSION_WITHIN) > now)
+        if self._empty_since is not None and (due := self._empty_since + STARTS_WITHIN) > now:
+            yield due
 
     def newly_eligible(self, seen: GroupMembers) -> Iterator[tuple[MemberId, float]]:
         """Members that were taken in since the last call, each with since when it had been able to take part."""

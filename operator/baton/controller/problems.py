@@ -103,6 +103,8 @@ class Problem:
 
     reason: Reason
     message: str
+    expected: bool = False
+    """It goes away by itself where all is well, as of pods that start: an event of it is no warning."""
 
 
 def worst(problems: list[Problem]) -> Problem | None:
@@ -110,8 +112,9 @@ def worst(problems: list[Problem]) -> Problem | None:
     if not problems:
         return None
     first = min(problems, key=lambda problem: list(Reason).index(problem.reason))
-    sentences = sorted({problem.message for problem in problems if problem.reason is first.reason})
-    return Problem(first.reason, "; ".join(sentences))
+    alike = [problem for problem in problems if problem.reason is first.reason]
+    sentences = sorted({problem.message for problem in alike})
+    return Problem(first.reason, "; ".join(sentences), all(problem.expected for problem in alike))
 
 
 PASSING = 5.0

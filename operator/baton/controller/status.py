@@ -305,6 +305,11 @@ _WHY = {
     LeftOut.NAME_TAKEN: "the ledger has a key of that name",
 }
 
+_NO_DRIVER_YET = "no driver holds the Lease {lease} yet"
+
+_BY_THEMSELVES = frozenset({LeftOut.NOT_READY, LeftOut.NO_SESSION, LeftOut.NOT_REGISTERED, LeftOut.NO_DRIVER})
+"""What is so of pods that start, and ends without help."""
+
 
 def object_problems(
     sight: GroupObjects, spec: ConsumerGroupSpec, seen: GroupMembers, now: float, asked_for: int | None, unowned: int
@@ -312,8 +317,11 @@ def object_problems(
     """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known; `unowned`: how
     many partitions have no owner."""
     pods = [pod for pod in sight.pods if pod.spark_role != DRIVER]
+    target = None if spec.scale is None else spec.scale.target_ref
+    whose = "" if target is None else f" of {target.kind} {target.name}"
+    starts = sight.starts(seen, asked_for, now)
     return [
-        *membership_problems(sight.key[1], sight.key[0], seen, asked_for, unowned=unowned),
+        *membership_problems(sight.key[1], sight.key[0], seen, asked_for, unowned=unowned, starts=starts, whose=whose),
         *word_problems(seen),
         *session_problems(sight.silent(now)),
         *annotation_problems(spec, pods),
@@ -322,10 +330,18 @@ def object_problems(
 
 
 def membership_problems(
-    group: str, namespace: str, seen: GroupMembers, asked_for: int | None = None, *, unowned: int = 0
+    group: str,
+    namespace: str,
+    seen: GroupMembers,
+    asked_for: int | None = None,
+    *,
+    unowned: int = 0,
+    starts: bool = False,
+    whose: str = "",
 ) -> list[Problem]:
     """Whether pods are there that are asked for, and what of the sessions cannot be read. Who is asked to stop works on what it
-    has, but takes no more: where partitions are `unowned`, no pod is there for them."""
+    has, but takes no more: where partitions are `unowned`, no pod is there for them. `starts`: no member has been there for so
+    short a time that pods may be on their way; `whose`: " of " and the workload that makes them."""
     unread = sorted({*seen.unread.items(), *seen.refused()})
     problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in unread[:MOST_TOLD]]
     if asked_for == 0 or seen.staying or (seen.members and not unowned):
@@ -334,16 +350,19 @@ def membership_problems(
         stops = "stops and takes" if len(seen.members) == 1 else "stop and take"
         who = f"{_named(sorted(seen.members))} {stops} no more"
         why = f"{who}, and no other pod has the label baton.dev/group: {group}; start others"
+    elif seen.pods == 0 and starts and asked_for and not (seen.drivers or seen.idle_drivers):
+        why = f"waiting for {counted(asked_for, 'pod')}{whose}"
     elif seen.pods == 0:
         why = _no_pod(group, namespace, seen)
     else:
         what = counted(seen.pods, "pod has", "pods have")
-        whys = list(_left_out(group, seen))
+        whys = list(_left_out(group, seen, starts=starts))
         if drains := sorted(name for name, member in seen.members.items() if member.draining):
             whys.append(f"{_named(drains)}: to be drained (annotation {DRAIN_ANNOTATION}); take that back, or start others")
         why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
     failed = [f"the driver {name} failed: {words}" for name, words in islice(sorted(seen.drivers.items()), MOST_TOLD)]
-    return [*problems, Problem(Reason.NO_MEMBERS, "; ".join([*failed, why]))]
+    expected = starts and not seen.drivers and not seen.members and _BY_THEMSELVES.issuperset(seen.left_out.values())
+    return [*problems, Problem(Reason.NO_MEMBERS, "; ".join([*failed, why]), expected)]
 
 
 def _no_pod(group: str, namespace: str, seen: GroupMembers) -> str:
@@ -360,13 +379,14 @@ def _no_pod(group: str, namespace: str, seen: GroupMembers) -> str:
     )
 
 
-def _left_out(group: str, seen: GroupMembers) -> Iterator[str]:
-    """Why pods take no part, those of one reason together."""
+def _left_out(group: str, seen: GroupMembers, *, starts: bool = False) -> Iterator[str]:
+    """Why pods take no part, those of one reason together. `starts`: a driver of them may not have its Lease yet."""
     by_text: dict[tuple[int, str], list[str]] = defaultdict(list)
     order = {why: place for place, why in enumerate(_WHY)}
     for name, why in sorted(seen.left_out.items()):
         said = f" ({seen.unready[name]})" if name in seen.unready else ""
-        by_text[order[why], _WHY[why].format(lease=driver_lease_name(group)) + said].append(name)
+        text = _NO_DRIVER_YET if starts and why is LeftOut.NO_DRIVER else _WHY[why]
+        by_text[order[why], text.format(lease=driver_lease_name(group)) + said].append(name)
     told = sorted(by_text.items())
     yield from (f"{_named(names)}: {text}" for (_, text), names in told[:MOST_TOLD])
     if rest := sum(len(names) for _, names in told[MOST_TOLD:]):

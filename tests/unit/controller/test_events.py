@@ -8,7 +8,7 @@ import pytest
 
 from baton.controller.events import TROUBLE_APART, EventRecorder
 from baton.controller.metrics import Metrics
-from baton.controller.problems import Problem, Reason
+from baton.controller.problems import PASSING, Problem, Reason
 from baton.engine.results import (
     ApprovalRefused,
     Approved,
@@ -249,6 +249,24 @@ def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
     assert said.said == [
         ("NoMembers", "label the pods", Kind.WARNING),
         ("Recovered", "NoMembers is over", Kind.NORMAL),
+    ]
+
+
+def test_what_goes_away_by_itself_is_no_warning_and_a_queue_may_come_after_its_group() -> None:
+    said = Said()
+    one = recorder(said)
+    absent = Problem(Reason.QUEUE_NOT_FOUND, "create it")
+    one.trouble(absent, 0.0)
+    assert (said.said, one.due_at) == ([], PASSING)
+    one.trouble(None, 1.0)
+    one.trouble(Problem(Reason.NO_MEMBERS, "waiting for 3 pods", expected=True), 2.0)
+    one.trouble(Problem(Reason.NO_MEMBERS, "label the pods"), 2.0 + TROUBLE_APART)
+    one.trouble(absent, 20.0)
+    one.trouble(absent, 20.0 + PASSING)
+    assert said.said == [
+        ("NoMembers", "waiting for 3 pods", Kind.NORMAL),
+        ("NoMembers", "label the pods", Kind.WARNING),
+        ("QueueNotFound", "create it", Kind.WARNING),
     ]
 
 

@@ -10,6 +10,7 @@ from baton.api import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.group_observation import (
     SESSION_WITHIN,
+    STARTS_WITHIN,
     GroupObjects,
     QueueFacts,
     QueueSight,
@@ -434,12 +435,39 @@ class Seen:
         problems = object_problems(self.sight, spec(), seen, now, None, 0)
         return [problem.message for problem in problems if problem.reason is reason]
 
+    def empty(self, asked_for: int | None, now: float) -> list[tuple[str, bool]]:
+        """What is said where no member is, and whether it is expected."""
+        scale = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "shop"}}
+        scaled = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "scale": scale})
+        seen = self.sight.membership(scaled, (), now)
+        problems = object_problems(self.sight, scaled, seen, now, asked_for, 0)
+        return [(one.message, one.expected) for one in problems if one.reason is Reason.NO_MEMBERS]
+
+
+def test_pods_that_were_just_asked_for_are_waited_for_before_a_cure_is_told() -> None:
+    one = Seen()
+    assert one.empty(0, 0.0) == []
+    assert one.empty(3, 100.0) == [("waiting for 3 pods of Deployment shop", True)], "it was scaled from zero"
+    assert list(one.sight.due_after(100.0)) == [100.0 + STARTS_WITHIN]
+    one.pod("a", ready=False)
+    ((message, expected),) = one.empty(3, 110.0)
+    assert "none takes part: a: not Ready" in message and expected
+    ((message, expected),) = one.empty(3, 100.0 + STARTS_WITHIN)
+    assert "none takes part: a: not Ready" in message and not expected
+    ((message, expected),) = Seen().empty(None, 0.0)
+    assert "add it to the pods' template" in message and expected, "how many there are to be is not known"
+    starting = GroupMembers(pods=1, left_out={MemberId("e"): LeftOut.NO_DRIVER})
+    (problem,) = membership_problems("orders", "shop", starting, starts=True)
+    assert problem.message.endswith("none takes part: e: no driver holds the Lease orders-driver yet") and problem.expected
+    hangs = replace(starting, left_out={MemberId("e"): LeftOut.LAPSED})
+    assert not membership_problems("orders", "shop", hangs, starts=True)[0].expected
+
 
 def test_a_pod_has_a_while_to_begin_its_session_and_is_told_of_after_that() -> None:
     one = Seen()
     one.pod("a")
     assert one.told(100.0) == []
-    assert list(one.sight.due_after(100.0)) == [100.0 + SESSION_WITHIN], "it is looked at then, though nothing happens"
+    assert min(one.sight.due_after(100.0)) == 100.0 + SESSION_WITHIN, "it is looked at then, though nothing happens"
     one.pod("b")
     assert one.told(110.0) == []
     assert one.told(100.0 + SESSION_WITHIN) == ["a"]
