@@ -169,13 +169,27 @@ WITHIN = 10.0
 """Seconds."""
 
 
+FORWARD = "forward its port 8080 to your machine, and give --operator http://127.0.0.1:8080"
+"""The cure of a person at a shell who lacks a right."""
+
+ASK_FOR_RIGHTS = "ask for the right to get leases and pods/proxy in that namespace (the guide of the console has the Role)"
+"""The cure of a viewer of the console in the cluster."""
+
+
 async def lag_of(
-    api: Api, namespace: str, name: str, leader: Leader | None, url: str | None, *, partitions: bool = True
+    api: Api,
+    namespace: str,
+    name: str,
+    leader: Leader | None,
+    url: str | None,
+    *,
+    partitions: bool = True,
+    cure: str = FORWARD,
 ) -> GroupLag:
-    """Of one group; with its `partitions`, if asked for. What is wrong is its `problem`."""
+    """Of one group; with its `partitions`, if asked for. What is wrong is its `problem`, with the `cure` of a missing right."""
     try:
         page = f"groups/{namespace}/{name}/lag{'/partitions' if partitions else ''}"
-        return ONE.validate_python(await _asked(api, page, leader, url))
+        return ONE.validate_python(await _asked(api, page, leader, url, cure))
     except ValidationError:
         return GroupLag(namespace, name, problem=_ODD)
     except NoAnswerError as error:
@@ -185,13 +199,13 @@ async def lag_of(
 _ODD = "what answers is no operator of this release"
 
 
-async def _asked(api: Api, page: str, leader: Leader | None, url: str | None) -> Any:
+async def _asked(api: Api, page: str, leader: Leader | None, url: str | None, cure: str = FORWARD) -> Any:
     if url is not None:
         return await _fetch(f"{url}/{page}")
     if leader is None:
         raise NoAnswerError("no operator has written its ledger yet")
     if not leader.readable:
-        raise NoAnswerError(f"only its operator's leader knows it, and you may not read the Lease {leader.lease}: {_CURE}")
+        raise NoAnswerError(f"only its operator's leader knows it, and you may not read the Lease {leader.lease}: {cure}")
     if leader.holder is None:
         raise NoAnswerError(f"only its operator's leader knows it, and the Lease {leader.lease} names none: see `baton doctor`")
     if leader.port is None:
@@ -200,20 +214,20 @@ async def _asked(api: Api, page: str, leader: Leader | None, url: str | None) ->
             "--operator http://HOST:PORT, of which its log has the port"
         )
     where = leader.lease.partition("/")[0]
+    otherwise = cure if cure is FORWARD else "see `baton doctor`"  # it is no right that lacks
     try:
         return await api.relayed(f"{core_path(where, 'pods', f'{leader.holder}:{leader.port}')}/proxy/{page}", LARGEST)
     except PageTooLargeError:
         raise NoAnswerError(f"{leader.holder} says more than {LARGEST:,} bytes: {_ODD}") from None
     except NotFoundError as error:
-        gone = f"there is no pod {leader.holder} in namespace {where}: {_CURE}"
+        gone = f"there is no pod {leader.holder} in namespace {where}: {otherwise}"
         raise NoAnswerError(gone if error.reason == "NotFound" else "its operator does not serve it") from None
     except ApiError:
-        raise NoAnswerError(f"you may not get pods/proxy of {leader.holder} in namespace {where}: {_CURE}") from None
+        raise NoAnswerError(f"you may not get pods/proxy of {leader.holder} in namespace {where}: {cure}") from None
     except UnavailableError as error:
-        raise NoAnswerError(f"the operator {leader.holder} does not answer through the API server ({error}): {_CURE}") from None
-
-
-_CURE = "forward its port 8080 to your machine, and give --operator http://127.0.0.1:8080"
+        raise NoAnswerError(
+            f"the operator {leader.holder} does not answer through the API server ({error}): {otherwise}"
+        ) from None
 
 
 async def _fetch(url: str) -> Any:

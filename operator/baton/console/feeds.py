@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from baton.cli.group import Leader, leader_of, look
-from baton.cli.lag import GroupLag, lag_of
+from baton.cli.lag import FORWARD, GroupLag, lag_of
 from baton.console.group_page import TimelineEntry, group_page, group_row, moves_between, of_events
 from baton.console.guard import RefusedRequestError
 from baton.console.viewers import Viewer
@@ -178,9 +178,9 @@ Topic = tuple[str, ...]
 class Feeds:
     """Those that run."""
 
-    def __init__(self, operator_url: str | None) -> None:
-        """`operator_url`: where the lag is asked for; None: by the API server's proxy."""
-        self._operator_url = operator_url
+    def __init__(self, operator_url: str | None, lag_cure: str = FORWARD) -> None:
+        """`operator_url`: where the lag is asked for; None: by the API server's proxy, and `lag_cure` if that may not be."""
+        self._operator_url, self._lag_cure = operator_url, lag_cure
         self._running: dict[tuple[str, Topic], _Running] = {}
 
     @asynccontextmanager
@@ -194,7 +194,7 @@ class Feeds:
             feed = (
                 groups_feed(viewer.api, *topic[1:])
                 if topic[0] == "groups"
-                else group_feed(viewer.api, self._operator_url, topic[1], topic[2])
+                else group_feed(viewer.api, self._operator_url, self._lag_cure, topic[1], topic[2])
             )
             running = self._running[key] = _Running(feed, asyncio.create_task(feed.run()))
         running.users += 1
@@ -232,7 +232,7 @@ def groups_feed(api: Api, namespace: str | None = None) -> Feed:
     return Feed({"groups": source}, paint, _again)
 
 
-def group_feed(api: Api, operator_url: str | None, namespace: str, name: str) -> Feed:
+def group_feed(api: Api, operator_url: str | None, lag_cure: str, namespace: str, name: str) -> Feed:
     """One group."""
     ledger = ledger_name(name)
     named = {"fieldSelector": f"metadata.name={name}"}
@@ -249,7 +249,7 @@ def group_feed(api: Api, operator_url: str | None, namespace: str, name: str) ->
 
     async def ask(seen: Seen) -> tuple[Leader | None, GroupLag]:
         leader = await leader_of(api, ledger_of(seen.objects.get("ledger", {}).get((namespace, ledger)), name))
-        return leader, await lag_of(api, namespace, name, leader, operator_url, partitions=False)
+        return leader, await lag_of(api, namespace, name, leader, operator_url, partitions=False, cure=lag_cure)
 
     return Feed(sources, _GroupPainter(namespace, name).paint, ask)
 

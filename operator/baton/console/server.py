@@ -15,13 +15,14 @@ from aiohttp import web
 from baton.cli.approve import approve_proposal
 from baton.cli.cluster import NoAnswerError, may
 from baton.cli.group import observe
+from baton.cli.lag import ASK_FOR_RIGHTS, FORWARD
 from baton.cli.options import NAMESPACE, OBJECT
 from baton.console.feeds import Feeds, Topic
 from baton.console.guard import HEADERS, RefusedRequestError, check_source
 from baton.console.viewers import Viewers
 from baton.console.what_if import Rehearsals
 from baton.kube.api import Api, core_path
-from baton.kube.errors import ApiError, UnavailableError
+from baton.kube.errors import FORBIDDEN, ApiError, UnavailableError
 from baton.model.wording import one_line
 
 PAUSE = 0.25
@@ -66,7 +67,7 @@ class ConsoleServer:
 
     def __init__(self, viewers: Viewers, options: ConsoleOptions) -> None:
         self._viewers, self._options = viewers, options
-        self._feeds = Feeds(options.operator_url)
+        self._feeds = Feeds(options.operator_url, ASK_FOR_RIGHTS if viewers.token is None else FORWARD)
         self._rehearsals = Rehearsals()
         folder = files("baton.console") / "static"
         self._pages = {name: (folder / name).read_bytes() for name in STATIC}
@@ -161,6 +162,10 @@ class ConsoleServer:
                 502,
                 f"the API server does not take your kubeconfig's credentials ({said}): renew them, and start the console again",
             )
+        if error.status == 401:
+            return 401, "this token has expired or is wrong; create another: kubectl create token NAME -n NAMESPACE"
+        if error.status == FORBIDDEN:
+            return FORBIDDEN, f"you lack a right: {said}; ask for it (the guide of the console has the Roles)"
         return error.status, said
 
     async def _what_if(self, request: web.Request) -> web.StreamResponse:

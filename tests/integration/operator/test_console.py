@@ -214,6 +214,23 @@ async def wide(tab: Browser, last: str) -> bool:
     return float(await tab.value(last)) > 0.9
 
 
+async def test_a_viewer_who_may_not_look_is_told_why_instead_of_an_empty_page(
+    api: Cluster, shared: Console, tmp_path: Path
+) -> None:
+    rightless = await token(api, "rightless")
+    async with browser(tmp_path) as tab:
+        await tab.open(f"{shared.address}/#/{SHOP}/orders")
+        for given, said in (("a-token-of-nobodys", "create another: kubectl create token"), (rightless, "you lack a right: ")):
+            await tab.shows("document.querySelector('form input#token')")
+            await tab.value(
+                f"(document.querySelector('#token').value = '{given}', document.querySelector('form button').click(), 0)"
+            )
+            await tab.shows(f"document.querySelector('main .error')?.innerText.includes('{said}')")
+            signed_in = given == rightless
+            assert await tab.value("document.querySelector('#sign-out').hidden") is not signed_in
+        assert await tab.value("document.querySelector('#grid')") is None
+
+
 async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console, shared: Console, tmp_path: Path) -> None:
     """It could be another's token. Only the URL that the own console prints has one that counts."""
     theirs = await token(api, "theirs", "view")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from baton.cli.group import Leader
-from baton.cli.lag import MOST_OPERATORS, lag_of, lags
+from baton.cli.lag import ASK_FOR_RIGHTS, MOST_OPERATORS, lag_of, lags
 from baton.kube.api import PAGE, Api, Json
 from baton.kube.elector import ADDRESS_ANNOTATION
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError
@@ -117,3 +117,9 @@ async def test_what_may_not_be_read_is_said_of_each_group() -> None:
 )
 async def test_why_nobody_tells_the_lag_is_said_with_the_cure(leader: Leader | None, said: str) -> None:
     assert said in ((await lag_of(Api(None), "shop", "orders", leader, None)).problem or "")
+
+
+async def test_a_viewer_of_the_console_in_the_cluster_is_told_to_ask_for_the_right() -> None:
+    leader = Leader("ops/baton", readable=False)
+    told = await lag_of(Api(None), "shop", "orders", leader, None, cure=ASK_FOR_RIGHTS)
+    assert "you may not read the Lease ops/baton: ask for the right to get leases and pods/proxy" in (told.problem or "")

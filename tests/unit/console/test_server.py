@@ -45,6 +45,31 @@ async def nobody_is_known(_: object) -> AsyncIterator[Api]:
     yield Expired(None)
 
 
+class Refusing(Api):
+    """The account of the token has no rights."""
+
+    async def page(self, *_: Any, **__: Any) -> tuple[Json, str]:
+        raise ApiError(403, "Forbidden", 'consumergroups.baton.dev "orders" is forbidden: User "x" cannot list')
+
+    async def get(self, path: str, **query: str) -> Json:
+        raise ApiError(403, "Forbidden", 'consumergroups.baton.dev "orders" is forbidden: User "x" cannot get')
+
+
+@pytest.mark.parametrize("path", ["/api/group?namespace=shop&name=orders", "/api/what-if?namespace=shop&name=orders&pods=2"])
+@pytest.mark.parametrize(
+    ("api", "said"), [(Expired, "create another: kubectl create token"), (Refusing, "you lack a right: consumergroups.baton.dev")]
+)
+async def test_a_viewer_whose_token_does_not_do_is_told_the_cure(path: str, api: type[Api], said: str) -> None:
+    @asynccontextmanager
+    async def known(_: object) -> AsyncIterator[Api]:
+        yield api(None)
+
+    application = ConsoleServer(OwnRights(kubernetes.Configuration(), known), ConsoleOptions(LOOPBACK)).application()
+    async with TestClient(TestServer(application)) as client:
+        answer = await client.get(path, headers={"Authorization": "Bearer mine"})
+        assert said in await answer.text()
+
+
 async def test_whoever_sends_an_approval_slowly_takes_no_viewers_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewers_module, "MOST_TOKENS", 1)
     application = ConsoleServer(

@@ -44,12 +44,15 @@ const told = (draw, forbidden) => (kind, seconds, data) => {
     signIn(data.error);
   } else if (data.status === 403 && forbidden) {
     forbidden(data.error);
+  } else if (data.status === 403) {
+    fill(main, el("h2", {}, "You may not see this group"), el("p", { class: "error" }, data.error));
   } else {
     fill(connection, el("span", { class: "error" }, data.error));
   }
 };
 
 function signIn(why) {
+  signOut.hidden = true;
   if (!settings.signIn) return fill(main, el("h2", {}, "This console is not yours"), el("p", { class: "error" }, why || "Open the URL that `baton console` printed: it has a token."));
   const field = el("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const enter = (event) => {
