@@ -426,7 +426,8 @@ class ConsumerGroupSpec(Shape):
         json_schema_extra=rules(
             rule(
                 "!has(self.replicas) || has(self.scale)",
-                "spec.replicas does nothing without spec.scale: set spec.scale.mode to Workload (with a targetRef) or to Spark",
+                "spec.replicas does nothing without spec.scale: set spec.scale.mode to Workload (with a targetRef) or to Spark, "
+                'or remove both (kubectl patch cg NAME --type merge -p \'{"spec":{"replicas":null,"scale":null}}\')',
                 field=".replicas",
                 reason="FieldValueInvalid",
             ),

@@ -137,6 +137,7 @@ async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
         ({}, ["spec.queues", "Required value"]),
         ({"queues": []}, ["spec.queues", "at least 1"]),
         ({"queues": [{"name": "orders"}, {"name": "orders"}]}, ["spec.queues[1]", "Duplicate value"]),
+        ({**GROUP, "replicas": 2}, ["spec.replicas does nothing without spec.scale", "or remove both (kubectl patch cg NAME"]),
         ({**GROUP, "assignors": ["best"]}, ["spec.assignors[0]", "there is no such assignor", "solace", "range"]),
         ({**GROUP, "assignors": ["solace", "sticki"]}, ["spec.assignors[1]", "<domain>/<name>"]),
         ({**GROUP, "assignors": ["Example.com/by-load"]}, ["spec.assignors[0]", "<domain>/<name>"]),
