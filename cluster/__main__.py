@@ -72,7 +72,9 @@ def up(node: bool) -> None:
     if HELM.place().exists():
         click.echo(f"  alias helm='{HELM.path()}'")
     if node:
-        click.echo("To install Baton on it:\n  make cluster-install")
+        click.echo(
+            "To install Baton on it, unless that follows by itself (make cluster-up cluster-install):\n  make cluster-install"
+        )
         click.echo("To load the images of the examples into it (ONLY=redis: the image of the first guide):\n  make cluster-load")
     click.echo("To stop it:\n  make cluster-down")
 
@@ -120,8 +122,11 @@ def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, contex
 def down(everything: bool) -> None:
     """Stop the clusters that this clone left running and remove abandoned ones. Clusters in use and clusters of other clones are
     left alone."""
-    for line in list(runs.down(everything=everything)) or ["no cluster"]:
+    line = None
+    for line in runs.down(everything=everything):
         click.echo(line)
+    if line is None:
+        click.echo("no cluster")
 
 
 @main.command()

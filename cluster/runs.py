@@ -72,8 +72,10 @@ def down(*, everything: bool = False) -> Iterator[str]:
     with exclusive():
         for folder in folders():
             if owner(folder) is None and (everything or is_abandoned(folder) or is_ours(folder)):
-                done = "stopped" if is_kept(folder) else "removed what was left of"
+                if kept := is_kept(folder):
+                    yield f"{folder.name}: ending its processes and removing {folder} (up to a minute for a node with pods)"
                 sweep(folder)
+                done = "stopped" if kept else "removed what was left of"
                 yield f"{done} {folder.name}"
             else:
                 yield f"left alone: {whose(folder)}"

@@ -58,6 +58,7 @@ def down(*arguments: str) -> list[str]:
 def test_down_ends_what_this_clone_left_and_says_whose_the_rest_is(folder: Path, left: Left, other: Path) -> None:
     ours, theirs = left("control-1-1", None), left("control-2-1", other)
     assert down() == [
+        f"control-1-1: ending its processes and removing {folder / 'control-1-1'} (up to a minute for a node with pods)",
         "stopped control-1-1",
         f"left alone: control-2-1 was left running by {other}: stop it with: make -C {other} cluster-down",
     ]
@@ -68,7 +69,7 @@ def test_down_ends_what_this_clone_left_and_says_whose_the_rest_is(folder: Path,
 def test_down_of_the_other_clone_ends_its_own(folder: Path, left: Left, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = left("control-1-1", None), left("control-2-1", other)
     monkeypatch.setattr(runs, "ROOT", other)
-    assert down()[1:] == ["stopped control-2-1"]
+    assert down()[2:] == ["stopped control-2-1"]
     assert (ours.alive(), theirs.alive()) == (True, False)
 
 
@@ -78,7 +79,7 @@ def test_a_cluster_whose_clone_is_gone_is_ended_by_any_clone_that_is_told_to(fol
     (line,) = down()
     assert line == f"left alone: control-1-1 was left running by {gone}, which is gone: stop it with: make cluster-down ALL=1"
     assert process.alive()
-    assert down("--all") == ["stopped control-1-1"]
+    assert down("--all")[1:] == ["stopped control-1-1"]
     assert not process.alive() and runs.folders() == []
 
 
