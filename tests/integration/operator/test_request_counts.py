@@ -14,7 +14,7 @@ from tests.waiting import eventually
 GROUPS, PODS, PARTITIONS, CHANGED = 40, 4, 8, 20
 
 LIMITS = {
-    "cold": {"requests": 13.0, "writes": 13.0, "ledgers": 2.4, "statuses": 2.6},
+    "cold": {"requests": 13.0, "writes": 13.0, "ledgers": 2.4, "statuses": 3.2},
     "gone": {"requests": 10.0, "writes": 10.0, "ledgers": 2.6, "statuses": 2.0},
     "come": {"requests": 12.5, "writes": 12.5, "ledgers": 2.4, "statuses": 2.5},
 }

@@ -1,6 +1,7 @@
 """What a driver finds of its own pod, and what its account may do, on a real API server."""
 
 import os
+import re
 import shutil
 import subprocess
 import uuid
@@ -94,9 +95,14 @@ def test_the_driver_s_pod_of_the_example_in_cluster_mode_goes_with_its_job(
     for file in (submit / "driver-template.yaml", EXAMPLE / "executor.yaml"):
         shutil.copy(file, tmp_path)
     text = f"{(submit / 'submit.yaml').read_text()}---\n{(EXAMPLE / 'rbac.yaml').read_text()}"
-    places = {"/opt/spark": Path(pyspark.__file__).parent, "/tmp/": f"{tmp_path}/", "/app/": f"{tmp_path}/"}  # in this order
-    for written, here in {**places, "https://kubernetes.default.svc": control_plane.server, "$(POD_NAMESPACE)": shop}.items():
-        text = text.replace(written, str(here))
+    places = {
+        "/opt/spark": str(Path(pyspark.__file__).parent),
+        "/tmp/": f"{tmp_path}/",
+        "/app/": f"{tmp_path}/",
+        "https://kubernetes.default.svc": control_plane.server,
+        "$(POD_NAMESPACE)": shop,
+    }
+    text = re.sub("|".join(map(re.escape, places)), lambda written: places[written[0]], text)
     objects = [{**one, "metadata": {**one["metadata"], "namespace": shop}} for one in yaml.safe_load_all(text)]
     (job,) = (one for one in objects if one["kind"] == "Job")
     control_plane.apply(*objects)
