@@ -186,8 +186,8 @@ class Checks:
         self._tenant = tenant
         self._steps = StepChecks()
         self.moves = Moves(tenant)
-        self._pending: dict[Operator, tuple[Step, Mapping[str, str], bool]] = {}
-        """The last step of every operator, the ledger that it makes, and whether it began without one."""
+        self._pending: dict[Operator, tuple[Step, Mapping[str, str]]] = {}
+        """The last step of every operator, and the ledger that it makes."""
         self._believed: Mapping[str, str] = {}
         """The ledger as an operator last wrote it."""
         self._issued: dict[tuple[Partition, int], str | None] = {}
@@ -211,7 +211,7 @@ class Checks:
         assert made.state.view is not None
         self.settled = self._steps.stepped(before, made.state.view.observation, made, now)
         if texts is not None:
-            self._pending[operator] = (made, texts, before == GroupState.new(before.group))
+            self._pending[operator] = (made, texts)
 
     # -- the ledger
 
@@ -221,11 +221,10 @@ class Checks:
             return
         if data == self._believed:
             return  # put right after somebody else's edit
-        steps = reversed(self._pending.values())
-        made, without = next(((made, new) for made, texts, new in steps if texts == data), (None, True))
-        if self._believed and without and (made is not None or not data):
-            self._ledger_lost()
+        made = next((made for made, texts in reversed(self._pending.values()) if texts == data), None)
         if made is None:
+            if not data and self._believed:
+                self._ledger_lost()
             return
         self._believed = data
         self._written(made)
