@@ -12,10 +12,9 @@ from baton.kube.api import core_path, group_path
 from baton.kube.elector import Terms
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
-from baton.kube.objects import FINALIZER, groups_path, queues_path
+from baton.kube.objects import FINALIZER, groups_path
 from baton.model.names import ledger_name
 from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, Refuse
-from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.simulation.replicas import Lone, played
 from tests.unit.controller.memory_queue import MemoryQueue
 
@@ -48,33 +47,6 @@ def test_who_follows_serves_no_group_and_tells_nothing() -> None:
         assert [event["reason"] for event in events] == ["NoSuchGroup"]
 
     played(story)
-
-
-@in_virtual_time
-async def test_a_ledger_that_a_former_leader_creates_after_it_was_listed_is_carried_on(world: OneReplica) -> None:
-    spec = {"partitions": 4, "source": {"type": "External"}, "rebalance": {"delaySeconds": 0}}
-    world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": spec})
-    world.pod("orders-a")
-    world.group("orders")
-    await world.until(world.counts, [4])
-    path = core_path("shop", "configmaps", ledger_name("orders"))
-    before = await world.found(path)
-    assert before is not None
-    await world.stop()
-    world.delete(path)
-
-    def created(verb: str, asked: str) -> None:
-        """Just before the new leader's first write arrives."""
-        if verb == "create" and asked.endswith("/configmaps"):
-            world.trouble = lambda verb, path: None
-            metadata = {name: before["metadata"][name] for name in ("name", "labels", "annotations", "ownerReferences")}
-            world.make(core_path("shop", "configmaps"), {**before, "metadata": metadata})
-
-    world.trouble = created
-    world.start()
-    await asyncio.sleep(60)
-    assert await world.ledger() == before["data"]
-    assert world.trouble is not created
 
 
 def test_who_begins_to_lead_forgets_what_vanished_while_its_watches_began_again() -> None:

@@ -147,21 +147,6 @@ def test_a_ledger_that_cannot_be_claimed_is_told(fault: Fault) -> None:
     lives(story)
 
 
-@pytest.mark.parametrize("fault", AT_ONCE + TOO_LARGE + IN_A_WHILE, ids=str)
-def test_a_ledger_of_queues_without_a_server_that_cannot_be_created_is_told(fault: Fault) -> None:
-    async def story(world: OneReplica) -> None:
-        world.trouble = of_ledgers(fault)
-        spec = {"partitions": 4, "source": {"type": "External"}}
-        world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": spec})
-        world.group("orders")
-        world.pod("orders-a")
-        assert await world.until_told(reason(fault)) <= bound(fault) + 3
-        world.trouble = lambda verb, path: None
-        await world.until(world.counts, [4])
-
-    lives(story)
-
-
 @pytest.mark.parametrize("fault", [AT_ONCE[0], IN_A_WHILE[0]], ids=str)
 def test_a_group_whose_ledger_cannot_be_written_sleeps_between_two_attempts(fault: Fault) -> None:
     async def story(world: OneReplica) -> None:

@@ -22,7 +22,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.events import EventRecorder
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
 from baton.controller.large_work import aside
-from baton.controller.ledger import REFUSALS, AlreadyWritten, LedgerWriter, ServedElsewhere, Unlisted, contradicted, told_of
+from baton.controller.ledger import REFUSALS, AlreadyWritten, LedgerWriter, ServedElsewhere, contradicted, told_of
 from baton.controller.problems import (
     EventReason,
     Problem,
@@ -215,9 +215,8 @@ class GroupLoop:
             await asyncio.sleep(SEEN_WITHIN)
         return False
 
-    async def _take_over(self, *, unlisted: bool = False) -> bool:
-        """Put the finalizer on, and carry on where the ledger stands; False: the group is gone. `unlisted`: no list has shown the
-        ledger, but there is one. Raises Stuck and Deposed."""
+    async def _take_over(self) -> bool:
+        """Put the finalizer on, and carry on where the ledger stands; False: the group is gone. Raises Stuck and Deposed."""
         await self._replica.pacing.turn()
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
@@ -225,8 +224,7 @@ class GroupLoop:
         if not group.deleting:
             await self._finalizer.put_on(group)
         try:
-            listed = unlisted or self._replica.relists.ledger(self.key) is not None
-            data = await self._ledger_writer.claim(listed=listed, at_once=self._claims_queues(group))
+            data = await self._ledger_writer.claim()
         except REFUSALS as error:
             if not self._can_end_without_ledger(group, error):
                 raise Stuck(ledger_refused(self._owner, error)) from error
@@ -240,12 +238,6 @@ class GroupLoop:
         self._resync_at = self._clock.ticks()
         self._answers_until = inf
         return True
-
-    def _claims_queues(self, group: GroupView) -> bool:
-        """Some queue has a server where the group is recorded: only a group whose ledger can be written claims it."""
-        named = () if group.spec is None else group.spec.queues
-        views = (self._replica.cache.queues.get(self.key[0], queue.name) for queue in named)
-        return any(view is None or view.spec is None or view.spec.source.kind.fenced for view in views)
 
     def _can_end_without_ledger(self, group: GroupView, refusal: Exception) -> bool:
         return group.deleting and (is_gone(refusal) or self._ledger_writer.attempts.lasted >= LEDGER_WITHIN)
@@ -411,16 +403,11 @@ class GroupLoop:
                 await step()
             else:
                 self._ledger_writer.settled()  # what could not be written is not due any more
-            if not group.deleting:
-                await self._ledger_writer.write(self._ledger_writer.written or {})  # an empty ledger takes the name
             self._trouble_told = False
             return self._doubt_what_pods_let_go_of()
         except AlreadyWritten as landed:  # what the ledger was thought not to say, it says
             await self._runtime.adopt(landed.data)
             self._ledger_writer.settled()
-            return True
-        except Unlisted:
-            await self._take_over(unlisted=True)
             return True
         except REFUSALS as error:
             self._log.warning("the ledger cannot be written", error=str(error))

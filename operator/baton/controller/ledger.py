@@ -2,8 +2,7 @@
 was a later leader, and doubts it where a queue contradicts it.
 
 A new leader claims the ledger with its own term before it does anything, so that a deposed leader's writes fail: each replaces
-the version that its writer saw last. One that no list has shown is created, which fails if a deposed leader has created it
-meanwhile. The ledger of another release that lives is left to that release.
+the version that its writer saw last. The ledger of another release that lives is left to that release.
 
 Every grant that the ledger counts as done was made at the queue first. So a queue that has recorded something else for a
 partition at rest contradicts the ledger: it may have been edited while no operator ran. Then neither is believed: the engine
@@ -54,10 +53,6 @@ class ServedElsewhere(Deposed):
         self.release = release
 
 
-class Unlisted(Exception):  # noqa: N818 -- what became of a write
-    """There is a ledger that no list had shown: it is to be claimed before anything is written."""
-
-
 class AlreadyWritten(Exception):  # noqa: N818 -- what became of a write
     """An earlier write by this leader, whose answer was lost, was carried out: its data counts."""
 
@@ -81,7 +76,7 @@ class LedgerWrites:
 class LedgerWriter:
     """Writes the ledger of one group, as one leader.
 
-    Methods raise Deposed, REFUSALS, AlreadyWritten, Unlisted, and ServedElsewhere.
+    Methods raise Deposed, REFUSALS, AlreadyWritten, and ServedElsewhere.
     """
 
     def __init__(
@@ -136,33 +131,18 @@ class LedgerWriter:
         """As they are at this moment."""
         return replace(self.tally, fails_since=self.attempts.since, bytes=size(self.written or {}))
 
-    async def claim(self, *, listed: bool = True, at_once: bool = True) -> Mapping[str, str] | None:
+    async def claim(self) -> Mapping[str, str] | None:
         """Put this leader's term on the ledger, and return its content. None: there was none of this group's; an empty one now
-        stands there, or, if it is not wanted `at_once`, the first write creates it. One that this leader has found, could not
-        write, and that is gone since, is written again. `listed`: a list has shown that there is one."""
+        stands there. One that this leader has found, could not write, and that is gone since, is written again."""
         self._must_lead()
-        if not listed and self._found is None and not at_once:
-            return None
         with self._counting():
-            if not (listed or await self._created()):
-                await self._confirm_lead()
-                listed = True
-            if listed:
-                found, partitions = await self._see(), 0
-                if found is not None:
-                    self._found = found.data if found.owner_uid == self._owner.uid else None
-                    partitions = 0 if self._found is None else found.partitions
-                await self._send(self._found or {}, partitions)
+            found, partitions = await self._see(), 0
+            if found is not None:
+                self._found = found.data if found.owner_uid == self._owner.uid else None
+                partitions = 0 if self._found is None else found.partitions
+            await self._send(self._found or {}, partitions)
         self.settled()
         return self._found
-
-    async def _created(self) -> bool:
-        """False: something stands there."""
-        try:
-            await self._send(self._found or {}, self._booked())
-        except ConflictError:
-            return False
-        return True
 
     def forsake(self) -> Mapping[str, str] | None:
         """Write nothing from now on: the group is being deleted, and its ledger cannot be written any more. Returns what the
@@ -195,7 +175,7 @@ class LedgerWriter:
 
     def listed(self, version: str | None) -> None:
         """A list showed the ledger at this version (None: it showed none); an older one than the last is an old story."""
-        if self._stands is not None and (version is None or int(version) > int(self._stands.version)):
+        if version is None or self._stands is None or int(version) > int(self._stands.version):
             self._doubtful = True
 
     def resync(self, deleting: bool = False) -> None:
@@ -215,10 +195,7 @@ class LedgerWriter:
         try:
             await self._send(data, self._booked())
             return False
-        except (ConflictError, NotFoundError) as error:
-            if self.written is None and isinstance(error, ConflictError):
-                await self._confirm_lead()
-                raise Unlisted from None
+        except (ConflictError, NotFoundError):
             return await self._overrule(data)
         except UnavailableError:
             self._doubtful = True  # it may be written, and only the answer lost
@@ -246,7 +223,10 @@ class LedgerWriter:
         if mine is not None and not restored and data in (None, before):
             return False
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
-        await self._confirm_lead()
+        if not await self._elector.confirm():
+            self._must_lead()
+            raise UnavailableError("the API server does not confirm the lead")
+        self._must_lead()
         await self._send(before if data is None else data, self._booked())
         self.tally.restored += restored
         return restored
@@ -287,12 +267,6 @@ class LedgerWriter:
                 raise ServedElsewhere(by)
         self._stands = found
         return found
-
-    async def _confirm_lead(self) -> None:
-        if not await self._elector.confirm():
-            self._must_lead()
-            raise UnavailableError("the API server does not confirm the lead")
-        self._must_lead()
 
     def _must_lead(self) -> None:
         """In the term in which the ledger was claimed. A request that has to wait for the lead does so where it waits for its

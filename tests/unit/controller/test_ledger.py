@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.ledger import AlreadyWritten, LedgerWriter, Unlisted, contradicted, told_of
+from baton.controller.ledger import AlreadyWritten, LedgerWriter, contradicted, told_of
 from baton.controller.retrying import Deposed
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import ObservedQueue
@@ -65,11 +65,10 @@ async def write_without_answer(api: ShopApi, ledger_writer: LedgerWriter, **data
     api.mute = False
 
 
-@pytest.mark.parametrize("listed", [True, False])
-async def test_an_empty_ledger_is_made_and_owned_by_the_group(listed: bool) -> None:
+async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).open()
-    assert await ledger_writer.claim(listed=listed) is None
+    assert await ledger_writer.claim() is None
     made = api.objects[OWNER.path]
     assert data(api) == {}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
@@ -82,31 +81,6 @@ async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
     await first.written()
     await first.elector.resign()
     assert await (await Desk(api, "two").open()).claim() == {"group": "1"}
-
-
-async def test_the_first_write_makes_a_ledger_that_was_not_wanted_at_once() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    assert await ledger_writer.claim(listed=False, at_once=False) is None
-    assert OWNER.path not in api.objects
-    assert not await ledger_writer.write({"group": "1"})
-    assert data(api) == {"group": "1"}
-
-
-async def test_a_ledger_that_no_list_has_shown_is_claimed_before_it_is_written() -> None:
-    api = ShopApi()
-    first = Desk(api)
-    await first.written()
-    await first.elector.resign()
-    assert await (await Desk(api, "two").open()).claim(listed=False) == {"group": "1"}
-    ledger_writer = await Desk(api, "two").open()
-    assert await ledger_writer.claim(listed=False, at_once=False) is None
-    with pytest.raises(Unlisted):
-        await ledger_writer.write({"group": "2"})
-    assert data(api) == {"group": "1"}
-    assert await ledger_writer.claim() == {"group": "1"}
-    assert not await ledger_writer.write({"group": "2"})
-    assert data(api) == {"group": "2"}
 
 
 async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
@@ -271,11 +245,11 @@ async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:
     assert await ledger_writer.write({"group": "4"}), "the second did not arrive, nor can it now: this is somebody else's"
 
 
-@pytest.mark.parametrize("wrote", [True, False])
-async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote(wrote: bool) -> None:
+async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> None:
     api = ShopApi()
     first = Desk(api)
-    ledger_writer = await (first.written() if wrote else first.open())
+    ledger_writer = await first.open()
+    await ledger_writer.claim()
     api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     successor = await Desk(api, "two").open()
     await successor.claim()
@@ -283,9 +257,8 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote(wrote: b
     with pytest.raises(Deposed):
         await ledger_writer.write({"group": "old"})
     ledger_writer.listed("1000")
-    if wrote:
-        with pytest.raises(Deposed):
-            await ledger_writer.check()
+    with pytest.raises(Deposed):
+        await ledger_writer.check()
     assert data(api) == {"group": "new"}
 
 
@@ -381,11 +354,12 @@ async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> 
 
 async def test_finalizers_of_others_stay_on_the_ledger() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).written()
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
     before = api.objects[OWNER.path]
     api.put(OWNER.path, {**before, "metadata": {**before["metadata"], "finalizers": ["example.com/backup"]}})
+    await ledger_writer.write({"group": "1"})
     await ledger_writer.write({"group": "2"})
-    await ledger_writer.write({"group": "3"})
     assert api.objects[OWNER.path]["metadata"]["finalizers"] == ["example.com/backup"]
 
 
