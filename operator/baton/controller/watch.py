@@ -103,6 +103,12 @@ class WatchEvents:
             self._loop.call_soon_threadsafe(self._watch_broke, of, scope)
 
     def listed(self, of: WatchedKind, scope: str | None, there: Set[Key], version: int) -> None:
+        """An older event of an object that the list does not have is delivered no more: it would bring the object back."""
+        with self._lock:
+            for key, (_, manifest) in list(self._waiting.items()):
+                kind, namespace, name = key
+                if kind is of and scope in (None, namespace) and (namespace, name) not in there and _version(manifest) <= version:
+                    del self._waiting[key]
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._watch_listed, of, scope, there, version)
 

@@ -65,6 +65,9 @@ def ends(before: Mapping[MemberId, float], pods: Iterable[Mapping[str, Any]], no
 LAST = 20.0
 """Seconds before a pod is killed in which its executor gets nothing new."""
 
+FORGOTTEN = 300.0
+"""Seconds after which a pod that this driver ended, and that is not ending, is forgotten."""
+
 
 class Dismissals:
     """Of one fleet. Used by its loop alone."""
@@ -73,13 +76,14 @@ class Dismissals:
         self._leaving, self._executors, self._clock = leaving, executors, clock
         self._told: Mapping[MemberId, float] = {}
         """Since when each is known to leave."""
-        self._killed: set[MemberId] = set()
-        """By this driver, so their pods end, but were not asked to stop by others."""
+        self._killed: dict[MemberId, float] = {}
+        """When this driver ended each: their pods end, but were not asked to stop by others."""
 
     def left(self) -> Mapping[MemberId, float]:
         """The pods that others ask to stop, with the seconds that each has left."""
-        now = self._clock()
-        until = {name: at for name, at in self._leaving().items() if name not in self._killed}
+        now, leaving = self._clock(), self._leaving()
+        self._killed = {name: at for name, at in self._killed.items() if name in leaving or now < at + FORGOTTEN}
+        until = {name: at for name, at in leaving.items() if name not in self._killed}
         for name in until.keys() - self._told.keys():
             log.info("%s is asked to stop, and has %.0f s to hand off", name, until[name] - now)
         self._told = {name: self._told.get(name, now) for name in until}
@@ -92,8 +96,8 @@ class Dismissals:
 
     def kill(self, ids: Collection[str], fleet: Iterable[Executor]) -> None:
         """End these now."""
-        self._killed |= {one.pod for one in fleet if one.id in ids}
-        self._executors.end(ids)
+        ended = frozenset(self._executors.end(ids))
+        self._killed |= {one.pod: self._clock() for one in fleet if one.id in ended}
 
     def end(self, dismissed: Iterable[str], fleet: Iterable[Executor]) -> bool:
         """End those of them that are idle, by their ids. False: some are still to be ended."""

@@ -205,8 +205,8 @@ class WatchedLedger(LedgerView):
     def _see_all(self, maps: Sequence[Mapping[str, Any]]) -> None:
         if self._there and not maps:
             self._trouble = (
-                f"group {self._group} was deleted: its ledger {ledger_name(self._group)} is gone, and no executor owns a "
-                "partition until the ConsumerGroup is applied again"
+                f"the ledger {ledger_name(self._group)} is gone, and no executor owns a partition: apply the ConsumerGroup "
+                f"{self._group} again if it was deleted; else the operator writes the ledger again within a minute"
             )
             log.error("%s", self._trouble)
         elif maps:

@@ -208,6 +208,19 @@ async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
     assert len(heard) == 1000
 
 
+async def test_a_list_outdates_events_that_wait_of_objects_that_it_does_not_have() -> None:
+    """A pod that came and went while the watch was broken came back, for its first event was delivered last."""
+    heard: list[str] = []
+    feed = WatchEvents(asyncio.get_running_loop(), lambda of, kind, one: heard.append(one["metadata"]["name"]))
+    for version, name in enumerate(["gone", "there", "new"], start=1):
+        feed.put(WatchedKind.PODS, "ADDED", manifest("shop", name, version))
+    feed.put(WatchedKind.PODS, "ADDED", manifest("bank", "elsewhere", 1))
+    feed.put(WatchedKind.LEASES, "ADDED", manifest("shop", "lease", 1))
+    feed.listed(WatchedKind.PODS, "shop", {("shop", "there")}, 2)
+    await asyncio.sleep(0)
+    assert sorted(heard) == ["elsewhere", "lease", "new", "there"]
+
+
 async def test_of_an_object_only_the_newest_event_waits() -> None:
     heard: list[tuple[str | None, str]] = []
     feed = WatchEvents(asyncio.get_running_loop(), lambda of, kind, one: heard.append((kind, one["metadata"]["resourceVersion"])))

@@ -10,7 +10,7 @@ import pytest
 
 from baton.model import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
-from baton.spark.dismissals import LAST, Dismissals, ends
+from baton.spark.dismissals import FORGOTTEN, LAST, Dismissals, ends
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executor
 from baton.spark.fleet_loop import EVERY, SOON, FleetLoop, HoldUp, Order, order
@@ -239,6 +239,19 @@ def test_the_pod_of_a_victim_that_was_ended_is_not_said_to_be_asked_to_stop(
     assert "executors 2 have handed off and go" in caplog.text
     assert "asked to stop" not in caplog.text
     assert scene.scheduler.totals == [1], "nor is it replaced"
+
+
+def test_only_what_spark_ended_counts_as_ended_and_is_forgotten_later(scene: Scene) -> None:
+    scene.scheduler.fleet = (executor(1),)
+    dismissals = Dismissals(lambda: scene.until, scene.scheduler, lambda: scene.now)
+    dismissals.kill(["1", "2"], [executor(1), executor(2)])
+    scene.until |= {MemberId("exec-1"): scene.now + 30, MemberId("exec-2"): scene.now + 30}
+    assert dismissals.left() == {"exec-2": 30}, "Spark knew no executor 2: others ask it to stop"
+    scene.until.clear()
+    scene.now += FORGOTTEN
+    dismissals.left()
+    scene.until[MemberId("exec-1")] = scene.now + 30
+    assert dismissals.left() == {"exec-1": 30}
 
 
 def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) -> None:
