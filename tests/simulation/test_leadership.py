@@ -15,6 +15,7 @@ from baton.kube.leases import leases_path
 from baton.kube.objects import FINALIZER, groups_path
 from baton.model.names import ledger_name
 from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, Refuse
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.simulation.replicas import Lone, played
 from tests.unit.controller.memory_queue import MemoryQueue
 

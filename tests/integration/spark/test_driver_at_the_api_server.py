@@ -174,7 +174,7 @@ def test_the_ledger_is_followed_from_before_it_is_there_and_its_end_is_told_once
         wait_for(lambda: set(view.read().entries) == {"exec-2"}, "a change is seen")
         assert view.read().scale is not None
         control_plane.kubectl("delete", "configmap", f"{group}-assignments", "-n", NAMESPACE)
-        wait_for(lambda: f"apply the ConsumerGroup {group} again" in view.trouble() and not view.read().entries, "the end is seen")
+        wait_for(lambda: f"apply the ConsumerGroup {group} again" in view.trouble() and not view.read().entries, "it is gone")
         assert caplog.text.count(view.trouble()) == 1
         write(control_plane, group, {})
         wait_for(lambda: not view.trouble(), "it is back")
