@@ -154,10 +154,11 @@ def see_an_allocator_refused(shop: Shop, example: Example) -> None:
     """The driver ends with one line, which the group shows."""
     cluster, setting = shop.cluster, "spark.kubernetes.allocation.pods.allocator"
     arguments = example.one("Job")["spec"]["template"]["spec"]["containers"][0]["args"]
-    arguments.insert(1, f"--conf={setting}=statefulset")
+    at = arguments.index("--deploy-mode=cluster")
+    arguments.insert(at, f"--conf={setting}=statefulset")
     example.apply()
     cluster.wait(lambda: f"{setting} is statefulset: a fleet needs `direct`" in ready(shop)["message"], BUSY, "the group says it")
     assert shop.executors() == {}
     cluster.kubectl("delete", "job", "orders-submit", "-n", NAMESPACE, "--wait=true")
     cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force")
-    arguments.pop(1)
+    arguments.pop(at)

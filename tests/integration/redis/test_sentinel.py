@@ -92,7 +92,7 @@ async def test_a_sentinel_that_is_away_or_hangs_costs_nothing_but_time(watched: 
     listed = await asyncio.to_thread(
         CliRunner().invoke, main, ["dead-letters", "list", "-o", "json", "--redis-url", watched.url(), queue.name]
     )
-    assert listed.exit_code == 0 and json.loads(listed.output)["letters"] == []
+    assert listed.exit_code == 0 and json.loads(listed.stdout)["letters"] == []
     await queue.close()
 
 

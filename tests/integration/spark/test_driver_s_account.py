@@ -122,7 +122,7 @@ def test_the_driver_s_pod_of_the_example_in_cluster_mode_goes_with_its_job(
         "JOB_UID": pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"],
     }
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    command = [*container["command"], *container["args"]]
+    command = [*container["args"]]
     command.insert(-1, "--conf=spark.kubernetes.submission.waitAppCompletion=false")
     done = subprocess.run(command, check=False, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat"))

@@ -92,10 +92,11 @@ class Pauses:
         return Ownership(record.uid, record.epoch) if self.is_news(partition, record) else 0
 
     def is_news(self, partition: int, record: Record) -> bool:
-        """True if the paused owner has handed the partition over to this one, and that was not announced."""
+        """True if the paused owner has handed the partition over to this one, and neither that nor a later grant was told: a look
+        may be older than the last grant."""
         paused = self._paused.get(partition)
         handed_over = record.reader == BY_GIVER if paused is None else record.epoch > paused
-        return record.uid is not None and handed_over and self._told.get(partition) != record.epoch
+        return record.uid is not None and handed_over and record.epoch > self._told.get(partition, Epoch(0))
 
     def told(self, partition: int, epoch: Epoch) -> None:
         """That its owner has it under this epoch."""
