@@ -24,6 +24,7 @@ from baton.queues.kind import load
 from baton.queues.kinds import kind
 from baton.queues.onlooker import Onlooker, OpenOnlooker
 from baton.queues.opening import ServerAddress
+from baton.queues.producer_side import Delivery, Producer, Sent
 from baton.queues.protocol import QueueUnreachable
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -210,6 +211,21 @@ def _as_typed(key: str | None, value: str, headers: Sequence[tuple[str, str]]) -
     return key if key is None else fsencode(key), fsencode(value), {name: fsencode(text) for name, text in headers}
 
 
+def _sent(producer: Producer, portion: Iterable[Given], partition: int | None) -> Iterator[Sent]:
+    """Raises the first failure after all that were sent. The producer gets no entry behind one that it refuses."""
+    deliveries, refusal = list[Delivery](), None
+    try:
+        for each in portion:
+            deliveries.append(producer.produce(*each, partition=partition))
+    except (QueueUnreachable, ValueError) as problem:
+        refusal = problem
+    failures = [one.exception() for one in deliveries]
+    yield from (one.result() for one, failure in zip(deliveries, failures, strict=True) if failure is None)
+    for failure in (*failures, refusal):
+        if failure is not None:
+            raise failure
+
+
 # -- The commands.
 
 _HEADER = Parsed("header", _header)
@@ -250,9 +266,8 @@ def send(
         try:
             for portion in portions:
                 with waiting_for(f"the server of {queue}"):
-                    for one in [producer.produce(*each, partition=partition) for each in portion]:
-                        sent = one.result()
-                        count += 1
+                    for one in _sent(producer, portion, partition):
+                        sent, count = one, count + 1
         except (QueueUnreachable, ValueError) as problem:
             refuse(f"{counted(count, 'entry', 'entries')} sent, then: {problem}")
         if file is not None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from confluent_kafka.admin._acl import AclOperation
@@ -107,6 +108,19 @@ async def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue)
     assert (
         await call(queue, "send", "--file", "-", given='{"key": "a", "value": "b"}\n')
     ).output == f"{queue.topic}: 1 entry sent\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "said", "kept"),
+    [(40_000_000, "2 entries sent, then: the message has", "12"), (2_000_000, "3 entries sent, then", "123")],
+)
+async def test_what_was_sent_of_a_file_that_fails_in_its_midst_is_counted(queue: Queue, size: int, said: str, kept: str) -> None:
+    lines = "".join(json.dumps({"value": value}) + "\n" for value in ("1", "2", "x" * size, "3"))
+    done = await call(queue, "send", "--file", "-", "--partition", "0", given=lines)
+    assert done.exit_code == 1 and said in done.stderr, done.output
+    assert await values(queue, "--offset", "0") == [*kept]
+    done = await call(queue, "send", "--partition", str(2**31), "4")
+    assert done.exit_code == 1 and "0 entries sent, then: a partition is a number from 0 to 2147483647" in done.stderr
 
 
 async def test_the_rights_of_the_guide_are_enough_to_look_and_sending_needs_write(make: MakeQueue, acls: Acls) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY = 0.1
 _ANY_SIZE = 1_000_000_000
 """Bytes: librdkafka's largest. Its own bound is a megabyte; here the topic says how large a message may be."""
+_LAST_PARTITION = 2**31 - 1
 
 
 class KafkaDelivery:
@@ -183,8 +184,8 @@ class KafkaProducer(InWith):
         """Send it within `linger`, together with others, and wait for nothing but room in the buffer. A failure that nothing
         looked at is raised by `flush` or `close`. Raises QueueUnreachable where there was no room for `patience` seconds."""
         self._check(key, value, headers)
-        if partition is not None and (not isinstance(partition, int) or partition < 0):
-            raise ValueError(f"a partition is a number from 0, not {partition!r}")
+        if partition is not None and not (isinstance(partition, int) and 0 <= partition <= _LAST_PARTITION):
+            raise ValueError(f"a partition is a number from 0 to {_LAST_PARTITION}, not {partition!r}")
         delivery = KafkaDelivery(self, on_delivery)
         until = time.monotonic() + self._patience
         where: Mapping[str, Any] = {} if partition is None else {"partition": partition}
