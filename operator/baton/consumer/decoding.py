@@ -105,14 +105,14 @@ def _by_place(signature: inspect.Signature) -> list[inspect.Parameter]:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """Of a union, each but None; of a generic class the class."""
+    """Of a union, each but None; of a generic class the class, but a list with what is in it."""
     annotation = getattr(annotation, "__value__", annotation)  # of `type Order = …`
     origin = get_origin(annotation)
     if origin is Annotated:
         return _members(get_args(annotation)[0])
     if origin in (Union, UnionType):
         return [member for one in get_args(annotation) if one is not NoneType for member in _members(one)]
-    return [origin or annotation]
+    return [annotation if origin is None or origin in _LISTS else origin]
 
 
 def _is_model(one: Any) -> bool:
@@ -129,6 +129,8 @@ def _is_entry(one: Any) -> bool:
 
 def _may_be_entries(one: Any) -> bool:
     """Also what says nothing, and a protocol or a type variable."""
+    if get_origin(one) in _LISTS:
+        return all(_may_be_entries(member) for element in get_args(one) for member in _members(element))
     says_nothing = one in (inspect.Parameter.empty, Any, object, bytes, *_LISTS)
     return says_nothing or _is_entry(one) or isinstance(one, TypeVar) or getattr(one, "_is_protocol", False)
 

@@ -244,14 +244,20 @@ def test_a_handler_of_a_batch_gets_it() -> None:
     def of_some(entries: Sequence) -> None:  # type: ignore[type-arg]
         seen.append(entries)
 
-    for handler in (handle, of_entries, of_some):
+    def of_entries_perhaps(entries: Annotated[list[Entry], "those"] | None) -> None:
+        seen.append(entries)
+
+    for handler in (handle, of_entries, of_some, of_entries_perhaps):
         run(handler, {"id": 1}, max_entries=5)
-    assert [type(one) for one in seen] == [Batch] * 3
+    assert [type(one) for one in seen] == [Batch] * 4
 
 
 def of_dict(order: dict[str, Any]) -> None: ...
 def of_id(order: OrderId) -> None: ...
 def of_orders(orders: list[Order]) -> None: ...
+def of_orders_perhaps(orders: list[Order] | None) -> None: ...
+def of_annotated_orders(orders: Annotated[list[Order], "those"]) -> None: ...
+def of_lists(orders: list[list[Order]]) -> None: ...
 def of_order_second(entry: Entry, order: Order) -> None: ...
 def of_setting(order: Order, setting: int) -> None: ...
 def of_three(order: Order, entry: Entry, more: int) -> None: ...
@@ -272,6 +278,10 @@ def generator(order: Order) -> Any:
         ),
         (of_id, {}, "of_id .* annotated with .*OrderId: annotate it with Entry"),
         (of_orders, {}, "takes a list of models: set max_entries too"),
+        *(
+            (of, {"max_entries": 5}, "annotated with .*: annotate it")
+            for of in (of_orders_perhaps, of_annotated_orders, of_lists)
+        ),
         (of_model, {"max_entries": 5}, "takes one model, and max_entries is set: annotate its argument with a list of models"),
         (of_model, {"manual_ack": True}, "with manual_ack the handler needs the entry: give it a second argument"),
         (of_order_second, {}, r"takes \(entry, order\); it is called with \(entry or batch\)"),
