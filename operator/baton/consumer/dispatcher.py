@@ -315,6 +315,13 @@ class Dispatcher:
                 self._deliver(self.wants.popleft(), parts)
         return worked
 
+    def has_room(self, holding: HeldPartition, now: float) -> bool:
+        """Whether more of it would be read for the first who waits."""
+        if not self.wants:
+            return False
+        size = self.wants[0].batch
+        return self._room(holding) > 0 if size is None else self._may_read(holding, now, size.entries)
+
     def _room(self, holding: HeldPartition) -> int:
         """How many entries may be read of it."""
         if holding.letting_go and holding.read_before:

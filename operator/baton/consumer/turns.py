@@ -268,7 +268,7 @@ class Turns:
         else:
             self._watched_at, self._came_meanwhile = now, False
             self.holdings.wait_for_entries(lambda holding, reader: self._at_rest(holding, reader, now))
-            if self.dispatcher.wants and self._came_meanwhile:
+            if self._came_meanwhile:
                 return now
         until = min(until, self.requests.retry_at(begun))
         for holding in self.holdings:
@@ -281,7 +281,7 @@ class Turns:
         if holding.phase is not Phase.SERVING or self.requests.not_before(holding) > now:
             return False
         ready = reader.ready(holding.partition.number, holding.epoch)
-        self._came_meanwhile |= ready and holding.at_rest and holding.notice is Notice.ASSIGNED
+        self._came_meanwhile |= ready and holding.notice is Notice.ASSIGNED and self.dispatcher.has_room(holding, now)
         return not ready
 
     def _due(self, holding: HeldPartition, begun: float) -> float:

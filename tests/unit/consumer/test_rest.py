@@ -56,6 +56,37 @@ def test_what_falls_due_while_others_are_served_is_not_forgotten(monkeypatch: py
         until(lambda: len(tries) == 2)
 
 
+class ComesMeanwhile(InMemoryReader):
+    """Partition 0 gets an entry, of which its wait does not hear, while the consumer looks who is at rest."""
+
+    consumer: Consumer
+    late = False
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        turns = self.consumer._loop._turns
+        if self.late and turns.dispatcher.wants and any(holding.waiting for holding in turns.holdings):
+            self.late, self._waits_for = False, frozenset()
+            self.append(0, b"other", b"v", {})
+        return super().ready(partition, epoch)
+
+
+def test_what_comes_for_another_key_while_one_waits_for_its_retry_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_IDLE", HOUR)
+    queue, reader = queue_of(ComesMeanwhile)
+    reader.consumer = queue.consumer()
+
+    def handle(entry: HeldEntry) -> None:
+        if entry.key == b"failing" and not entry.attempt:
+            reader.late = True
+            raise Retry("later", delay=HOUR)
+
+    with queue:
+        queue.send("failing", "v")
+        queue.start(handle, consumer=reader.consumer, order="key")
+        until(lambda: [entry.key for entry in queue.acked] == [b"other"])
+        queue.settled()
+
+
 @pytest.mark.parametrize("size", [{"max_entries": 0}, {"max_bytes": 0}, {"max_wait": -1}, {"max_wait": float("nan")}])
 def test_a_batch_that_could_have_nothing_is_refused(size: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
