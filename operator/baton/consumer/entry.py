@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
@@ -361,7 +363,8 @@ class Batch(Sequence[HeldEntry]):
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand all of it out again, as `entry.nack` does for one."""
         word = Nack(bounded(why), seconds(delay))
-        self._hearing.tell([([entry], decided(entry, word)) for entry in self._entries])
+        words = [(entry, decided(entry, word)) for entry in self._entries]
+        self._hearing.tell([([entry for entry, _ in run], one) for one, run in groupby(words, itemgetter(1))])
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """Move all of it to the dead letters."""

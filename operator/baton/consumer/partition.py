@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -217,7 +218,9 @@ class EntrySequence:
     def _put_back(self, entries: list[HeldEntry]) -> None:
         if self.dropped:
             return
-        if entries and self.waiting and entries[-1].nth > self.waiting[0].nth:
+        if len(entries) == 1:
+            self.waiting.insert(bisect(self.waiting, entries[0].nth, key=_NTH), entries[0])
+        elif entries and self.waiting and entries[-1].nth > self.waiting[0].nth:
             self.waiting = deque(sorted([*entries, *self.waiting], key=_NTH))
         else:
             self.waiting.extendleft(reversed(entries))

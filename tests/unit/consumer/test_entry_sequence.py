@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pytest
 
-from baton.consumer.entry import Acknowledgement, HeldEntry
+from baton.consumer.entry import Acknowledgement, Batch, HeldEntry
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, Policies
 from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.model.ids import Epoch, Partition, QueueName
@@ -164,6 +164,12 @@ def test_words_of_an_entry_reach_the_loop() -> None:
     second.nack(7.0, "why")
     third.dead_letter("x" * 1000)
     assert heard.outcomes == [([first], ACK), ([second], Nack("why", 7.0)), ([third], DeadLetter("x" * 500))]
+
+
+def test_a_batch_of_which_all_waits_equally_is_one_word() -> None:
+    heard, entries = Heard(), sequence("a", "b", "c").hand_out(3)
+    Batch(entries, heard).nack(7.0, "why")
+    assert heard.outcomes == [(entries, Nack("why", 7.0))]
 
 
 def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
