@@ -80,7 +80,8 @@ class Progress:
         said = outcome_of(error, self._options.dead_letter_on)
         outcome = decided(first, said, type(error))
         if self._options.batch is not None and (len(self._delivery.at) > 1 or isinstance(outcome, Nack)):
-            delay = outcome.delay if isinstance(outcome, Nack) else 0.0
+            named = said.delay if isinstance(said, Nack) else None
+            delay = outcome.delay if isinstance(outcome, Nack) else named or 0.0
             outcome = Nack(said.why, delay, alone=True)
         entries, _ = self._end("retry" if isinstance(outcome, Nack) else "dead_letter")
         _log(error, outcome, entries)

@@ -160,6 +160,19 @@ def test_a_batch_that_fails_is_an_attempt_at_each_entry_and_only_the_one_to_blam
         assert dead(queue) == {"0": "after 8 attempts: ValueError: no"} and offsets(queue) == ["1"]
 
 
+def test_a_delay_that_is_named_for_a_batch_stands_also_after_its_first_entrys_last_attempt() -> None:
+    def handle(batch: Batch) -> None:
+        if len(batch) > 1:
+            raise Retry("later", delay=60)
+
+    with TestQueue() as queue:
+        queue.start(handle, max_entries=2, max_wait=60, retry=Backoff(attempts=1))
+        queue.send("k", "v")
+        queue.send("k", "v")
+        queue.settled()
+        assert offsets(queue) == ["0", "1"] and 59 < queue.moved <= 60
+
+
 def test_a_partition_that_is_lost_or_handed_over_in_the_wait_takes_the_number_of_attempts_along() -> None:
     seen: list[tuple[int, bool]] = []
 
