@@ -151,7 +151,7 @@ class HeldEntry(Entry):
         self.failed_by = ""
         """Why its last try failed."""
         self.since = 0.0
-        """When it was handed out (monotonic)."""
+        """When it was handed out, for its first attempt here (monotonic)."""
         self.times = 0
         """How often it was handed out before and not finished with (`Entries.times`), until it is begun."""
         self.in_transaction = False
@@ -208,7 +208,7 @@ class HeldEntry(Entry):
         """The same for its next try."""
         read = self.origin
         made = type(self)(self.make, self.source, read.offset, read.key, read.value, self.sequence, self.nth)
-        made.attempt, made.failed_by, made.alone = attempt, why, alone
+        made.attempt, made.failed_by, made.alone, made.since = attempt, why, alone, self.since
         return made
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -154,10 +154,11 @@ class ConsumerLoop:
         return f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
 
     def oldest(self) -> Mapping[QueueName, float]:
-        """By queue, for how many seconds the program has had the oldest entry that is not finished; 0: it has none."""
+        """By queue, for how many seconds the program has had the oldest entry that is not finished, from its first attempt on; 0:
+        it has none."""
         now, found = time.monotonic(), dict[QueueName, float]()
         for holding in self._turns.holdings:
-            age = max((now - entry.since for entry in holding.with_program), default=0.0)
+            age = max(0.0, now - holding.unfinished_since)
             found[holding.partition.queue] = max(age, found.get(holding.partition.queue, 0.0))
         return found
 

@@ -118,7 +118,7 @@ class EntrySequence:
             if most_bytes < 0 or self.waiting[0].times or (entries and self.waiting[0].alone):
                 break
             entry = self.waiting.popleft()
-            entry.since = now
+            entry.since = (entry.attempt and entry.since) or now
             self.out[entry.offset] = entry
             entries.append(entry)
             if entry.alone:
@@ -372,6 +372,19 @@ class HeldPartition:
         """Entries that were handed out and are not finished. Any thread may ask."""
         sequences = list(self.sequences.values())
         return [entry for sequence in sequences for place in (sequence.out, sequence.kept) for entry in list(place.values())]
+
+    @property
+    def unfinished_since(self) -> float:
+        """When the program got the first of those, or of what waits for another attempt (monotonic), else inf. Any
+        thread may ask."""
+        failed = [
+            entry
+            for one in list(self.sequences.values())
+            if one.tries
+            for entry in list(one.waiting)
+            if entry.offset in one.tries
+        ]
+        return min((entry.since for entry in (*self.with_program, *failed)), default=inf)
 
     def ready(self, now: float, *, shared: bool = False) -> Iterator[EntrySequence]:
         """Those from which entries may be handed out."""

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from baton.consumer import Backoff, Batch, Entry, HandlerTimeout, Retry
 from baton.consumer.metrics import ConsumerMetrics
+from baton.consumer.turns import Turns
 from baton.testing import TestQueue
 from tests.unit.consumer.readers import dead, offsets
 from tests.waiting import HOUR, until
@@ -171,6 +172,24 @@ def test_a_delay_that_is_named_for_a_batch_stands_also_after_its_first_entrys_la
         queue.send("k", "v")
         queue.settled()
         assert offsets(queue) == ["0", "1"] and 59 < queue.moved <= 60
+
+
+def test_the_age_of_an_entry_is_that_since_its_first_attempt_also_in_the_wait() -> None:
+    registry = CollectorRegistry()
+
+    def waiting(turns: Turns) -> list[int]:
+        return [entry.attempt for holding in turns.holdings for one in holding.sequences.values() for entry in one.waiting]
+
+    with TestQueue() as queue:
+        queue.start(fails, consumer=queue.consumer(metrics=ConsumerMetrics(registry)), retry=Backoff(HOUR, most=HOUR, attempts=3))
+        queue.send("k", "v")
+        until(lambda: queue._ask(waiting, []) == [1])
+        age = counted(registry, "oldest_entry_seconds")
+        queue.advance(HOUR)
+        until(lambda: queue._ask(waiting, []) == [2])
+        assert 0 < (age or 0) < (counted(registry, "oldest_entry_seconds") or 0)
+        queue.settled()
+        assert counted(registry, "oldest_entry_seconds") == 0
 
 
 def test_a_partition_that_is_lost_or_handed_over_in_the_wait_takes_the_number_of_attempts_along() -> None:
