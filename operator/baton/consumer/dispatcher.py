@@ -145,6 +145,9 @@ def _tell(sequence: EntrySequence) -> None:
 
 _MOST_BY_KEY = 1000
 """Entries in hand of a partition whose keys are worked on beside each other."""
+_LONGEST_TURN = 0.05
+"""Seconds for which one turn asks a queue whether entries may be begun, which takes a request for each that failed before. The
+rest have the next turn, and what was finished meanwhile is acknowledged in between."""
 
 
 class Dispatcher:
@@ -287,14 +290,17 @@ class Dispatcher:
             if (room := min(self._room(holding), left)) > 0:
                 holding.served_at = now
                 worked |= self._requests.read(holding, reader, room)
+            late, until = False, time.monotonic() + _LONGEST_TURN
             for sequence in holding.ready(now):
                 holding.served_at = now
                 worked = True
                 if left > 0 and self._requests.may_begin(sequence, reader):
                     parts.append((sequence, sequence.hand_out(left)))
                     left = self._requests.slice() - _count(parts)
+                if late := time.monotonic() > until:
+                    break
             worked |= not quiet()
-            if left <= 0 or not quiet():
+            if left <= 0 or late or not quiet():
                 break
         if parts := _still_held(parts):
             self._deliver(self.wants.popleft(), parts)
@@ -305,14 +311,17 @@ class Dispatcher:
         if (room := self._room(holding)) > 0:
             holding.served_at = now
             worked = self._requests.read(holding, reader, room)
+        until = time.monotonic() + _LONGEST_TURN
         for share in self._shares(holding, now):
             holding.served_at = now
             worked = True
             if not self.wants:
                 break
-            begun = [one for one in share if self._requests.may_begin(one, reader)]
+            begun = list(self._begun(share, reader, until))
             if parts := _still_held([(one, one.hand_out(len(one.waiting))) for one in begun]):
                 self._deliver(self.wants.popleft(), parts)
+            if time.monotonic() > until:
+                break
         return worked
 
     def has_room(self, holding: HeldPartition, now: float) -> bool:
@@ -321,6 +330,14 @@ class Dispatcher:
             return False
         size = self.wants[0].batch
         return self._room(holding) > 0 if size is None else self._may_read(holding, now, size.entries)
+
+    def _begun(self, sequences: Iterable[EntrySequence], reader: Reader, until: float) -> Iterator[EntrySequence]:
+        """Those that may be handed out: the queue is asked until then (monotonic), but for the first in any case."""
+        for sequence in sequences:
+            if self._requests.may_begin(sequence, reader):
+                yield sequence
+            if time.monotonic() > until:
+                return
 
     def _room(self, holding: HeldPartition) -> int:
         """How many entries may be read of it."""
@@ -392,13 +409,15 @@ class Dispatcher:
 
     def _gather(self, in_hand: Sequence[HeldPartition], size: BatchSize, now: float) -> list[Part]:
         parts: list[Part] = []
-        room, left = size.entries, size.bytes
+        room, left, until = size.entries, size.bytes, time.monotonic() + _LONGEST_TURN
         for holding in in_hand:
             if now < self._requests.not_before(holding):
                 continue
             reader = self._holdings.reader(holding)
             for sequence in holding.ready(now, shared=self.shared):
                 while room and now >= sequence.due and not (parts and sequence.waiting[0].alone):
+                    if time.monotonic() > until:
+                        return _still_held(parts)
                     if not self._requests.may_begin(sequence, reader):
                         break
                     # An entry that is larger than a batch may be is a batch of its own.

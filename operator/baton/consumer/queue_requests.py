@@ -102,6 +102,8 @@ class QueueRequests:
         failure = sequence.failed.get(first.offset)
         if failure is None and holding.is_sure:
             return True
+        if time.monotonic() < self.not_before(holding):
+            return False  # it has just not answered for another
         answered = False
         with self._asking(holding, reader, alone=failure is not None):
             if failure is not None:

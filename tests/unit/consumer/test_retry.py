@@ -3,17 +3,20 @@
 import asyncio
 import logging
 import threading
+import time
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from baton.consumer import Backoff, Batch, Entry, HandlerTimeout, Retry
+from baton.consumer import Backoff, Batch, Entry, HandlerTimeout, Retry, dispatcher
 from baton.consumer.metrics import ConsumerMetrics
 from baton.consumer.turns import Turns
-from baton.testing import TestQueue
-from tests.unit.consumer.readers import dead, offsets
+from baton.model.ids import Epoch
+from baton.testing import InMemoryReader, TestQueue
+from tests.unit.consumer.readers import dead, offsets, queue_of
 from tests.waiting import HOUR, until
 
 ORDERS = {"queue": "orders"}
@@ -45,6 +48,41 @@ def test_other_keys_of_a_partition_go_on_in_the_wait_and_what_is_behind_it_does_
         assert {entry.value for entry in queue.acked} == {b"other"}
         queue.settled()
     assert [entry.value for entry in queue.acked if entry.key == b"a"] == [b"bad", *(str(n).encode() for n in range(10))]
+
+
+class SlowToCount(InMemoryReader):
+    told: list[str]
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        time.sleep(1.2 * dispatcher._LONGEST_TURN)
+        self.told.append("retry")
+        return super().retry(partition, epoch, offset, why)
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+        self.told.append("ack")
+        super().ack(partition, epoch, offsets, soon=soon)
+
+
+@pytest.mark.parametrize("options", [{}, {"concurrency": 2}, {"max_entries": 50, "max_wait": 0}])
+def test_where_counting_retries_takes_long_entries_are_acknowledged_in_between(options: Any) -> None:
+    failed = set[str]()
+
+    def handle(work: Entry | Batch) -> None:
+        entries = list(work) if isinstance(work, Batch) else [work]
+        failed.update(entry.offset for entry in entries)
+        if not entries[0].attempt:
+            raise ValueError("no")
+
+    queue, reader = queue_of(SlowToCount)
+    reader.told = []
+    with queue:
+        for key in range(12):
+            queue.send(f"k{key}", "v")
+        queue.start(handle, order="key", retry=Backoff(first=HOUR, most=HOUR), **options)
+        until(lambda: len(failed) == 12)
+        queue.settled()
+    runs = "".join("r" if one == "retry" else " " for one in reader.told).split()
+    assert sum(map(len, runs)) >= 12 and max(map(len, runs)) < 6
 
 
 def raises_retry(entry: Entry) -> None:
