@@ -32,7 +32,7 @@ def handle(entry):
     if entry.value != b"bad" or entry.attempt == 2:
         os._exit(7)
     if entry.attempt == 1:
-        threading.Timer(0.5, os._exit, (7,)).start()
+        threading.Timer(2.0, os._exit, (7,)).start()
     raise ValueError("no")
 
 Consumer.from_environment().run(handle, retry=Backoff(first=0.1, factor=100, attempts=4), **OPTIONS)

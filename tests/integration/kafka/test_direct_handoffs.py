@@ -162,7 +162,7 @@ async def test_a_process_that_has_begun_since_takes_what_is_there_for_read(queue
     await again.hears(lambda heard: heard.uid == B)
     found = await again.reads(TWO, 1)
     assert [(one.value, one.redelivered) for one in found] == [(b"4", True)], "the first one may have had it in hand"
-    assert not (await record(queue)).tries, "but did not even put its mark there: that is no try"
+    assert not (await record(queue)).ends, "but did not even put its mark there: that is no try"
 
 
 async def test_where_something_is_left_in_hand_the_operator_grants(queue: Queue, pod: MakePod) -> None:

@@ -292,7 +292,7 @@ class KafkaQueue:
         topic = self._topic or await self._described()
         same = before is None or before.topic_id == topic.topic_id
         offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
-        again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
+        again, stale, ends = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
         record = Record(
             group=self._claimant.uid,
             queue=spec.queue,
@@ -303,7 +303,8 @@ class KafkaQueue:
             first=self._first if self._first is not None else topic.partitions,
             again=again,
             stale=stale,
-            tries=tries,
+            tries=before.tries if before and same else {},
+            ends=ends,
             released=uid is None,
             most=spec.max_redeliveries,
             unacked=spec.max_unacknowledged,
@@ -338,7 +339,7 @@ class KafkaQueue:
         """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
         query reads on."""
         if before.query or not before.left_behind:
-            return before.again, before.stale, before.tries
+            return before.again, before.stale, before.ends
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in found:  # another broker leads it since the last look
             found = await offsets(self._client, await self._described(), {partition: LogEnd.END})

@@ -158,10 +158,10 @@ class OwnerCommits:
         async with self._locks.held(wanted):
             unmarked = {number: one for number, one in wanted.items() if one.handed_over and one.lost is None}
             idle = self.idle()
-            due = {number: one for number, one in wanted.items() if (one.behind or number in idle) and number not in unmarked}
+            due = {number: one for number, one in wanted.items() if (one.has_news or number in idle) and number not in unmarked}
             tried = due.keys() | unmarked.keys()
             problems = {**await self._commit_all(due, ReadPosition.next_record), **await self._mark_all(unmarked)}
-            due = {number: one for number, one in unmarked.items() if one.behind and number not in problems}
+            due = {number: one for number, one in unmarked.items() if one.has_news and number not in problems}
             problems |= await self._commit_all(due, ReadPosition.next_record)
             own = problems.keys() < tried
             return {number: PartitionUnavailable(str(why)) if own else why for number, why in problems.items()}

@@ -102,10 +102,9 @@ class ReadPosition:
     """A commit may have been taken, or be under way. What it had is not to be sent again under its token."""
     hopeless: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
-    begun_at: int = -1
-    """The offset at which this process began: for it the record counts processes that ended (`taken_up`);"""
     ended: int = 0
-    """so many, when it began."""
+    """Processes before this one that may have ended on its first entry; 0 once an attempt at that entry has failed here, which
+    this process survived."""
     waits: bool = False
     """What earlier processes may have ended by is not begun yet, and so not reserved: if this one ends now, then by something
     else."""
@@ -113,9 +112,11 @@ class ReadPosition:
     """The time from which on a former reader has heard of this process, or looks before it hands out more (monotonic)."""
     caught_up: bool = False
     """All entries that another process may have handed out were handed out again."""
+    failures: dict[int, int] = field(default_factory=dict)
+    """Entries that failed in this process and are not committed yet, and how often they have failed: the next commit records
+    it."""
     counting: dict[int, int] = field(default_factory=dict)
-    """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
-    lost."""
+    """The same of those whose last failure is not `counted` yet: `failed` may be called once more for it."""
     then: Ownership | None = None
     """Whose it is to be when it was let go of, as far as that is known."""
     told_full: bool = False
@@ -132,7 +133,7 @@ class ReadPosition:
         record = seen.record
         assert record is not None
         at = seen.offset
-        ended = record.tries.get(at, 0)
+        ended = record.ends.get(at, 0)
         alone = now + 2 * SURE_FOR  # once for them, and once for the broker to bring what it had by then
         return cls(
             record.epoch,
@@ -142,7 +143,6 @@ class ReadPosition:
             now,
             now,
             recorded=at,
-            begun_at=at,
             ended=ended,
             waits=ended > 0 and record.reserved <= at,
             alone_from=alone,
@@ -166,8 +166,14 @@ class ReadPosition:
 
     @property
     def behind(self) -> bool:
-        """There is something to commit."""
+        """There is something finished to commit."""
         return self.offset != self.committed
+
+    @property
+    def has_news(self) -> bool:
+        """There is something to commit."""
+        failures = {**self.failures}  # the reader may add some meanwhile
+        return self.behind or any(count > self.record.tries.get(entry, 0) for entry, count in failures.items())
 
     @property
     def runs_low(self) -> bool:
@@ -236,6 +242,8 @@ class ReadPosition:
         the record names this one."""
         self.committed = offset
         self.outputs.committed(offset)
+        for entry in [entry for entry in {**self.failures} if entry < offset]:
+            del self.failures[entry]
 
     def next_record(self, *, upto: int = 0) -> Record:
         """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
@@ -252,30 +260,30 @@ class ReadPosition:
         here = self._record_here()
         if self.needs_several:  # it is not the last one yet
             return replace(here, reserved=self.progress.end)
-        if then is None or self.progress.unfinished or here.marked or here.tries:
+        if then is None or self.progress.unfinished or here.marked or here.tries or here.ends:
             reserved = self.record.reserved if self.waits else self.progress.end
             return replace(here, reserved=reserved, released=not self.progress.unfinished)
         reserved = self.progress.end + AHEAD
         return replace(here, uid=then.uid, epoch=then.epoch, reader=BY_GIVER, reserved=reserved, released=False)
 
     def _record_here(self) -> Record:
-        record = self.record.at(self.offset)
-        return replace(record, stale=0) if self.caught_up else record
+        record = replace(self.record, tries={**self.record.tries, **self.failures}).at(self.offset)
+        return replace(record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended else {})
 
-    def failed(self, offset: int) -> Record:
-        """An entry has failed once more: once, however often that is asked for before it is `counted`."""
-        count = self.counting.setdefault(offset, self.record.tries.get(offset, 0) + 1)
-        tries: Mapping[int, int] = {**self.record.tries, offset: count}
-        return replace(self.record, tries=tries)
+    def failed(self, offset: int) -> None:
+        """An entry has failed once more. Calls before it is `counted` are of the same failure."""
+        self.failures[offset] = self.counting.setdefault(offset, self.tried(offset) + 1)
+        if offset == self.first:
+            self.ended = 0  # and counts as so many tries
 
     def counted(self, offset: int) -> None:
-        """The broker has taken what `failed` answered."""
+        """The next call of `failed` is another failure."""
         self.counting.pop(offset, None)
 
     def tried(self, offset: int) -> int:
         """How often it has failed, or had processes end on it."""
-        places = {offset, self.begun_at} if offset == self.first else {offset}
-        return sum(self.record.tries.get(place, 0) for place in places)
+        ended = self.ended if offset == self.first else 0
+        return self.failures.get(offset) or self.record.tries.get(offset, 0) + ended
 
     def too_often(self, offset: int) -> bool:
         """That is more often than it may."""
@@ -298,7 +306,7 @@ def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPositi
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
     """By a process that begins to read; `end` is where the log ends. The pod's own last process is over, a query may not be. What
     may have ended one comes one by one: it is reserved when it is handed out, or begun (`ReadPosition.waits`)."""
-    again, tries = record.comes_again(end), record.ended_on(offset, end)
+    again, ends = record.comes_again(end), record.ended_on(offset, end)
     stale = record.still_read() if record.query else record.stale
-    reserved = offset if offset < again and (record.most or tries.get(offset)) else offset + AHEAD
-    return replace(record, reader=reader, reserved=reserved, again=again, stale=stale, query=0, tries=tries, released=False)
+    reserved = offset if offset < again and (record.most or ends.get(offset)) else offset + AHEAD
+    return replace(record, reader=reader, reserved=reserved, again=again, stale=stale, query=0, ends=ends, released=False)

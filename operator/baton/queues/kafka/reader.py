@@ -98,7 +98,7 @@ class KafkaReader:
         entries.times = position.times
         position.read.update(zip(entries.offsets, messages, strict=True))
         self._in_hand += len(entries)
-        if not position.record.tries:
+        if not (position.record.tries or position.ended):
             return entries
         entries.attempts = {str(offset): tried for offset in offsets if (tried := position.tried(offset))}
         hopeless = [str(offset) for offset in filter(position.too_often, offsets)]
@@ -143,10 +143,15 @@ class KafkaReader:
             self._background.due(partition, at_once=bool(position.outputs))
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        """Count one more delivery, for the owners to come, too. False: it was one too many (maxRedeliveries), and the entry is a
-        dead letter."""
+        """Count one more delivery, for the owners to come, too: at once where there is a limit, else with the next commit. False:
+        it was one too many (maxRedeliveries), and the entry is a dead letter."""
         position = self._of(partition, epoch)
-        self._loop.run(self._commits.commit(partition, position, lambda failing: failing.failed(int(offset))))
+        position.failed(int(offset))
+        if position.record.most:
+            self._commit(partition, position)
+        else:
+            self._be_sure(partition, position)
+            self._background.due(partition)
         hopeless = position.too_often(int(offset))
         if hopeless:
             self.set_aside(partition, epoch, offset, why)

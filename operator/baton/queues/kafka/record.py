@@ -19,8 +19,8 @@ _BOUND = 2**53
 group can commit one, and the operator grants over it, as if there were no record."""
 _TOKEN_BOUND = 2**15
 """Of a token's epoch, as requests have it: one with a higher one can be sent in none."""
-_MOST_TRIES = 50
-"""Entries of which it is written down how often they failed: those that come first."""
+_MOST_PAIRS = {"tries": 50, "ends": 1}
+"""How many offsets of these fields are written down: the first ones."""
 
 
 BY_GIVER = "giver"
@@ -61,7 +61,10 @@ class Record:
     """Entries before this offset such a process may yet hand out, until it hears that it is no owner: the broker refuses no
     reader."""
     tries: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How often entries have failed, or had a process end on them, by offset."""
+    """How often entries have failed, by offset."""
+    ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many processes have ended while this offset was committed, since an attempt at its entry last failed; by offset, at
+    most one."""
     released: bool = False
     """The owner has let go, and was done with all that it had."""
     most: int = 0
@@ -75,8 +78,8 @@ class Record:
 
     def to_text(self) -> str:
         """As it stands beside the offset."""
-        tries = [list(one) for one in sorted(self.tries.items())[:_MOST_TRIES]]
-        values = {name: tries if own == "tries" else getattr(self, own) for own, name in _FIELDS.items()}
+        pairs = {own: [list(one) for one in sorted(getattr(self, own).items())[:most]] for own, most in _MOST_PAIRS.items()}
+        values = {name: pairs[own] if own in pairs else getattr(self, own) for own, name in _FIELDS.items()}
         written = {"baton": _VERSION} | {name: value for name, value in values.items() if value or name in _ALWAYS}
         return json.dumps(written, separators=(",", ":"))
 
@@ -90,13 +93,13 @@ class Record:
         return max(self.again, min(self.reserved, end) if self.left_behind else 0)
 
     def ended_on(self, offset: int, end: int) -> Mapping[int, int]:
-        """What `tries` is for the next process, which begins at the offset. One that ended without a word may have ended by what
-        it had in hand: that counts as a try of the first of its entries. One that had none in hand has ended by none, nor has
-        one that had not even put its mark there."""
-        tries = {entry: count for entry, count in self.tries.items() if entry >= offset}
+        """What `ends` is for the next process, which begins at the offset. One that ended without a word may have ended by what
+        it had in hand: that counts for the first of its entries. One that had none in hand has ended by none, nor has one that
+        had not even put its mark there."""
+        ends = {entry: count for entry, count in self.ends.items() if entry >= offset}
         if self.left_behind and self.reader != BY_GIVER and offset < min(self.reserved, end):
-            tries[offset] = tries.get(offset, 0) + 1
-        return tries
+            ends[offset] = ends.get(offset, 0) + 1
+        return ends
 
     def still_read(self) -> int:
         """What `stale` is for the next owner or query: all that was reserved, for this one may be at work until it hears."""
@@ -109,9 +112,9 @@ class Record:
 
     def at(self, offset: int) -> "Record":
         """Without what says something of entries before the offset."""
-        tries = {entry: count for entry, count in self.tries.items() if entry >= offset}
+        tries, ends = ({entry: one[entry] for entry in one if entry >= offset} for one in (self.tries, self.ends))
         again, stale = (bound if offset < bound else 0 for bound in (self.again, self.stale))
-        return replace(self, again=again, stale=stale, tries=tries)
+        return replace(self, again=again, stale=stale, tries=tries, ends=ends)
 
 
 _FIELDS = {one.name: {"topic_id": "topic", "dead_letters": "dead"}.get(one.name, one.name) for one in fields(Record)}
@@ -148,11 +151,14 @@ def read(text: str | None) -> Record | None:
 def _record(written: Mapping[str, Any]) -> Record | None:
     found = {own: written[name] for own, name in _FIELDS.items() if name in written}
     token: Any = found.get("token")
-    tries = found.get("tries", [])
-    if not (_are_pairs([token]) and isinstance(tries, list) and len(tries) <= _MOST_TRIES and _are_pairs(tries)):
+    pairs = {own: found.get(own, []) for own in _MOST_PAIRS}
+    if not _are_pairs([token]) or not all(
+        isinstance(some, list) and len(some) <= _MOST_PAIRS[own] and _are_pairs(some) for own, some in pairs.items()
+    ):
         return None
+    counts = {own: dict(some) for own, some in pairs.items()}
     try:
-        record = Record(**{**found, "token": Token(*token), "tries": dict(tries), "released": found.get("released") is True})
+        record = Record(**{**found, **counts, "token": Token(*token), "released": found.get("released") is True})
     except TypeError:  # it has not all that it needs
         return None
     texts = record.group, record.queue, record.topic_id, record.reader, record.dead_letters

@@ -138,7 +138,7 @@ def unfinished(committed: Mapping[int, Committed], ends: Mapping[int, int]) -> d
         for number, one in committed.items()
         if one.record is not None
     }
-    return {number: (str(offset), tries[offset]) for number, (offset, tries) in found.items() if tries.get(offset, 0) > 1}
+    return {number: (str(offset), times[offset]) for number, (offset, times) in found.items() if times.get(offset, 0) > 1}
 
 
 def lost_entries(committed: Mapping[int, Committed], begins: Mapping[int, int]) -> dict[int, int]:

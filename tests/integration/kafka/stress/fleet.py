@@ -160,7 +160,7 @@ class Fleet:
         async def so() -> bool:
             seen = await self.operators[0]._before(partition)
             here = seen.record.at(seen.offset) if seen.record is not None else None
-            return here is not None and here.epoch == self.owners[partition][1] and not here.marked and not here.tries
+            return here is not None and here.epoch == self.owners[partition][1] and not (here.marked or here.tries or here.ends)
 
         uid = self.owners[partition][0]
         await eventually(so, f"nothing of {partition} is to be marked any more", shown=lambda: self._shown(uid))

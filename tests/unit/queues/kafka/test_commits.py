@@ -203,6 +203,15 @@ both = pytest.mark.parametrize("how", [commit, commit_several])
 
 
 @both
+def test_failures_are_told_though_nothing_is_finished(how: Callable[[Owner], None]) -> None:
+    owner = Owner(broker := Broker())
+    owner.position.failed(3)
+    how(owner)
+    record = broker.committed.record
+    assert (broker.committed.offset, record and record.tries) == (0, {3: 1})
+
+
+@both
 def test_what_is_sent_goes_with_the_offset_once(how: Callable[[Owner], None]) -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
@@ -595,7 +604,7 @@ def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
     with pytest.raises(QueueUnreachable):
         run(commits.begin(0, Epoch(2)))
     position = run(commits.begin(0, Epoch(2)))
-    assert (position.marked, position.record.tries, position.handed_over) == (0, {}, False)
+    assert (position.marked, position.record.ends, position.handed_over) == (0, {}, False)
 
 
 def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:

@@ -68,8 +68,8 @@ def test_who_takes_up_what_was_let_go_marks_nothing() -> None:
 
 
 def test_who_takes_up_what_was_left_counts_a_try_of_the_first_entry() -> None:
-    record = taken_up(replace(GRANTED, reader="p-0", reserved=50, tries={2: 3, 10: 1}), 10, 100, "p-1")
-    assert (record.again, record.tries) == (50, {10: 2})
+    record = taken_up(replace(GRANTED, reader="p-0", reserved=50, tries={10: 3}, ends={2: 3, 10: 1}), 10, 100, "p-1")
+    assert (record.again, record.tries, record.ends) == (50, {10: 3}, {10: 2})
 
 
 def test_what_may_have_ended_a_process_is_reserved_when_it_is_handed_out() -> None:
@@ -129,14 +129,48 @@ def test_what_a_process_ended_on_is_handed_out_alone_and_does_not_count_until_it
 
 
 def test_how_often_processes_ended_is_told_with_a_limit_too() -> None:
-    one = position(replace(GRANTED, most=3, again=30, reserved=10, tries={10: 2}))
+    one = position(replace(GRANTED, most=3, again=30, reserved=10, ends={10: 2}))
     one.handed_out([10])
     assert (one.waits, one.times) == (True, {"10": 2})
 
 
 def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_it_careful() -> None:
-    once, twice = (position(replace(GRANTED, again=30, tries={10: count})) for count in (1, 2))
+    once, twice = (position(replace(GRANTED, again=30, ends={10: count})) for count in (1, 2))
     assert (once.careful, twice.careful) == (False, True)
+    twice.handed_out([10])
+    twice.failed(10)
+    assert (twice.careful, twice.tried(10)) == (False, 3), "it has failed, and ended none"
+
+
+def test_an_entry_that_fails_keeps_no_other_from_being_handed_out_however_often_it_is_handed_over() -> None:
+    record = replace(GRANTED, reader="p-0", reserved=20)
+    for owner in range(4):
+        one = position(record)
+        one.handed_out([10])
+        assert one.times == ({"10": 1} if owner else {}), "it comes alone once, until it is begun"
+        one.waits = False
+        assert (one.most(1), one.tried(10)) == (None, 2 * owner)
+        one.handed_out(range(11, 5000))
+        one.failed(10)
+        one.counted(10)
+        one.progress.finish(range(11, 5000))
+        record = taken_up(one.last_record(), 10, 5000, f"p-{owner}")
+        assert (record.tries, record.ends, record.again) == ({10: 2 * owner + 1}, {10: 1}, 5000)
+
+
+def test_the_next_commit_tells_of_failures_and_a_look_before_it_does_not_lose_them() -> None:
+    one = position(GRANTED)
+    one.handed_out([10, 11, 12])
+    for _ in range(2):
+        one.failed(11)
+        one.counted(11)
+    one.record = replace(GRANTED)  # as it still stands at the broker
+    assert (one.behind, one.has_news, one.tried(11)) == (False, True, 2)
+    one.taken(10, one.next_record(), 1.0)
+    assert (one.record.tries, one.has_news) == ({11: 2}, False)
+    one.progress.finish([10, 11])
+    one.taken(12, one.next_record(), 2.0)
+    assert (one.record.tries, one.failures, one.has_news) == ({}, {}, False)
 
 
 def test_what_is_reserved_covers_what_is_to_be_handed_out_and_never_shrinks() -> None:
@@ -161,14 +195,14 @@ def test_what_is_left_says_how_far_it_was_read_and_whether_it_was_done() -> None
 def test_an_entry_that_failed_too_often_is_known_by_its_tries() -> None:
     one = position(replace(GRANTED, most=1))
     for expected in (False, True):
-        one.record = one.failed(10)
-        assert one.failed(10) == one.record, "it is the same failure, until it is counted"
+        for _ in range(2):  # it is the same failure, until it is counted
+            one.failed(10)
         one.counted(10)
         assert one.too_often(10) is expected
 
 
 def test_what_processes_ended_on_counts_for_the_first_entry_that_is_handed_out_wherever_it_stands() -> None:
-    ended = replace(GRANTED, most=2, again=30, tries={10: 2, 13: 1, 14: 1})
+    ended = replace(GRANTED, most=2, again=30, tries={13: 1, 14: 1}, ends={10: 2})
     one = position(ended)
     assert not one.too_often(13), "nothing was handed out yet"
     one.handed_out([])
@@ -180,10 +214,10 @@ def test_what_processes_ended_on_counts_for_the_first_entry_that_is_handed_out_w
 
 
 def test_an_entry_at_the_committed_offset_is_counted_once() -> None:
-    one = position(replace(GRANTED, most=2, again=30, tries={10: 2}))
+    one = position(replace(GRANTED, most=2, again=30, tries={10: 1}, ends={10: 1}))
     one.handed_out([10])
     assert not one.too_often(10)
-    one.record = one.failed(10)
+    one.failed(10)
     assert one.too_often(10)
 
 

@@ -22,6 +22,7 @@ RECORD = Record(
     again=9,
     stale=5,
     tries={3: 1, 8: 2},
+    ends={8: 4},
     released=True,
     most=2,
     unacked=500,
@@ -32,6 +33,7 @@ RECORD = Record(
 
 EMPTY: tuple[object, ...] = ([], {}, 0, False)
 TRIES: list[object] = [{}, [[1]], [[1, -1]], [[1, 2]] * 51]
+ENDS: list[object] = [{}, [[1]], [[1, -1]], [[1, 2]] * 2]
 
 
 def test_what_is_written_is_read() -> None:
@@ -65,6 +67,7 @@ def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"reader": 1}, {"again": "9"}, {"first": 2**63})),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**53}, {"query": 2**53}, {"baton": 2})),
         *(json.dumps(json.loads(RECORD.to_text()) | {"tries": tries}) for tries in TRIES),
+        *(json.dumps(json.loads(RECORD.to_text()) | {"ends": ends}) for ends in ENDS),
     ],
 )
 def test_what_does_not_parse_is_not_batons(text: str | None) -> None:
@@ -95,10 +98,10 @@ def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[
 
 
 @pytest.mark.parametrize(
-    ("change", "tries"),
+    ("change", "ends"),
     [
         ({}, {8: 3}),
-        ({"tries": {3: 1}}, {8: 1}),
+        ({"ends": {3: 1}}, {8: 1}),
         ({"released": True}, {8: 2}),  # it let go
         ({"reader": ""}, {8: 2}),  # nobody read
         ({"reserved": 8}, {8: 2}),  # it was handed out nothing
@@ -106,11 +109,11 @@ def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[
     ],
 )
 def test_a_process_that_ended_without_a_word_counts_for_the_first_entry_that_it_may_have_had(
-    change: dict[str, Any], tries: dict[int, int]
+    change: dict[str, Any], ends: dict[int, int]
 ) -> None:
     end = change.pop("end", 20)
-    left = replace(RECORD, query=0, released=False, tries={3: 1, 8: 2})
-    assert replace(left, **change).ended_on(8, end) == tries
+    left = replace(RECORD, query=0, released=False, ends={8: 2})
+    assert replace(left, **change).ended_on(8, end) == ends
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,7 @@ def test_what_was_handed_out_and_what_may_yet_be_is_marked() -> None:
 
 
 def test_what_is_said_of_entries_that_are_finished_is_dropped() -> None:
-    assert replace(RECORD, tries={3: 1, 8: 2}).at(8).tries == {8: 2}
+    assert (RECORD.at(8).tries, RECORD.at(8).ends, RECORD.at(9).ends) == ({8: 2}, {8: 4}, {})
     assert RECORD.at(8).again == 9 and RECORD.at(9).again == 0
     late = replace(RECORD, stale=30)
     assert late.at(29).stale == 30 and late.at(30).stale == 0
