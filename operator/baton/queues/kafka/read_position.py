@@ -33,6 +33,11 @@ class FinishedOffsets:
     def unfinished(self) -> int:
         return len(self._out) - len(self._done)
 
+    @property
+    def behind(self) -> int:
+        """Finished, behind one that is not."""
+        return len(self._done)
+
     def handed_out(self, offsets: Iterable[int]) -> None:
         """In order."""
         self._out.extend(offsets)
@@ -70,6 +75,8 @@ class FinishedOffsets:
 
 _MOST_WAITING = 64_000_000
 """Weight of outputs that wait behind an entry that is not finished, before nothing more is handed out."""
+_MOST_BEHIND = 100_000
+"""Finished entries behind one that is not, likewise: they are kept in memory, and come again if another process takes over."""
 AHEAD = 1000
 """Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
 entries at most are marked redelivered without need after a process that was killed. A reader that wants to hand out more than is
@@ -198,8 +205,8 @@ class ReadPosition:
 
     @property
     def is_full(self) -> bool:
-        """What is to be sent of finished entries waits for one before them, and is as much as a pod may keep."""
-        return self.outputs.weight >= _MOST_WAITING and not self.behind
+        """Finished entries wait for one before them, and they, or what is to be sent of them, are as much as a pod may keep."""
+        return self.progress.behind >= _MOST_BEHIND or (self.outputs.weight >= _MOST_WAITING and not self.behind)
 
     def most(self, in_hand: int) -> int | None:
         """How many entries may be handed out, where the pod has so many in hand; None: any number."""

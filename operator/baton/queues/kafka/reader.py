@@ -38,7 +38,7 @@ _MOST_PENDING = 4_000_000
 _TAKEN_UP_WITHIN = 0.5
 """Seconds for which a reader waits for a partition that it lets go of while it is still taken up: of many, or at a slow
 broker, that takes longer, and the others are read meanwhile."""
-_FULL = "what is to be sent of those behind it fills the memory that it may have: no other is handed out before it is finished"
+_FULL = "as much is finished behind it, or is to be sent of that, as may wait: no other is handed out before it is finished"
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
 
 

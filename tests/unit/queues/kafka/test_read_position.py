@@ -303,3 +303,14 @@ def test_nothing_more_is_handed_out_where_what_is_to_be_sent_fills_the_memory_be
     assert (one.is_full, one.most(0)) == (True, 0)
     one.progress.finish([10])
     assert (one.is_full, one.most(0)) == (False, None), "all of it can be sent"
+
+
+def test_nothing_more_is_handed_out_where_very_many_are_finished_behind_an_entry_that_is_not() -> None:
+    one = position(GRANTED)
+    one.handed_out(range(10, 200_000))
+    one.progress.finish(range(11, 100_010))
+    assert (one.is_full, one.most(0)) == (False, None)
+    one.progress.finish([100_010])
+    assert (one.is_full, one.most(0)) == (True, 0)
+    one.progress.finish([10])
+    assert (one.is_full, one.most(0), one.offset) == (False, None, 100_011)
