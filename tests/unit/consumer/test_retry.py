@@ -213,7 +213,7 @@ def test_a_delay_that_is_named_for_a_batch_stands_also_after_its_first_entrys_la
 
 
 def test_the_age_of_an_entry_is_that_since_its_first_attempt_also_in_the_wait() -> None:
-    registry = CollectorRegistry()
+    registry, none = CollectorRegistry(), list[int]()
 
     def waiting(turns: Turns) -> list[int]:
         return [entry.attempt for holding in turns.holdings for one in holding.sequences.values() for entry in one.waiting]
@@ -221,10 +221,10 @@ def test_the_age_of_an_entry_is_that_since_its_first_attempt_also_in_the_wait() 
     with TestQueue() as queue:
         queue.start(fails, consumer=queue.consumer(metrics=ConsumerMetrics(registry)), retry=Backoff(HOUR, most=HOUR, attempts=3))
         queue.send("k", "v")
-        until(lambda: queue._ask(waiting, []) == [1])
+        until(lambda: queue._ask(waiting, none) == [1])
         age = counted(registry, "oldest_entry_seconds")
         queue.advance(HOUR)
-        until(lambda: queue._ask(waiting, []) == [2])
+        until(lambda: queue._ask(waiting, none) == [2])
         assert 0 < (age or 0) < (counted(registry, "oldest_entry_seconds") or 0)
         queue.settled()
         assert counted(registry, "oldest_entry_seconds") == 0
