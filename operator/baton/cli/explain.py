@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from baton.api import Handoff
-from baton.api.group import LONGEST_REASON
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group import GroupLook, look_at, observation_of
 from baton.cli.group_words import ago, handoff, problems_of
@@ -20,6 +19,7 @@ from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import say
 from baton.cli.rehearsal import WhatIf, compare
 from baton.controller.problems import EventReason
+from baton.controller.status import handoff_of
 from baton.engine import GroupState
 from baton.engine.state import PartitionRecord
 from baton.engine.state_machine import PartitionState, partition_state
@@ -276,16 +276,7 @@ def _handoff(look: GroupLook, state: GroupState, partition: Partition) -> Handof
     if move is None or move.quiet or move.giver is None:
         return None
     told = [one for one in look.status.handoffs if (one.queue, one.partition) == partition and one.epoch == move.epoch]
-    return Handoff(
-        queue=partition.queue,
-        partition=partition.number,
-        giver=move.giver,
-        receiver=move.receiver,
-        epoch=move.epoch,
-        deadline=to_text(move.deadline),
-        unacknowledged=told[0].unacknowledged if told else None,
-        reason=move.why[:LONGEST_REASON],
-    )
+    return handoff_of(partition, move, told[0].unacknowledged if told else None)
 
 
 MOST_EVENTS = "500"

@@ -512,7 +512,7 @@ def group_status(
         desired_replicas=asked_for,
         replicas=seen.pods,
         handoffs=[
-            _handoff(partition, move, unacknowledged.get(partition))
+            handoff_of(partition, move, unacknowledged.get(partition))
             for partition, move in islice(whole.in_flight.items(), MOST_HANDOFFS_SHOWN)
         ],
         proposal=whole.proposal,
@@ -600,7 +600,8 @@ def _shared(whole: Summary, wait: Problem | None) -> str:
     return f"{counted(whole.numbers.members, 'member has', 'members share')} {counted(whole.numbers.partitions, 'partition')}"
 
 
-def _handoff(partition: Partition, move: Move, unacknowledged: int | None) -> Handoff:
+def handoff_of(partition: Partition, move: Move, unacknowledged: int | None) -> Handoff:
+    """As the status and `baton explain` show it."""
     return Handoff(
         queue=partition.queue,
         partition=partition.number,
