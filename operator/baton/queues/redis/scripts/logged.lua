@@ -20,7 +20,7 @@ end
 -- There is no such partition: what is asked for it must not make one.
 local function unmade()
   if progress('last') then return false end
-  local _, _, _, _, made = record() -- somebody deleted its progress
+  local _, _, _, _, made = record() -- its progress was deleted by hand
   return not made
 end
 
@@ -41,8 +41,8 @@ local function id(number) return digits[number] .. '-' .. SEGMENT end
 local looked_at = 0 -- bytes of entries, and for each as many as take the server as long
 
 -- The first entry of ours behind `start` (with its fields), and the last one up to `finish`: their numbers; nil where there is none. What
--- somebody else added (XADD by hand) in front of the first is set aside, unless one only looks; where that is much, there seems to be
--- nothing for now.
+-- was added by XADD by hand in front of the first is set aside, unless one only looks; where that is much, there seems to be nothing
+-- for now.
 local function first_behind(start, finish, only_looks)
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local from, bytes = '(' .. id(start), 0
@@ -66,7 +66,7 @@ local function last_up_to(finish, start)
   end
 end
 
-local BEHIND_IT = '-' .. SEGMENT + 1 -- all ids of a number, whoever gave them
+local BEHIND_IT = '-' .. SEGMENT + 1 -- all ids of a number, also of entries added by hand
 -- Removes all entries up to this one. `~` leaves those that share a node of the stream with others, so at the end they are removed
 -- one by one; at once where there are few (`length`: so many in the stream, or fewer). Answer: whether that was all, and how many
 -- there were.
@@ -116,7 +116,7 @@ local function shrunk(finish, last)
   end
 end
 
--- Sets aside what somebody else added behind `start`, up to `finish`: as much as one script should take upon itself. Answer: up to
+-- Sets aside what was added by hand behind `start`, up to `finish`: as much as one script should take upon itself. Answer: up to
 -- where it has looked.
 local function set_all_foreign_aside(start, finish, last)
   local from, enough = id(start), removed_in_all + 10000
@@ -162,7 +162,7 @@ local function finish_up_to(finish, pending)
       redis.call('HSET', PROGRESS, 'finished', digits[finish], 'done', digits[done + gone])
       return false
     end
-    -- Of what somebody deleted by hand, this counts too few; when nothing is left, it is known.
+    -- Of what was deleted by hand, this counts too few; when nothing is left, it is known.
     done = #redis.call('XRANGE', STREAM, '-', id(last), 'COUNT', 1) == 0 and last or done + gone
   else
     all = cut(reached, length)
@@ -183,7 +183,7 @@ local function bytes_up_to(n, last)
   if from > n then
     local before = redis.call('XREVRANGE', MARKS, id(n), '-', 'COUNT', 1)[1]
     local after = redis.call('XRANGE', MARKS, before and '(' .. before[1] or '-', '+', 'COUNT', 1)[1]
-    if not after then return sum, n, sum end -- somebody deleted them
+    if not after then return sum, n, sum end -- deleted by hand
     to, sum = number(after[1]), bytes_at(after)
     if not before then return sum, n, sum end
     from, known = number(before[1]), bytes_at(before)
@@ -196,7 +196,7 @@ local function number_at(target, from, known, last)
   local AT_ONCE = 100
   while (tonumber(progress('markedTo')) or 0) > from do
     local marks = redis.call('XRANGE', MARKS, '(' .. id(from), '+', 'COUNT', AT_ONCE)
-    if #marks == 0 then break end -- somebody deleted them
+    if #marks == 0 then break end -- deleted by hand
     for _, one in ipairs(marks) do
       local to, sum = number(one[1]), bytes_at(one)
       if sum > target then return math.floor(from + (to - from) * (target - known) / (sum - known)) end
@@ -213,7 +213,7 @@ local function made_after(start)
 end
 
 -- What is there of a range that is not there as it was: the first entry of it, and the last; where there is none, the last is below
--- the first. MORE: much that somebody else added stands before it, of which some has been set aside.
+-- the first. MORE: much that was added by hand stands before it, of which some has been set aside.
 local function gone(start, finish)
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   if start > last then start = 0 end -- of a queue that was lost, and made again

@@ -4,7 +4,7 @@
 #!lua flags=no-writes
 --@include partition
 --@include logged
--- Where partitions are, for whoever looks. Nothing is written: who looks changes nothing.
+-- Where partitions are. Nothing is written: a look changes nothing.
 -- KEYS: the keys of a partition, in the order in which every script takes them, with # instead of its number. ARGV: the partitions.
 -- Answer: of each the first entry that is not finished with, the next number, how many entries are not finished with, and how many of
 -- these were handed out, and how long ago (ms) the first of them was sent ('': not known), and how many vanished
@@ -72,7 +72,7 @@ return {finish, passed, behind}
 -- entry's number.
 -- The epoch in force stays, and is paused: who had the partition last may still acknowledge what it has, and reads no more. The next grant
 -- has a higher epoch. Likewise a Spark query that reads a range is refused from now on, as by a later one.
--- Answer: OK; MORE: repeating it goes on with that; GRANTED: somebody has the partition at a higher epoch; OUTSIDE: such a number is not
+-- Answer: OK; MORE: repeating it goes on with that; GRANTED: the partition was granted at a higher epoch; OUTSIDE: such a number is not
 -- there; UNKNOWN: there is no such partition.
 if unmade() then return 'UNKNOWN' end
 local _, epoch = record()
@@ -88,7 +88,7 @@ return finish_up_to(offset - 1, summary()) and 'OK' or 'MORE'
 --@include partition
 -- Dead letters, a page at a time, without their values. ARGV: the first id, the last one, how many, and bytes of a text that are told.
 -- Answer: of each its id, offset, key, bytes of the key, bytes of the value, timestamp, deliveries, and why.
-local MOST_BYTES = 2 ^ 20 -- letters are copied with all that they carry, while the server serves nobody: a page may have fewer
+local MOST_BYTES = 2 ^ 20 -- letters are copied with all that they carry, while the server serves no other client: a page may have fewer
 local from, most, page, bytes = ARGV[1], tonumber(ARGV[4]), {}, 0
 while #page < tonumber(ARGV[3]) and bytes < MOST_BYTES do
   local letter = redis.call('XRANGE', DEAD, from, ARGV[2], 'COUNT', 1)[1]
