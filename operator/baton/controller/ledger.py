@@ -25,9 +25,9 @@ from baton.kube.elector import Elector
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner, Stored, stored
 from baton.kube.releases import OperatorReleases
-from baton.model.ids import Epoch, Partition, QueueName
+from baton.model.ids import Partition, QueueName
 from baton.model.wording import counted
-from baton.queues.protocol import Ownership
+from baton.queues.protocol import NO_OWNER, Ownership
 
 APART = 0.05
 """Seconds between writes in the long run: what changes meanwhile goes into one."""
@@ -286,16 +286,13 @@ class LedgerWriter:
             raise
 
 
-_NO_OWNER = Ownership(None, Epoch(0))
-
-
 def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Ownership]) -> list[int]:
     """Partitions at rest for which the queue has recorded something else than the ledger: another owner, another epoch, none, or
     that they are paused; or a higher epoch where no member is to own them."""
     wrong = []
     for number in range(state.queues[queue].partitions):
         partition = Partition(queue, number)
-        record, owner_record = state.records.get(partition), owner_records.get(number, _NO_OWNER)
+        record, owner_record = state.records.get(partition), owner_records.get(number, NO_OWNER)
         if record is None or partition in state.moves:
             continue
         as_granted = None if record.owner is None else (state.known[record.owner].uid, record.epoch, False)
@@ -321,7 +318,7 @@ def told_of(
         )
     if first:
         return EventReason.LEDGER_REBUILT, f"the ledger contradicts what the queue {queue} has recorded; {cure}"
-    if all(owner_records.get(number, _NO_OWNER).epoch < state.records[Partition(queue, number)].epoch for number in wrong):
+    if all(owner_records.get(number, NO_OWNER).epoch < state.records[Partition(queue, number)].epoch for number in wrong):
         return (
             EventReason.OWNERS_RESTORED,
             f"the queue {queue} came back with older data: for {partitions} it had recorded less than was granted; {cure}. Its "

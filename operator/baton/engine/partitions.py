@@ -18,7 +18,7 @@ from baton.engine.state import IN_DOUBT, KnownMember, KnownQueue, PartitionRecor
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from baton.model.session import Release
 from baton.model.wording import counted
-from baton.queues.protocol import Ownership
+from baton.queues.protocol import NO_OWNER
 
 _NEVER = PartitionRecord()
 """One record for all partitions that were never granted."""
@@ -183,7 +183,7 @@ def assert_again(draft: Draft, queue: QueueName) -> None:
     """Grant every partition to its owner again, because another run of the server may have rolled its records back."""
     owner_records = draft.observation.queues[queue].owners
     for partition in sorted(partition for partition in draft.records if partition.queue == queue):
-        above = owner_records.get(partition.number, Ownership(None, Epoch(0))).epoch
+        above = owner_records.get(partition.number, NO_OWNER).epoch
         record = draft.records[partition]
         move = draft.moves.get(partition)
         if move is not None and not move.quiet:
@@ -210,7 +210,7 @@ def grant_released_again(draft: Draft) -> None:
             if Release(known.uid, partition.queue, partition.number, draft.records[partition].epoch) in releases
         ]
         for partition in sorted(set(said) - draft.moves.keys()):
-            above = draft.queue(partition).owners.get(partition.number, Ownership(None, Epoch(0))).epoch
+            above = draft.queue(partition).owners.get(partition.number, NO_OWNER).epoch
             draft.assert_owner(partition, member, above)
 
 

@@ -54,6 +54,9 @@ class Ownership(NamedTuple):
     paused: bool = False
 
 
+NO_OWNER = Ownership(None, Epoch(0))
+
+
 class Heard(NamedTuple):
     """The owner record as a pod hears it."""
 

@@ -11,7 +11,7 @@ from baton.engine.state import PodKey, moment
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
 from baton.model.session import Release
-from baton.queues.protocol import Ownership
+from baton.queues.protocol import NO_OWNER, Ownership
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
 
 # The simulated queues: they answer at once; their records say who would be let in.
@@ -36,7 +36,7 @@ class FencedQueues:
 
     def _grant(self, wanted: Grant) -> Outcome:
         """Taken with a higher epoch, or with an equal one of the same owner; the answer is the record that then stands there."""
-        record = self.records.get(wanted.partition, Ownership(None, Epoch(0)))
+        record = self.records.get(wanted.partition, NO_OWNER)
         if wanted.epoch > record.epoch:
             record = self.records[wanted.partition] = Ownership(wanted.uid, wanted.epoch)
         return Outcome(wanted.partition, record)

@@ -33,7 +33,16 @@ from baton.queues.kafka.topic import (
     unfinished,
 )
 from baton.queues.offsets import PartitionOffsets, Reached
-from baton.queues.protocol import IN_USE, Claimant, Ownership, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable
+from baton.queues.protocol import (
+    IN_USE,
+    NO_OWNER,
+    Claimant,
+    Ownership,
+    PartitionUnavailable,
+    QueueCheck,
+    QueueConflict,
+    QueueUnreachable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +122,6 @@ _ELECTS_WITHIN, _PAUSE = 2.0, 0.02
 """Seconds for which a partition without a leader is waited for, and between looks for it: a new one has none for a moment."""
 _A_RELEASE = 2.0
 """Seconds after which one answer to `release` gives up no further partition."""
-_NO_OWNER = Ownership(None, Epoch(0))
 
 
 class KafkaQueue:
@@ -461,7 +469,7 @@ class KafkaQueue:
 
     def _owner(self, partition: int, record: Record | None) -> Ownership:
         if record is None:
-            return _NO_OWNER
+            return NO_OWNER
         return Ownership(record.uid, record.epoch, paused=self._pauses.epoch(partition) == record.epoch)
 
     # -- who else is there

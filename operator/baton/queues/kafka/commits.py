@@ -17,7 +17,7 @@ from baton.queues.kafka.fence import ENDS_WITHIN, GRANTED_WITHIN
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
-from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
+from baton.queues.protocol import NO_OWNER, Ownership, PartitionUnavailable, QueueUnreachable
 
 # -- A lock for each partition: two commits of one partition at a time would be one transaction. Others do not wait for it.
 
@@ -59,8 +59,6 @@ class PartitionLocks:
 
 
 # -- What owner records tell of whose a partition is. Pure.
-
-NO_OWNER = Ownership(None, Epoch(0))
 
 
 def is_before(record: Record | None, epoch: Epoch) -> bool:
