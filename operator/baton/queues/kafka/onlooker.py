@@ -123,7 +123,9 @@ class KafkaOnlooker:
         return QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}: {cure}")
 
     def _heard(self, error: KafkaError) -> None:
-        self._trouble = f" ({error.str()})"
+        """Keep the latest error that names a cause: "1/1 brokers are down", which librdkafka adds to it, names none."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._trouble:
+            self._trouble = f" ({error.str()})"
 
 
 def _ends_log(message: Message) -> bool:

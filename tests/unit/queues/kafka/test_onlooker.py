@@ -1,0 +1,43 @@
+"""What a person is told of a Kafka that does not answer."""
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from baton.queues.kafka.address import KafkaAddress, read
+from baton.queues.kafka.onlooker import KafkaOnlooker
+from baton.queues.protocol import QueueUnreachable
+
+REFUSED = KafkaError(KafkaError._TRANSPORT, "kafka:9092/bootstrap: Connect failed: Connection refused")
+ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+
+
+class SilentClient:
+    """librdkafka's client where no broker answers."""
+
+    def __init__(self, errors: list[KafkaError], error_cb: Callable[[KafkaError], None]) -> None:
+        self._errors, self._error_cb = errors, error_cb
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def poll(self, timeout: float) -> None:
+        for error in self._errors:
+            self._error_cb(error)
+
+
+@pytest.mark.parametrize(
+    ("errors", "cause"), [([REFUSED, ALL_DOWN], REFUSED), ([ALL_DOWN, REFUSED], REFUSED), ([ALL_DOWN], ALL_DOWN)]
+)
+def test_the_message_names_the_cause_and_not_only_that_all_brokers_are_down(
+    errors: list[KafkaError], cause: KafkaError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def client(address: KafkaAddress, group: str, *, error_cb: Callable[[KafkaError], None], **more: object) -> SilentClient:
+        return SilentClient(errors, error_cb)
+
+    monkeypatch.setattr("baton.queues.kafka.onlooker.fetching_client", client)
+    onlooker = KafkaOnlooker(read("kafka://kafka:9092"), "orders")
+    with pytest.raises(QueueUnreachable) as told:
+        onlooker.partitions()
+    assert f"({cause.str()})" in str(told.value)
