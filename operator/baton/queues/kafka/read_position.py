@@ -199,9 +199,10 @@ class ReadPosition:
 
     @property
     def careful(self) -> bool:
-        """The process before may have ended on the next entry, or on the one in hand. So entries are handed out one by one, and
-        committed at once: where this process ends, too, it has ended on the entry at the committed offset, and on no other."""
-        return (bool(self.record.most) or self.ended > 1) and self.progress.offset < self.record.again
+        """Whether to hand out entries one by one and commit each at once, because earlier processes may have ended on one of
+        them: one process with `maxRedeliveries`, two without. If this process ends too, it has ended on the entry at the
+        committed offset. Entries go out as usual once the first one has failed here: its key must not hold up the others."""
+        return self.ended > (0 if self.record.most else 1) and self.progress.offset < self.record.again
 
     @property
     def is_full(self) -> bool:

@@ -100,7 +100,7 @@ def test_what_comes_after_all_others_have_heard_is_not_marked() -> None:
 
 
 def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> None:
-    one = position(replace(GRANTED, most=3, again=12))
+    one = position(replace(GRANTED, most=3, again=12, reserved=30, ends={10: 1}))
     assert one.most(0) == 1
     one.progress.handed_out([10])
     assert one.most(1) == 0
@@ -142,20 +142,51 @@ def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_
     assert (twice.careful, twice.tried(10)) == (False, 3), "it has failed, and ended none"
 
 
-def test_an_entry_that_fails_keeps_no_other_from_being_handed_out_however_often_it_is_handed_over() -> None:
-    record = replace(GRANTED, reader="p-0", reserved=20)
+@pytest.mark.parametrize("most", [0, 20])
+def test_an_entry_that_fails_keeps_no_other_from_being_handed_out_however_often_it_is_handed_over(most: int) -> None:
+    record = replace(GRANTED, reader="p-0", reserved=20, most=most)
     for owner in range(4):
         one = position(record)
         one.handed_out([10])
         assert one.times == ({"10": 1} if owner else {}), "it comes alone once, until it is begun"
         one.waits = False
-        assert (one.most(1), one.tried(10)) == (None, 2 * owner)
-        one.handed_out(range(11, 5000))
+        assert (one.most(1), one.tried(10)) == (0 if most and owner else None, 2 * owner), "with a limit until it has failed"
         one.failed(10)
         one.counted(10)
+        assert one.most(1) is None
+        one.handed_out(range(11, 5000))
         one.progress.finish(range(11, 5000))
         record = taken_up(one.last_record(), 10, 5000, f"p-{owner}")
         assert (record.tries, record.ends, record.again) == ({10: 2 * owner + 1}, {10: 1}, 5000)
+
+
+def test_an_entry_that_ends_processes_becomes_a_dead_letter_behind_entries_that_fail() -> None:
+    failing, ending, log = {10, 11}, 13, range(10, 16)
+    record, offset, dead = replace(GRANTED, most=3), 10, list[int]()
+    for process in range(20):
+        record = taken_up(record, offset, log.stop, f"p-{process}")
+        one = position(record, offset)
+        one.waits = False
+        in_hand = set[int]()
+        while offset < log.stop:
+            room = one.most(len(in_hand))
+            read = list(range(one.progress.end, log.stop))[:room]
+            one.handed_out(read)
+            one.taken(offset, one.next_record(), 0.0)
+            in_hand |= set(read)
+            for entry in filter(failing.__contains__, in_hand):
+                one.failed(entry)
+                one.counted(entry)
+            dead += (hopeless := list(filter(one.too_often, in_hand)))
+            if ending in in_hand and ending not in hopeless:
+                break
+            done = [entry for entry in in_hand if entry not in failing or entry in hopeless]
+            in_hand -= set(done)
+            one.progress.finish(sorted(done))
+            one.taken(one.offset, one.next_record(), 0.0)
+            offset = one.offset
+        record = one.record
+    assert (dead, offset) == ([10, 11, 13], log.stop)
 
 
 def test_the_next_commit_tells_of_failures_and_a_look_before_it_does_not_lose_them() -> None:
@@ -223,7 +254,7 @@ def test_an_entry_at_the_committed_offset_is_counted_once() -> None:
 
 def test_it_is_careful_until_it_is_past_what_a_process_may_have_ended_on() -> None:
     found = []
-    one = position(replace(GRANTED, most=3, again=11))
+    one = position(replace(GRANTED, most=3, again=11, ends={10: 1}))
     one.progress.handed_out([10])
     found.append(one.careful)
     one.progress.finish([10])
