@@ -193,6 +193,8 @@ class Turns:
         for entries, outcome in outcomes:
             for sequence, those in groupby(entries, key=attrgetter("sequence")):
                 run = list(those)
+                if isinstance(outcome, Nack):
+                    self._tell_survived(sequence.holding, run)
                 if sequence.acknowledge(run) if outcome is ACK else sequence.settle(run, outcome, now):
                     concerned.add(sequence.holding)
                 elif receipt is not None and sequence.holding.over:
@@ -203,6 +205,13 @@ class Turns:
             receipt.expect(len(concerned))
             for holding in concerned:
                 holding.receipts.append(receipt)
+
+    def _tell_survived(self, holding: HeldPartition, entries: Sequence[HeldEntry]) -> None:
+        """Tell a queue that counts processes which ended on an entry that this one did not."""
+        survived = getattr(self.holdings.reader(holding), "survived", None)
+        if survived is not None:
+            for entry in entries:
+                survived(holding.partition.number, holding.epoch, entry.offset)
 
     def take_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float, count: int) -> None:
         """It comes from a worker, whose handlers were at so many entries for so many seconds."""

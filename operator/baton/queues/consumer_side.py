@@ -22,7 +22,9 @@ class Reader(Protocol):
     a paused partition away as soon as nothing of it is outstanding also has `keep(partition, epoch)`: from then on the partition
     counts as in use until it is let go of, so that `on_revoked` runs before the next owner begins. One that bounds what a pod may
     have unacknowledged has `is_full()`, for any thread. One whose entries have `Entries.times` counts when one of these is begun,
-    by `begin_again(partition, epoch, offset, times)`: False where the entry was finished with, or is a dead letter now.
+    by `begin_again(partition, epoch, offset, times)`: False where the entry was finished with, or is a dead letter now. One that
+    counts processes which may have ended on an entry has `survived(partition, epoch, offset)`, called after each failed attempt
+    at an entry: this process did not end on it. It sends no request and raises nothing.
     """
 
     def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:

@@ -90,6 +90,30 @@ async def test_the_number_of_attempts_goes_on_after_a_restart_without_a_limit_of
 
 
 @pytest.mark.parametrize("redeliveries", [0, 9])
+async def test_an_attempt_that_fails_is_none_on_which_a_process_ended_also_before_it_is_retried(
+    make: MakeQueue, redeliveries: int
+) -> None:
+    queue = make(redeliveries=redeliveries)
+    queue.send("0", "1")
+    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 2)  # and it ends
+    reader = await queue.granted("b", 2)
+    await asyncio.to_thread(read, reader, 0, 2, 1)
+    record = (await queue.seen()).record
+    assert record is not None and (record.tries, record.ends) == ({}, {0: 1})
+    reader.survived(0, Epoch(1), "0")  # under another epoch: it changes nothing
+    reader.survived(0, Epoch(2), "1")
+    reader.survived(0, Epoch(2), "0")
+
+    async def told() -> bool:
+        record = (await queue.seen()).record
+        return record is not None and (record.tries, record.ends) == ({0: 1}, {})
+
+    await eventually(told, "a commit in the background tells it")
+    assert not await asyncio.to_thread(reader.let_go, {0: Epoch(2)}, 5.0)
+    assert await told(), "and the last commit"
+
+
+@pytest.mark.parametrize("redeliveries", [0, 9])
 async def test_the_next_owner_knows_the_attempts_at_each_entry(make: MakeQueue, redeliveries: int) -> None:
     queue = make(redeliveries=redeliveries)
     queue.send("0", "1", "2")

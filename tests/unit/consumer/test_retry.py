@@ -86,6 +86,45 @@ def test_where_counting_retries_takes_long_entries_are_acknowledged_in_between(o
     assert sum(map(len, runs)) >= 12 and max(map(len, runs)) < 6
 
 
+class CountsEnds(InMemoryReader):
+    survivors: list[str]
+
+    def survived(self, partition: int, epoch: Epoch, offset: str) -> None:
+        self.survivors.append(offset)
+
+
+@pytest.mark.parametrize("by_key", [{}, {"order": "key"}])
+def test_the_queue_is_told_at_once_that_the_process_survived_a_failed_attempt(by_key: Any) -> None:
+    queue, reader = queue_of(CountsEnds)
+    reader.survivors = []
+    with queue:
+        queue.start(fails, retry=Backoff(first=HOUR, most=HOUR), **by_key)
+        failed = queue.send("k", "v")
+        until(lambda: reader.survivors == [failed.offset], "the next attempt is an hour away")
+
+
+def test_the_queue_is_told_that_the_process_survived_while_it_hands_over() -> None:
+    begun, may_fail = threading.Event(), threading.Event()
+    attempts: list[str] = []
+
+    def handle(entry: Entry) -> None:
+        attempts.append(entry.offset)
+        begun.set()
+        may_fail.wait(HOUR)
+        raise ValueError("no")
+
+    queue, reader = queue_of(CountsEnds)
+    reader.survivors = []
+    with queue:
+        queue.start(handle)
+        queue.send("k", "v")
+        assert begun.wait(HOUR)
+        queue._ledger.call_back(0)
+        may_fail.set()
+        until(lambda: reader.released, "the partition is let go of")
+    assert reader.survivors == attempts
+
+
 def raises_retry(entry: Entry) -> None:
     raise Retry("later", delay=60)
 

@@ -278,11 +278,19 @@ class ReadPosition:
         record = replace(self.record, tries={**self.record.tries, **self.failures}).at(self.offset)
         return replace(record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended else {})
 
+    def survived(self, offset: int) -> bool:
+        """Record that this process survived an attempt at the entry: earlier processes that may have ended on it count as failed
+        attempts from now on. Return whether that changed the record."""
+        if offset != self.first or not self.ended:
+            return False
+        self.failures[offset] = self.tried(offset)
+        self.ended = 0
+        return True
+
     def failed(self, offset: int) -> None:
         """An entry has failed once more. Calls before it is `counted` are of the same failure."""
+        self.survived(offset)
         self.failures[offset] = self.counting.setdefault(offset, self.tried(offset) + 1)
-        if offset == self.first:
-            self.ended = 0  # and counts as so many tries
 
     def counted(self, offset: int) -> None:
         """The next call of `failed` is another failure."""

@@ -6,6 +6,7 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import cast
 
 from confluent_kafka import Message
@@ -167,6 +168,13 @@ class KafkaReader:
         position.waits = False
         self._loop.run(self._commits.reserve(partition, position, int(offset) + 1))
         return True
+
+    def survived(self, partition: int, epoch: Epoch, offset: str) -> None:
+        """See `Reader`. The next commit records it."""
+        position = self._positions.get(partition)
+        if position is not None and position.epoch == epoch and position.survived(int(offset)):
+            with suppress(QueueUnreachable):  # the commit that was refused is tried again
+                self._background.due(partition)
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""

@@ -189,6 +189,20 @@ def test_an_entry_that_ends_processes_becomes_a_dead_letter_behind_entries_that_
     assert (dead, offset) == ([10, 11, 13], log.stop)
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["in the wait", "in the retry"])
+def test_processes_that_ended_on_an_entry_are_failed_attempts_once_one_survives_an_attempt(begun: bool) -> None:
+    one = position(replace(GRANTED, reader="p-1", reserved=30, again=30, tries={10: 1}, ends={10: 2}))
+    one.handed_out([10, 11])
+    assert not one.survived(11), "it is not the first entry"
+    assert one.survived(10) and not one.survived(10)
+    assert (one.ended, one.careful, one.tried(10), one.has_news) == (0, False, 3, True)
+    if begun:
+        one.failed(10)
+    assert (one.next_record().ends, one.next_record().tries) == ({}, {10: 3 + begun})
+    left = taken_up(one.last_record(), 10, 12, "p-2")
+    assert (left.ends, left.tries) == ({10: 1}, {10: 3 + begun}), "the next owner counts one process, the one that let go"
+
+
 def test_the_next_commit_tells_of_failures_and_a_look_before_it_does_not_lose_them() -> None:
     one = position(GRANTED)
     one.handed_out([10, 11, 12])
