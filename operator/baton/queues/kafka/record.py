@@ -96,10 +96,10 @@ class Record:
         """What `ends` is for the next process, which begins at the offset. One that ended without a word may have ended by what
         it had in hand: that counts for the first of its entries. One that had none in hand has ended by none, nor has one that
         had not even put its mark there."""
-        ends = {entry: count for entry, count in self.ends.items() if entry >= offset}
+        count = self.ends.get(offset, 0)
         if self.left_behind and self.reader != BY_GIVER and offset < min(self.reserved, end):
-            ends[offset] = ends.get(offset, 0) + 1
-        return ends
+            count += 1
+        return {offset: count} if count else {}
 
     def still_read(self) -> int:
         """What `stale` is for the next owner or query: all that was reserved, for this one may be at work until it hears."""

@@ -102,6 +102,7 @@ def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[
     [
         ({}, {8: 3}),
         ({"ends": {3: 1}}, {8: 1}),
+        ({"ends": {12: 3}}, {8: 1}),  # the offset was set back since
         ({"released": True}, {8: 2}),  # it let go
         ({"reader": ""}, {8: 2}),  # nobody read
         ({"reserved": 8}, {8: 2}),  # it was handed out nothing
