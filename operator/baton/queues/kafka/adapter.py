@@ -352,7 +352,7 @@ class KafkaQueue:
         if partition not in found:  # another broker leads it since the last look
             found = await offsets(self._client, await self._described(), {partition: LogEnd.END})
         end = found.get(partition, before.reserved)
-        return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
+        return before.again_for_next(end), before.stale_for_next(), before.ends_for_next(offset, end)
 
     # -- giving up owner records: those of the queue, or what it has in a topic that is not its own
 

@@ -139,14 +139,14 @@ class OwnerCommits:
     async def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
         """Before entries up to this offset are handed out. Partitions that need the same soon have it at the same time, or
         else a reader of many would wait for one after the other."""
-        low = {number: one for number, one in list(self._positions.items()) if one.runs_low and number != partition}
+        low = {number: one for number, one in list(self._positions.items()) if one.reservation_low and number != partition}
         async with self._locks.held([partition]):
             with self._locks.free(low) as free:  # who has another is just committing it
                 due = {number: low[number] for number in free} | {partition: position}
                 problems = await self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
         if position.record.reserved < upto and problems:
             raise next(iter(problems.values()))
-        self.refuse_lost(partition, position)
+        self.raise_if_lost(partition, position)
 
     async def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         """What is finished of these, at the same time. The answer: of which that was not taken, and why. Where the others were
@@ -179,15 +179,15 @@ class OwnerCommits:
             return False
         return self._handoffs.is_about_to_go(Partition(self._queue, partition), position.epoch)
 
-    async def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
+    async def release(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
         """They are let go of. The answer: of which the broker has not taken that in so many seconds. If that is not repeated,
         what the broker has not taken comes again, and the operator waits for the Lease, or the deadline."""
         begun = time.monotonic()
         until = begun + within
         for number, position in positions.items():
-            if not (position.left and position.in_doubt):  # else the broker may have taken it, and who was next then has begun
-                position.then = self._handoffs.next_owner(Partition(self._queue, number), position.epoch)
-            position.left = True
+            if not (position.let_go and position.in_doubt):  # else the broker may have taken it, and who was next then has begun
+                position.next_owner = self._handoffs.next_owner(Partition(self._queue, number), position.epoch)
+            position.let_go = True
         late = QueueUnreachable(f"{self._offsets.place} has not taken in time that partitions of {self._queue} are let go of")
         if within <= 0 or begun - self._silent_at < _SILENT_FOR:
             return dict.fromkeys(positions, late)
@@ -243,8 +243,8 @@ class OwnerCommits:
         for _ in range(_TRIES):
             try:
                 if position.needs_token:
-                    seen = await self._offsets.renewed(partition, partial(self._as_it_is, position), _left(until))
-                    self._found_again(partition, position, seen)
+                    seen = await self._offsets.renewed(partition, partial(self._record_with_mark, position), _left(until))
+                    self._resume_at(partition, position, seen)
                 refused = await self._commit_together({partition: position}, record, _left(until))
                 if partition not in refused:
                     return
@@ -257,7 +257,7 @@ class OwnerCommits:
         """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
         which shuts the giver out. The answer: of which that was not to be had, and why."""
         problems: dict[int, QueueUnreachable] = {}
-        changes = {number: partial(self._as_it_is, one) for number, one in positions.items()}
+        changes = {number: partial(self._record_with_mark, one) for number, one in positions.items()}
         found = await self._offsets.renewed_several(changes)
         for number, seen in found.items():
             try:
@@ -266,7 +266,7 @@ class OwnerCommits:
                 if isinstance(seen, StaleToken):  # another has one since
                     await self._commit_all_of(number, positions[number], ReadPosition.next_record)
                 else:
-                    self._found_again(number, positions[number], seen)
+                    self._resume_at(number, positions[number], seen)
             except StaleOwner:
                 continue  # its next reader is told
             except QueueUnreachable as problem:
@@ -303,16 +303,16 @@ class OwnerCommits:
         seen, unchanged = await self._offsets.after_refusal(partition, position.record.token)
         if unchanged and names(seen.record, self._uid, position.epoch):
             try:
-                seen = await self._offsets.renewed(partition, partial(self._as_it_is, position))
+                seen = await self._offsets.renewed(partition, partial(self._record_with_mark, position))
             except StaleToken:
                 return  # it was only slow
-        self._found_again(partition, position, seen)
+        self._resume_at(partition, position, seen)
 
-    def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
+    def _resume_at(self, partition: int, position: ReadPosition, seen: Committed) -> None:
         """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
         proven = self._see(position, seen.record, time.monotonic())
         self.refuse(partition, position, proven=proven)
-        position.found(seen.offset)
+        position.set_committed(seen.offset)
         position.in_doubt = False
 
     def _granted_on(self, partition: int) -> PartitionUnavailable:
@@ -419,18 +419,18 @@ class OwnerCommits:
 
     def _has_committed(self, position: ReadPosition, offset: int, record: Record, asked_at: float) -> None:
         """The broker has taken this. What was handed over is its receiver's: nothing more is said of it under this token."""
-        position.taken(offset, record, asked_at)
+        position.commit_taken(offset, record, asked_at)
         if not names(record, self._uid, position.epoch):
             position.lost = owner_of(record)
 
-    def _as_it_is(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
+    def _record_with_mark(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
         """What is committed stays, under another token; with the mark of this process, where it has that from the giver alone."""
         record = seen.record
         if record is None or not names(record, self._uid, position.epoch) or record.reader != BY_GIVER:
             return record
         return replace(record, reader=self._mark, released=False)
 
-    def refuse_lost(self, partition: int, position: ReadPosition) -> None:
+    def raise_if_lost(self, partition: int, position: ReadPosition) -> None:
         """Raises StaleOwner where the partition is known to have another owner."""
         if position.lost is not None:
             raise StaleOwner(partition, self._uid, position.epoch, position.lost, other_process=position.other_process)
@@ -447,7 +447,7 @@ class OwnerCommits:
             proven = self._see(position, (await self._stable(partition, position)).record, asked_at, before)
         self.refuse(partition, position, proven=proven)
 
-    async def look_at_all(self) -> None:
+    async def check_all(self) -> None:
         """Look at the records of all partitions that are read, so that readers need not, for a while. Raises QueueUnreachable
         only, also where the look takes longer than it is good for."""
         if held := {**self._positions}:  # another thread may let go of some meanwhile
@@ -456,7 +456,7 @@ class OwnerCommits:
     def refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
         """Raises StaleOwner where another owner was seen, PartitionUnavailable where that is not `proven`: what was
         seen is from before the grant."""
-        self.refuse_lost(partition, position)
+        self.raise_if_lost(partition, position)
         if not proven:
             raise self.before_the_grant(partition)
 

@@ -331,7 +331,7 @@ def _taken(seen: Committed, query: int, end: int | None) -> Record | None:
     record = seen.record
     if record is None or not _is_owned(seen) or record.query > query:
         return record  # it needs the new token all the same
-    again, stale = record.comes_again(record.reserved if end is None else end), record.still_read()
+    again, stale = record.again_for_next(record.reserved if end is None else end), record.stale_for_next()
     return replace(record, query=query, reader="", again=again, stale=stale, reserved=seen.offset, released=False)
 
 

@@ -1,4 +1,4 @@
-"""Where a reader is in a partition: what it was handed out, what it may be, and what is written into the record. Pure."""
+"""How far a reader is in a partition, what it may hand out next, and what it writes into the owner record. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,59 +13,59 @@ from baton.queues.kafka.record import BY_GIVER, Committed, Record
 from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Ownership
 
-# -- How far an owner is in a partition: what it was handed out, and what may be committed of it. Pure.
+# -- Which offset may be committed. Pure.
 
 
 class FinishedOffsets:
-    """Entries are finished in any order; the committed offset goes over those that are finished without a gap."""
+    """Entries finish in any order; the offset to commit passes those that are finished without a gap."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
-        """Of the next entry that is not finished, or not handed out."""
+        """The first offset that is not finished."""
         self.end = offset
-        """Of the next entry that is not handed out."""
+        """The first offset that was not handed out."""
         self._out: list[int] = []
-        """Handed out, in order: from the first that is not finished."""
+        """Offsets handed out, in order, from the first unfinished one on."""
         self._done: set[int] = set()
-        """Of these."""
+        """Finished offsets in `_out`."""
 
     @property
     def unfinished(self) -> int:
         return len(self._out) - len(self._done)
 
     @property
-    def behind(self) -> int:
-        """Finished, behind one that is not."""
+    def finished_early(self) -> int:
+        """The number of finished entries behind an unfinished one."""
         return len(self._done)
 
     def handed_out(self, offsets: Iterable[int]) -> None:
-        """In order."""
+        """Add these offsets, in order."""
         self._out.extend(offsets)
         if self._out:
             self.end = max(self.end, self._out[-1] + 1)
 
-    def nothing_before(self, end: int) -> None:
-        """No entry stands between what was handed out and this offset, but marks of transactions."""
+    def skip_to(self, end: int) -> None:
+        """Skip to this offset: only transaction markers stand before it."""
         self.end = max(self.end, end)
         if not self._out:
             self.offset = max(self.offset, end)
 
-    def is_out(self, offset: int) -> bool:
-        """It was handed out, and is not finished."""
+    def is_unfinished(self, offset: int) -> bool:
+        """Whether this offset was handed out and is not finished."""
         place = bisect_left(self._out, offset)
         return self._out[place : place + 1] == [offset] and offset not in self._done
 
     def finish(self, offsets: Sequence[int]) -> None:
-        """What is not out is passed over."""
+        """Mark these offsets as finished, ignoring those that are not out."""
         out, done = self._out, self._done
         if not done and out[: len(offsets)] == offsets:  # the next ones, as nearly always
             self._go_over(len(offsets))
             return
-        done.update(filter(self.is_out, offsets))
+        done.update(filter(self.is_unfinished, offsets))
         self._go_over(next((nth for nth, offset in enumerate(out) if offset not in done), len(out)))
 
     def _go_over(self, count: int) -> None:
-        """The first of those that are out are finished."""
+        """Remove the first `count` offsets, which are finished."""
         if not count:
             return
         self.offset = self._out[count - 1] + 1
@@ -74,18 +74,19 @@ class FinishedOffsets:
 
 
 _MOST_WAITING = 64_000_000
-"""Weight of outputs that wait behind an entry that is not finished, before nothing more is handed out."""
+"""Weight of the outputs behind an unfinished entry at which nothing more is handed out."""
 _MOST_BEHIND = 100_000
-"""Finished entries behind one that is not, likewise: they are kept in memory, and come again if another process takes over."""
+"""The number of finished entries behind an unfinished one at which nothing more is handed out. They are kept in memory, and come
+again if another process takes over."""
 AHEAD = 1000
-"""Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
-entries at most are marked redelivered without need after a process that was killed. A reader that wants to hand out more than is
-reserved first waits for a record; a fast one would wait for most of its time."""
+"""A record reserves this many offsets beyond the last one handed out, or twice as many as were handed out since the record
+before. After a process was killed, up to that many entries are marked redelivered without need. A reader reserves before it hands
+out more; with a smaller number a fast one would spend most of its time waiting for commits."""
 
 
 @dataclass(slots=True)
 class ReadPosition:
-    """Of one process, under one epoch."""
+    """The state of one partition in one process, under one epoch."""
 
     epoch: Epoch
     record: Record
@@ -95,44 +96,43 @@ class ReadPosition:
     sure_at: float
     committed_at: float
     unsettled: bool = False
-    """A foreign commit of the partition had not ended when last seen."""
+    """Whether a foreign commit of the partition had not ended at the last look."""
     lost: Ownership | None = None
-    """Whose it is now;"""
+    """The new owner of a lost partition."""
     other_process: bool = False
-    """of this pod's, another process reads it."""
+    """Whether it was lost to another process of this pod."""
     read: dict[str, Message] = field(default_factory=dict)
-    """What is in the consumer's hands, by offset as entries have it: a dead letter is all of the message."""
+    """Messages in the consumer's hands, by offset as entries have it. They are kept because a dead letter is a whole message."""
     outputs: PendingOutputs = field(default_factory=PendingOutputs)
     recorded: int = 0
-    """How far it had handed out at its last record."""
+    """The first offset that was not handed out when the last record was written."""
     in_doubt: bool = False
-    """A commit may have been taken, or be under way. What it had is not to be sent again under its token."""
-    hopeless: list[str] = field(default_factory=list)
-    """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
+    """Whether a commit is under way, or failed without an answer. Its outputs must not be sent again under the same token."""
+    exhausted: list[str] = field(default_factory=list)
+    """Offsets of entries on which processes have ended too often: they become dead letters before anything else is handed out."""
     ended: int = 0
-    """Processes before this one that may have ended on its first entry; 0 once an attempt at that entry has failed here, which
-    this process survived."""
-    waits: bool = False
-    """What earlier processes may have ended by is not begun yet, and so not reserved: if this one ends now, then by something
-    else."""
+    """How many earlier processes may have ended on the first entry; 0 once this process has survived an attempt at it."""
+    first_not_begun: bool = False
+    """Whether earlier processes may have ended on the first entry and this one has not begun it. The entry is not reserved until
+    then, so it is not counted if this process ends before."""
     alone_from: float = float("inf")
-    """The time from which on a former reader has heard of this process, or looks before it hands out more (monotonic)."""
+    """When every former reader has stopped handing out entries (monotonic): it has seen this process in the record, or checks
+    before it goes on."""
     caught_up: bool = False
-    """All entries that another process may have handed out were handed out again."""
+    """Whether all entries that another process may have handed out were handed out again."""
     failures: dict[int, int] = field(default_factory=dict)
-    """Entries that failed in this process and are not committed yet, and how often they have failed: the next commit records
-    it."""
+    """How often each entry has failed, of those that failed in this process; the next commit records it."""
     counting: dict[int, int] = field(default_factory=dict)
-    """The same of those whose last failure is not `counted` yet: `failed` may be called once more for it."""
-    then: Ownership | None = None
-    """Whose it is to be when it was let go of, as far as that is known."""
-    told_full: bool = False
-    """It was said that it is full."""
-    left: bool = False
-    """It was let go of: what is committed from then on is the last word, whether the broker has taken that before or not."""
+    """Failure counts that are not `counted` yet: calling `failed` again for one of these entries changes nothing."""
+    next_owner: Ownership | None = None
+    """The planned next owner when the partition was let go of, if known."""
+    full_logged: bool = False
+    """Whether the log has said that the partition is full."""
+    let_go: bool = False
+    """Whether the partition was let go of: every commit from then on writes the last record."""
     first: int | None = None
-    """The first entry that it was handed out: it stands further on where marks of transactions come before it, or what was
-    aborted or compacted away."""
+    """The first offset that was handed out. It may be above the committed one, if transaction markers or aborted or compacted
+    messages come first."""
 
     @classmethod
     def begun(cls, seen: Committed, now: float) -> "ReadPosition":
@@ -141,7 +141,7 @@ class ReadPosition:
         assert record is not None
         at = seen.offset
         ended = record.ends.get(at, 0)
-        alone = now + 2 * SURE_FOR  # once for them, and once for the broker to bring what it had by then
+        alone = now + 2 * SURE_FOR  # once for them, and once to fetch what the broker had by then
         return cls(
             record.epoch,
             record,
@@ -151,54 +151,50 @@ class ReadPosition:
             now,
             recorded=at,
             ended=ended,
-            waits=ended > 0 and record.reserved <= at,
+            first_not_begun=ended > 0 and record.reserved <= at,
             alone_from=alone,
         )
 
     @property
     def handed_over(self) -> bool:
-        """The owner before has granted it, and the mark of this process is not there yet. The token is the giver's, too."""
+        """Whether the former owner granted the partition and this process has not put its mark in the record: the giver still
+        knows the token."""
         return self.record.reader == BY_GIVER and self.record.epoch == self.epoch
 
     @property
     def offset(self) -> int:
-        """How far the next commit goes."""
+        """The offset that the next commit writes."""
         finished = self.progress.offset
         return finished if finished == self.committed else self.outputs.reached(finished)
 
     @property
     def needs_several(self) -> bool:
-        """More is to be sent of what is finished than one transaction may have: the next commit does not go over all of it."""
+        """Whether the finished entries have more outputs than one transaction may have: the next commit covers only a part."""
         return self.offset < self.outputs.whole(self.progress.offset)
 
     @property
-    def behind(self) -> bool:
-        """There is something finished to commit."""
+    def uncommitted(self) -> bool:
+        """Whether finished entries are to be committed."""
         return self.offset != self.committed
 
     @property
     def has_news(self) -> bool:
-        """There is something to commit."""
-        failures = {**self.failures}  # the reader may add some meanwhile
-        return self.behind or any(count > self.record.tries.get(entry, 0) for entry, count in failures.items())
+        """Whether there is anything to commit."""
+        failures = {**self.failures}  # the reader's thread may add some meanwhile
+        return self.uncommitted or any(count > self.record.tries.get(entry, 0) for entry, count in failures.items())
 
     @property
-    def runs_low(self) -> bool:
-        """More than three quarters of what its last record reserved is handed out."""
-        return not self.waits and 4 * (self.record.reserved - self.progress.end) < self.record.reserved - self.recorded
-
-    @property
-    def token_is_spent(self) -> bool:
-        """There is something to send, and not under this token."""
-        return self.in_doubt and bool(self.outputs.due(self.offset))
+    def reservation_low(self) -> bool:
+        """Whether more than three quarters of what the last record reserved is handed out."""
+        return not self.first_not_begun and 4 * (self.record.reserved - self.progress.end) < self.record.reserved - self.recorded
 
     @property
     def needs_token(self) -> bool:
-        """Nothing is to be committed under the one that it has."""
-        return self.token_is_spent or self.handed_over
+        """Whether the next commit needs a new token."""
+        return self.handed_over or (self.in_doubt and bool(self.outputs.due(self.offset)))
 
     @property
-    def careful(self) -> bool:
+    def one_by_one(self) -> bool:
         """Whether to hand out entries one by one and commit each at once, because earlier processes may have ended on one of
         them: one process with `maxRedeliveries`, two without. If this process ends too, it has ended on the entry at the
         committed offset. Entries go out as usual once the first one has failed here: its key must not hold up the others."""
@@ -206,15 +202,15 @@ class ReadPosition:
 
     @property
     def is_full(self) -> bool:
-        """Finished entries wait for one before them, and they, or what is to be sent of them, are as much as a pod may keep."""
-        return self.progress.behind >= _MOST_BEHIND or (self.outputs.weight >= _MOST_WAITING and not self.behind)
+        """Whether so many finished entries, or outputs, wait behind an unfinished entry that nothing more may be handed out."""
+        return self.progress.finished_early >= _MOST_BEHIND or (self.outputs.weight >= _MOST_WAITING and not self.uncommitted)
 
-    def most(self, in_hand: int) -> int | None:
-        """How many entries may be handed out, where the pod has so many in hand; None: any number."""
+    def room(self, in_hand: int) -> int | None:
+        """Return how many entries may be handed out while the pod has `in_hand` of them; None: any number."""
         if self.is_full:
             return 0
         left = max(0, self.record.unacked - in_hand) if self.record.unacked else None
-        if self.careful or self.waits:
+        if self.one_by_one or self.first_not_begun:
             alone = 0 if self.progress.unfinished else 1
             return alone if left is None else min(left, alone)
         return left
@@ -226,50 +222,50 @@ class ReadPosition:
 
     @property
     def times(self) -> Mapping[str, int]:
-        """See `Entries.times`: only the committed offset says it, so it is known of the first entry alone."""
-        return {str(self.first): self.ended} if self.waits and self.first is not None else {}
+        """See `Entries.times`. Only the committed offset has a count, so it is known of the first entry alone."""
+        return {str(self.first): self.ended} if self.first_not_begun and self.first is not None else {}
 
-    def all_is_out(self, now: float) -> None:
-        """Nothing waits in the log."""
+    def reached_end(self, now: float) -> None:
+        """Note that everything in the log was handed out."""
         self.caught_up = self.caught_up or now > self.alone_from
 
     def handed_out(self, offsets: Sequence[int]) -> None:
-        """In order."""
+        """Note that these offsets were handed out, in order."""
         if self.first is None and offsets:
             self.first = offsets[0]
         self.progress.handed_out(offsets)
 
-    def taken(self, offset: int, record: Record, asked_at: float) -> None:
-        """The broker has taken a commit, which was begun at `asked_at`."""
+    def commit_taken(self, offset: int, record: Record, asked_at: float) -> None:
+        """Note that the broker took a commit that was sent at `asked_at`."""
         self.record, self.committed_at, self.recorded = record, asked_at, self.progress.end
         self.sure_at = max(self.sure_at, asked_at)
-        self.found(offset)
+        self.set_committed(offset)
 
-    def found(self, offset: int) -> None:
-        """The broker has this offset, and with it what was to be sent of the entries before it: no other process moves it while
-        the record names this one."""
+    def set_committed(self, offset: int) -> None:
+        """Note that the broker has this offset, and so the outputs of the entries before it: while the record names this process,
+        no other moves the offset."""
         self.committed = offset
         self.outputs.committed(offset)
         for entry in [entry for entry in {**self.failures} if entry < offset]:
             del self.failures[entry]
 
     def next_record(self, *, upto: int = 0) -> Record:
-        """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
-        if self.left:
+        """Return the record to commit with `offset`. `upto`: entries before this offset are about to be handed out."""
+        if self.let_go:
             return self.last_record()
         ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
-        reserved = self.record.reserved if self.waits else max(self.record.reserved, self.progress.end + ahead, upto)
+        reserved = self.record.reserved if self.first_not_begun else max(self.record.reserved, self.progress.end + ahead, upto)
         return replace(self._record_here(), reserved=reserved, released=False)
 
     def last_record(self) -> Record:
-        """The last one. By it the next owner has the partition, where that is known, and nothing is left of which only the
-        operator's grant would tell it."""
-        then = self.then
+        """Return the record to commit when the partition is let go of. It grants the partition to the next owner, unless that is
+        unknown or the record has more to tell it: then the operator grants."""
+        then = self.next_owner
         here = self._record_here()
-        if self.needs_several:  # it is not the last one yet
+        if self.needs_several:  # another commit follows
             return replace(here, reserved=self.progress.end)
         if then is None or self.progress.unfinished or here.marked or here.tries or here.ends:
-            reserved = self.record.reserved if self.waits else self.progress.end
+            reserved = self.record.reserved if self.first_not_begun else self.progress.end
             return replace(here, reserved=reserved, released=not self.progress.unfinished)
         reserved = self.progress.end + AHEAD
         return replace(here, uid=then.uid, epoch=then.epoch, reader=BY_GIVER, reserved=reserved, released=False)
@@ -288,27 +284,26 @@ class ReadPosition:
         return True
 
     def failed(self, offset: int) -> None:
-        """An entry has failed once more. Calls before it is `counted` are of the same failure."""
+        """Count a failure of an entry. Until `counted`, further calls are for the same failure."""
         self.survived(offset)
         self.failures[offset] = self.counting.setdefault(offset, self.tried(offset) + 1)
 
     def counted(self, offset: int) -> None:
-        """The next call of `failed` is another failure."""
+        """Count the next call of `failed` as another failure."""
         self.counting.pop(offset, None)
 
     def tried(self, offset: int) -> int:
-        """How often it has failed, or had processes end on it."""
+        """Return how often an entry has failed, or has had processes end on it."""
         ended = self.ended if offset == self.first else 0
         return self.failures.get(offset) or self.record.tries.get(offset, 0) + ended
 
     def too_often(self, offset: int) -> bool:
-        """That is more often than it may."""
+        """Whether an entry has failed more often than maxRedeliveries allows."""
         return bool(self.record.most) and self.tried(offset) > self.record.most
 
 
 def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPosition]:
-    """Those of these that commit at the same time: each under the token that it has, and with no more outputs than one
-    transaction may have."""
+    """Return the positions that can commit together: each has a usable token, and their outputs fit in one transaction."""
     found: dict[int, ReadPosition] = {}
     left = MOST_IN_TRANSACTION
     for number, position in positions.items():
@@ -320,9 +315,10 @@ def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPositi
 
 
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
-    """By a process that begins to read; `end` is where the log ends. The pod's own last process is over, a query may not be. What
-    may have ended one comes one by one: it is reserved when it is handed out, or begun (`ReadPosition.waits`)."""
-    again, ends = record.comes_again(end), record.ended_on(offset, end)
-    stale = record.still_read() if record.query else record.stale
+    """Return the record that a process writes before it begins to read; `end` is where the log ends. The pod's own last process
+    is over, but a query may still read. An entry that may have ended a process comes alone and is reserved only when it is begun
+    (`ReadPosition.first_not_begun`)."""
+    again, ends = record.again_for_next(end), record.ends_for_next(offset, end)
+    stale = record.stale_for_next() if record.query else record.stale
     reserved = offset if offset < again and (record.most or ends.get(offset)) else offset + AHEAD
     return replace(record, reader=reader, reserved=reserved, again=again, stale=stale, query=0, ends=ends, released=False)

@@ -73,7 +73,7 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(
-            self._loop, self._commits.commit_several, self._commits.look_at_all, self._commits.is_about_to_go
+            self._loop, self._commits.commit_several, self._commits.check_all, self._commits.is_about_to_go
         )
         self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, lambda: self._woken())
         self._woken: Callable[[], None] = lambda: None
@@ -87,9 +87,9 @@ class KafkaReader:
         if not new:
             return []
         position = self._of(partition, epoch)
-        self._be_sure(partition, position)
-        self._set_hopeless_aside(partition, position)
-        most = position.most(self._in_hand)
+        self._check_if_due(partition, position)
+        self._set_exhausted_aside(partition, position)
+        most = position.room(self._in_hand)
         if most == 0:
             return []
         messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
@@ -102,12 +102,12 @@ class KafkaReader:
         if not (position.record.tries or position.ended):
             return entries
         entries.attempts = {str(offset): tried for offset in offsets if (tried := position.tried(offset))}
-        hopeless = [str(offset) for offset in filter(position.too_often, offsets)]
-        position.hopeless.extend(hopeless)
-        self._set_hopeless_aside(partition, position)
-        if not hopeless:
+        exhausted = [str(offset) for offset in filter(position.too_often, offsets)]
+        position.exhausted.extend(exhausted)
+        self._set_exhausted_aside(partition, position)
+        if not exhausted:
             return entries
-        others = Entries([entry for entry in entries if entry.offset not in hopeless])
+        others = Entries([entry for entry in entries if entry.offset not in exhausted])
         others.attempts = entries.attempts
         return others
 
@@ -126,21 +126,21 @@ class KafkaReader:
         position = self._of(partition, epoch)
         for those, outputs in together:
             places = [int(offset) for offset in those]
-            if position.progress.is_out(places[0]):  # else it was taken in before, and this is the same once more
+            if position.progress.is_unfinished(places[0]):  # else it was taken in before, and this is the same once more
                 position.outputs.add(places, outputs)
         finished = [message for offset in offsets if (message := position.read.pop(offset, None)) is not None]
-        before, careful = position.progress.unfinished, position.careful
+        before, careful = position.progress.unfinished, position.one_by_one
         position.progress.finish(cast("list[int]", list(map(Message.offset, finished))))
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
-        if position.is_full and not position.told_full:
+        if position.is_full and not position.full_logged:
             log.warning("%s/%d entry %s is not finished, and %s", self._queue, partition, position.offset, _FULL)
-        position.told_full = position.is_full
-        if position.behind and (careful or not soon or position.outputs.weight > _MOST_PENDING):
+        position.full_logged = position.is_full
+        if position.uncommitted and (careful or not soon or position.outputs.weight > _MOST_PENDING):
             self._commit(partition, position)
             return
-        self._be_sure(partition, position)
-        if position.behind:
+        self._check_if_due(partition, position)
+        if position.uncommitted:
             self._background.due(partition, at_once=bool(position.outputs))
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
@@ -151,13 +151,13 @@ class KafkaReader:
         if position.record.most:
             self._commit(partition, position)
         else:
-            self._be_sure(partition, position)
+            self._check_if_due(partition, position)
             self._background.due(partition)
-        hopeless = position.too_often(int(offset))
-        if hopeless:
+        exhausted = position.too_often(int(offset))
+        if exhausted:
             self.set_aside(partition, epoch, offset, why)
         position.counted(int(offset))
-        return not hopeless
+        return not exhausted
 
     def begin_again(self, partition: int, epoch: Epoch, offset: str, times: int) -> bool:
         """See `Reader`: from here on a process that ends counts for this entry."""
@@ -165,7 +165,7 @@ class KafkaReader:
         if position.record.reserved > int(offset):  # it was asked for before
             self._look(partition, position)
             return True
-        position.waits = False
+        position.first_not_begun = False
         self._loop.run(self._commits.reserve(partition, position, int(offset) + 1))
         return True
 
@@ -190,12 +190,12 @@ class KafkaReader:
         """Nothing more is done with what was read under these epochs. The records say how far that was, and where all of it is
         finished they say so: the next owner need not wait, and gets nothing marked redelivered. See `Reader.let_go`."""
         until = time.monotonic() + min(within, ASKED_WITHIN)
-        untaken = self._last_words(partitions, until, give_up=give_up)
+        untaken = self._release(partitions, until, give_up=give_up)
         left = min(max(0.0, until - time.monotonic()), _TAKEN_UP_WITHIN)
         taken_up, under_way = self._taking_up.withdraw(partitions, left, give_up=give_up)
         for partition, position in taken_up.items():
             self._hold(partition, position)
-        untaken |= self._last_words({number: partitions[number] for number in taken_up}, until, give_up=give_up)
+        untaken |= self._release({number: partitions[number] for number in taken_up}, until, give_up=give_up)
         place = f"{self._address.place}: {self._queue}"
         return untaken | {number: QueueUnreachable(f"{place}/{number} is still being taken up") for number in under_way}
 
@@ -224,9 +224,9 @@ class KafkaReader:
             return self._taking_up.ready(partition, epoch)
         if position.epoch != epoch:
             return False
-        if position.hopeless:
+        if position.exhausted:
             return True
-        return self._fetcher is not None and self._fetcher.has(partition) and position.most(self._in_hand) != 0
+        return self._fetcher is not None and self._fetcher.has(partition) and position.room(self._in_hand) != 0
 
     def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
         """See `Reader.wait_for`; at once for one that was not read yet."""
@@ -234,7 +234,7 @@ class KafkaReader:
         if idle := self._commits.idle():
             self._background.due_again(idle)
         held = {number: self._positions.get(number) for number in partitions}
-        with_room = frozenset(one for one, position in held.items() if position is not None and position.most(self._in_hand) != 0)
+        with_room = frozenset(one for one, position in held.items() if position is not None and position.room(self._in_hand) != 0)
         if any(position is None and not self._taking_up.under_way(one) for one, position in held.items()):
             woken()
         elif self._fetcher is not None:
@@ -258,7 +258,7 @@ class KafkaReader:
             self._hold(partition, position)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Ownership(position.record.uid, position.epoch))
-        self._commits.refuse_lost(partition, position)
+        self._commits.raise_if_lost(partition, position)
         return position
 
     def _hold(self, partition: int, position: ReadPosition) -> None:
@@ -269,12 +269,12 @@ class KafkaReader:
         if position.handed_over:
             self._background.due_to_mark(partition)
 
-    def _last_words(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
+    def _release(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
         """Of those that are read."""
         left = {number: one for number, one in self._positions.items() if one.epoch == partitions.get(number)}
         for partition in left:
             self._end(partition)
-        untaken = dict(self._loop.run(self._commits.last_words(left, until - time.monotonic()))) if left else {}
+        untaken = dict(self._loop.run(self._commits.release(left, until - time.monotonic()))) if left else {}
         for partition, position in left.items():
             if give_up or partition not in untaken:
                 del self._positions[partition]
@@ -282,7 +282,7 @@ class KafkaReader:
         self._background.forget(left.keys() - self._positions.keys())
         return untaken
 
-    def _be_sure(self, partition: int, position: ReadPosition) -> None:
+    def _check_if_due(self, partition: int, position: ReadPosition) -> None:
         """Look where that was not done for a while: a commit is a look, too."""
         if time.monotonic() - position.sure_at > SURE_FOR:
             self._look(partition, position)
@@ -308,19 +308,19 @@ class KafkaReader:
             former.stop()
         return made
 
-    def _set_hopeless_aside(self, partition: int, position: ReadPosition) -> None:
-        while position.hopeless:
-            offset = position.hopeless[0]
+    def _set_exhausted_aside(self, partition: int, position: ReadPosition) -> None:
+        while position.exhausted:
+            offset = position.exhausted[0]
             self.set_aside(partition, position.epoch, offset, _ENDED)
-            position.waits = False
+            position.first_not_begun = False
             log.error("%s/%d entry %s moved to dead letters: %s", self._queue, partition, offset, _ENDED)
-            position.hopeless.pop(0)
+            position.exhausted.pop(0)
 
     def _take(self, partition: int, position: ReadPosition, count: int, most_bytes: int) -> list[Message]:
         assert self._fetcher is not None
         first = self._fetcher.next(partition)
         upto = 0
-        if first is not None and position.waits and position.first is None:
+        if first is not None and position.first_not_begun and position.first is None:
             upto = first + 1  # it is reserved when it is begun
         if first is not None and first >= max(position.record.reserved, upto):
             self._loop.run(self._commits.reserve(partition, position, first + count))
@@ -335,6 +335,6 @@ class KafkaReader:
         end = self._fetcher.end_of_log(partition) if self._fetcher is not None else None
         if end is None:
             return False
-        position.all_is_out(time.monotonic())
-        position.progress.nothing_before(end)
-        return position.behind
+        position.reached_end(time.monotonic())
+        position.progress.skip_to(end)
+        return position.uncommitted

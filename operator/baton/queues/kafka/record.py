@@ -1,6 +1,6 @@
 """The owner record of a partition: the metadata string of the group's committed offset. Pure.
 
-The record and the offset are one value at the broker, so that no commit can move one without the other.
+Record and offset are one value at the broker, so no commit can move one without the other.
 """
 
 import json
@@ -12,25 +12,25 @@ from typing import Any, NamedTuple
 from baton.model.ids import Epoch, Uid
 
 LONGEST = 4095
-"""Characters that a broker takes by default (offset.metadata.max.bytes is 4,096)."""
+"""Characters that a broker accepts by default (offset.metadata.max.bytes is 4,096)."""
 _VERSION = 1
 _BOUND = 2**53
-"""Of epochs and numbers of queries: no operator reaches it. A record with a higher one is not Baton's: any user with READ on a
-group can commit one, and the operator grants over it, as if there were no record."""
+"""Limit of epochs and query numbers, which no operator reaches. A record with a higher one is not Baton's: any user with READ on
+a group can commit one, and the operator grants over it as if there were no record."""
 _TOKEN_BOUND = 2**15
-"""Of a token's epoch, as requests have it: one with a higher one can be sent in none."""
+"""Limit of a token's epoch in requests: a higher one cannot be sent."""
 _MOST_PAIRS = {"tries": 50, "ends": 1}
-"""How many offsets of these fields are written down: the first ones."""
+"""How many pairs of these fields are written: the ones with the lowest offsets."""
 
 
 BY_GIVER = "giver"
-"""In the place of the process that reads: the former owner has granted the partition, and the new owner, which may have read, has
+"""Stands in place of the reading process: the former owner granted the partition, and the new owner, which may be reading, has
 not put its mark there yet (`direct_handoffs`)."""
 
 
 class Token(NamedTuple):
-    """What an init of the partition's transactional id gave: only commits with the latest are taken. The numbers say nothing of
-    what is newer: they begin again with another producer id after 32,768 inits."""
+    """Producer id and epoch from an init of the partition's transactional id: the broker accepts only commits with the latest
+    one. The numbers do not say which is newer: after 32,768 inits they begin again with another producer id."""
 
     producer: int
     epoch: int
@@ -38,12 +38,12 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Who owns a partition, and what its owner is to know."""
+    """Who owns a partition, and what the owner has to know."""
 
     group: str
-    """UID of the ConsumerGroup; empty: it was given up."""
+    """UID of the ConsumerGroup; empty: the partition was given up."""
     queue: str
-    """The PartitionedQueue's name: by it a consumer finds its topic."""
+    """Name of the PartitionedQueue, by which a consumer finds its topic."""
     uid: Uid | None
     epoch: Epoch
     topic_id: str
@@ -51,33 +51,33 @@ class Record:
     first: int
     """How many partitions the topic had when the group began: later ones are read from their beginning."""
     reader: str = ""
-    """The process that reads as the owner; empty: none does yet."""
+    """The process that reads as the owner; empty: none yet."""
     reserved: int = 0
-    """The process hands out no entry from this offset on before it has written a higher one, so entries that it has read beyond
-    do not matter."""
+    """The process hands out no entry from this offset on before it has written a higher one; what it fetched beyond does not
+    count."""
     again: int = 0
-    """Entries before this offset may have been handed out to a process that did not let go."""
+    """Entries before this offset may have been handed out to a process that did not release the partition."""
     stale: int = 0
-    """Entries before this offset such a process may yet hand out, until it hears that it is no owner: the broker refuses no
-    reader."""
+    """Such a process may still hand out entries before this offset, until it sees that it is no longer the owner: brokers reject
+    no reader."""
     tries: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     """How often entries have failed, by offset."""
     ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How many processes have ended while this offset was committed, since an attempt at its entry last failed; by offset, at
-    most one."""
+    """How many processes have ended while this offset was committed, since an attempt at its entry last failed; one offset at
+    most."""
     released: bool = False
-    """The owner has let go, and was done with all that it had."""
+    """Whether the owner let go with everything finished."""
     most: int = 0
-    """Redeliveries after which an entry becomes a dead letter; 0: any number."""
+    """maxRedeliveries: after that many an entry becomes a dead letter; 0: no limit."""
     unacked: int = 0
-    """Entries that a pod may have in hand, of all the queue's partitions; 0: any number."""
+    """maxDeliveredUnacked: entries that a pod may have in hand, of all the queue's partitions; 0: no limit."""
     dead_letters: str = ""
-    """The topic for dead letters."""
+    """The topic for dead letters; empty: the default one."""
     query: int = 0
-    """The Spark query that commits here, regardless of the owner; 0: only the owner commits."""
+    """The Spark query that commits here, whoever the owner is; 0: only the owner commits."""
 
     def to_text(self) -> str:
-        """As it stands beside the offset."""
+        """Return the metadata string."""
         pairs = {own: [list(one) for one in sorted(getattr(self, own).items())[:most]] for own, most in _MOST_PAIRS.items()}
         values = {name: pairs[own] if own in pairs else getattr(self, own) for own, name in _FIELDS.items()}
         written = {"baton": _VERSION} | {name: value for name, value in values.items() if value or name in _ALWAYS}
@@ -85,24 +85,24 @@ class Record:
 
     @property
     def left_behind(self) -> bool:
-        """A process has read the partition and did not release it."""
+        """Whether a process has read the partition and did not release it."""
         return bool(self.query) or (bool(self.reader) and not self.released)
 
-    def comes_again(self, end: int) -> int:
-        """What `again` is for the next process: `end` is where the log ends: nothing beyond has been read."""
+    def again_for_next(self, end: int) -> int:
+        """Return `again` for the next process. The log ends at `end`; nothing beyond was read."""
         return max(self.again, min(self.reserved, end) if self.left_behind else 0)
 
-    def ended_on(self, offset: int, end: int) -> Mapping[int, int]:
-        """What `ends` is for the next process, which begins at the offset. One that ended without a word may have ended by what
-        it had in hand: that counts for the first of its entries. One that had none in hand has ended by none, nor has one that
-        had not even put its mark there."""
+    def ends_for_next(self, offset: int, end: int) -> Mapping[int, int]:
+        """Return `ends` for the next process, which begins at `offset`. A process that ended without a last record may have ended
+        on what it had in hand, so that counts for the first of its entries. It does not count if the process had nothing in hand,
+        or had not put its mark in the record."""
         count = self.ends.get(offset, 0)
         if self.left_behind and self.reader != BY_GIVER and offset < min(self.reserved, end):
             count += 1
         return {offset: count} if count else {}
 
-    def still_read(self) -> int:
-        """What `stale` is for the next owner or query: all that was reserved, for this one may be at work until it hears."""
+    def stale_for_next(self) -> int:
+        """Return `stale` for the next owner or query: everything reserved, as the present one reads until it sees the change."""
         return max(self.stale, self.reserved if self.left_behind else 0)
 
     @property
@@ -111,25 +111,25 @@ class Record:
         return max(self.again, self.stale)
 
     def at(self, offset: int) -> "Record":
-        """Without what says something of entries before the offset."""
+        """Return the record without what concerns entries before `offset`."""
         tries, ends = ({entry: one[entry] for entry in one if entry >= offset} for one in (self.tries, self.ends))
         again, stale = (bound if offset < bound else 0 for bound in (self.again, self.stale))
         return replace(self, again=again, stale=stale, tries=tries, ends=ends)
 
 
 _FIELDS = {one.name: {"topic_id": "topic", "dead_letters": "dead"}.get(one.name, one.name) for one in fields(Record)}
-"""Their names in the text."""
+"""The fields' names in the text."""
 _ALWAYS = {"group", "queue", "uid", "epoch", "topic", "token", "first"}
-"""What is written down also where it is empty."""
+"""Fields that are written even if empty."""
 
 
 class Committed(NamedTuple):
     """What a group has committed for a partition."""
 
     offset: int
-    """Of the next message; -1: nothing was committed."""
+    """The next message's offset; -1: nothing was committed."""
     record: Record | None
-    """None: there is no record of Baton's."""
+    """None: no record of Baton's."""
 
 
 def names(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
@@ -138,7 +138,7 @@ def names(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
 
 
 def read(text: str | None) -> Record | None:
-    """None: it is not Baton's. What follows a NUL is not part of it: clients in C write one."""
+    """Return the record, or None if the text is not Baton's. Clients in C append a NUL; the text ends there."""
     if not text or len(text) > LONGEST + 1:
         return None
     try:
@@ -159,7 +159,7 @@ def _record(written: Mapping[str, Any]) -> Record | None:
     counts = {own: dict(some) for own, some in pairs.items()}
     try:
         record = Record(**{**found, **counts, "token": Token(*token), "released": found.get("released") is True})
-    except TypeError:  # it has not all that it needs
+    except TypeError:  # a field is missing
         return None
     texts = record.group, record.queue, record.topic_id, record.reader, record.dead_letters
     numbers = record.epoch, record.first, record.reserved, record.again, record.stale, record.most, record.unacked, record.query

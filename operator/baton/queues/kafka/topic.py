@@ -134,7 +134,7 @@ def offsets_of(
 def unfinished(committed: Mapping[int, Committed], ends: Mapping[int, int]) -> dict[int, tuple[str, int]]:
     """See `QueueCheck.unfinished`: the owner that reads now counts as one that was handed it out."""
     found = {
-        number: (one.offset, one.record.ended_on(one.offset, ends.get(number, 0)))
+        number: (one.offset, one.record.ends_for_next(one.offset, ends.get(number, 0)))
         for number, one in committed.items()
         if one.record is not None
     }

@@ -273,7 +273,7 @@ def test_what_is_more_than_one_transaction_may_send_goes_in_several_and_the_last
         owner.position.outputs.add([offset], [LARGE])
         owner.position.progress.finish([offset])
     before = len(broker.tokens)
-    run(owner.commits.last_words({0: owner.position}, PATIENCE))
+    run(owner.commits.release({0: owner.position}, PATIENCE))
     record = broker.committed.record
     assert (broker.committed.offset, len(broker.sent), len(broker.tokens) - before) == (10, 10, 5)
     assert record is not None and record.released
@@ -298,7 +298,7 @@ def test_who_is_no_owner_any_more_sends_nothing_more() -> None:
     assert broker.sent == [b"0"]
 
 
-def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
+def test_a_commit_of_nothing_but_the_offset_is_repeated_record_with_mark() -> None:
     owner = Owner(broker := Broker())
     broker.loses = ["answer"]
     owner.position.progress.finish([0])
@@ -348,7 +348,7 @@ def handed_over(then: Ownership | None) -> tuple[Owner, Broker]:
     handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), then)
     owner = Owner(broker := Broker(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
-    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}
+    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}
     return owner, broker
 
 
@@ -367,7 +367,7 @@ def test_only_the_last_of_several_transactions_hands_it_over() -> None:
     for offset in range(10):
         owner.position.outputs.add([offset], [LARGE])
         owner.position.progress.finish([offset])
-    run(owner.commits.last_words({0: owner.position}, PATIENCE))
+    run(owner.commits.release({0: owner.position}, PATIENCE))
     *before, last = broker.records[1:]
     assert [(one.uid, one.released) for one in before] == [(UID, False)] * 4
     assert (last.uid, broker.committed.offset) == ("b", 10)
@@ -460,7 +460,7 @@ def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same
 def test_the_giver_is_refused_what_it_says_after_that() -> None:
     owner, broker = handed_over(Ownership(Uid("b"), Epoch(2)))
     run(Receiver(broker).commits.commit_several({0}))
-    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}, "it was taken before"
+    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}, "it was taken before"
     assert broker.committed.record is not None and broker.committed.record.reader != BY_GIVER
 
 
@@ -501,9 +501,9 @@ def test_a_look_from_before_an_own_commit_does_not_tell_whose_the_partition_is()
     owner = Owner(broker := Old())
     owner.finish(0)
     broker.meanwhile = lambda: owner.commits.commit_several({0})
-    run(owner.commits.look_at_all())
+    run(owner.commits.check_all())
     assert owner.position.lost is None
-    run(owner.commits.look_at_all())
+    run(owner.commits.check_all())
     assert owner.position.lost is not None, "nothing was committed since"
 
 
@@ -523,11 +523,11 @@ def test_who_is_next_stays_while_the_last_word_may_have_been_taken() -> None:
     owner = Owner(broker := Broker(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
     broker.loses = ["answer"]
-    assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
+    assert run(owner.commits.release({0: owner.position}, PATIENCE))
     for then in (Ownership(Uid("c"), Epoch(3)), None):
         handoffs.set_next_owner(place, Epoch(1), then)
         broker.loses = ["answer"]
-        assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
+        assert run(owner.commits.release({0: owner.position}, PATIENCE))
         record = broker.committed.record
         assert record is not None and (record.uid, record.epoch, record.released) == ("b", 2, False)
 
@@ -562,7 +562,7 @@ def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_
 
     def finished_meanwhile(position: ReadPosition) -> Record:
         position.progress.finish(range(5, 10))
-        position.then, position.left = Ownership(Uid("b"), Epoch(2)), True
+        position.next_owner, position.let_go = Ownership(Uid("b"), Epoch(2)), True
         return position.next_record()
 
     run(owner.commits.commit(0, owner.position, finished_meanwhile))
@@ -574,11 +574,11 @@ def test_what_was_handed_over_by_a_commit_in_the_background_is_not_said_once_mor
     handoffs.set_next_owner(place, Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
-    assert run(owner.commits.last_words({0: owner.position}, 0.0)), "it is too late for it"
+    assert run(owner.commits.release({0: owner.position}, 0.0)), "it is too late for it"
     run(owner.commits.commit_several({0}))
     for then in (Ownership(Uid("c"), Epoch(3)), None):
         handoffs.set_next_owner(place, Epoch(1), then)
-        assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}
+        assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}
     assert [(one.uid, one.epoch) for one in broker.records[1:]] == [("b", 2)]
 
 
@@ -692,7 +692,7 @@ def test_nothing_is_reserved_of_what_is_somebody_elses() -> None:
 def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
-    run(owner.commits.last_words({0: owner.position}, 2.5))
+    run(owner.commits.release({0: owner.position}, 2.5))
     record = broker.committed.record
     assert (broker.committed.offset, record and record.reserved) == (2, 10), "what it had in hand is not finished"
     assert broker.within is not None and 0 < broker.within <= 2.5
@@ -703,9 +703,9 @@ def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str)
     owner = Owner(broker := Broker())
     owner.finish(*range(10))
     broker.loses = [lost]
-    untaken = run(owner.commits.last_words({0: owner.position}, PATIENCE))
+    untaken = run(owner.commits.release({0: owner.position}, PATIENCE))
     assert {number: str(problem) for number, problem in untaken.items()} == {0: "it does not answer"}
-    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}
+    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}
     record = broker.committed.record
     assert record is not None and record.released
     assert (broker.committed.offset, len(broker.sent)) == (10, 10)
@@ -716,7 +716,7 @@ def test_what_is_committed_after_a_last_word_that_was_not_taken_is_the_last_word
     owner = Owner(broker := Broker())
     owner.position.progress.finish(range(10))
     broker.loses = [lost]
-    assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
+    assert run(owner.commits.release({0: owner.position}, PATIENCE))
     run(owner.commits.commit_several({0}))
     record = broker.committed.record
     assert (broker.committed.offset, record and (record.released, record.reserved)) == (10, (True, 10))
@@ -737,10 +737,10 @@ def test_where_none_of_several_last_words_was_taken_only_a_broker_that_is_silent
             raise QueueUnreachable("it does not answer")
 
     owner = Owner(Silent())
-    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)).keys() == {0}
-    assert again in str(run(owner.commits.last_words({0: owner.position}, PATIENCE))[0])
+    assert run(owner.commits.release({0: owner.position}, PATIENCE)).keys() == {0}
+    assert again in str(run(owner.commits.release({0: owner.position}, PATIENCE))[0])
     now[0] += 1.0
-    assert "does not answer" in str(run(owner.commits.last_words({0: owner.position}, PATIENCE))[0])
+    assert "does not answer" in str(run(owner.commits.release({0: owner.position}, PATIENCE))[0])
 
 
 def test_what_nobody_has_committed_for_hours_is_committed_again_as_it_expires() -> None:
@@ -848,12 +848,12 @@ def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_w
     async def while_it_hangs() -> Mapping[int, QueueUnreachable]:
         async with owner.commits._locks.held([0]):
             await owner.commits.reserve(1, other, 5_000)
-            return await owner.commits.last_words({0: owner.position, 1: other}, 0.05)
+            return await owner.commits.release({0: owner.position, 1: other}, 0.05)
 
     untaken = run(while_it_hangs())
     assert broker.wanted == [{1}, {1}]
     assert untaken.keys() == {0} and isinstance(untaken[0], PartitionUnavailable)
-    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}, "the broker is not taken for silent"
+    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}, "the broker is not taken for silent"
 
 
 def test_an_offset_from_before_the_grant_is_not_taken_for_the_place_that_was_reached() -> None:
@@ -902,7 +902,7 @@ def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a
 def test_where_no_time_is_left_nobody_is_asked() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0)
-    assert run(owner.commits.last_words({0: owner.position}, 0.0)).keys() == {0}
+    assert run(owner.commits.release({0: owner.position}, 0.0)).keys() == {0}
     assert broker.committed.offset == 0
 
 

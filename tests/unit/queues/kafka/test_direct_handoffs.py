@@ -109,7 +109,7 @@ class Reading(KafkaReader):
         self._taking_up.take_up = self._take_up  # type: ignore[method-assign]
         self.open = threading.Event()
         self.said: list[set[int]] = []
-        self._commits.last_words = self._say  # type: ignore[method-assign]
+        self._commits.release = self._say  # type: ignore[method-assign]
         self.waited: list[float] = []
         """Seconds, for what is still taken up."""
         self._withdraw, self._taking_up.withdraw = self._taking_up.withdraw, self._wait  # type: ignore[method-assign]

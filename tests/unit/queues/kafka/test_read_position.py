@@ -34,23 +34,23 @@ def test_what_was_not_handed_out_or_is_finished_is_passed_over() -> None:
     finished = FinishedOffsets(0)
     finished.handed_out([0, 1, 2])
     finished.finish([1])
-    assert [finished.is_out(offset) for offset in range(4)] == [True, False, True, False]
+    assert [finished.is_unfinished(offset) for offset in range(4)] == [True, False, True, False]
     finished.finish([0])
     finished.finish([0, 1, 7])
     assert (finished.unfinished, finished.offset) == (1, 2)
     finished.finish([2])
-    assert finished.offset == 3 and not finished.is_out(2)
+    assert finished.offset == 3 and not finished.is_unfinished(2)
 
 
 def test_marks_behind_what_is_finished_are_gone_over_and_never_what_is_not() -> None:
     progress = FinishedOffsets(3)
     progress.handed_out([3])
-    progress.nothing_before(6)
+    progress.skip_to(6)
     assert (progress.offset, progress.end) == (3, 6)
     progress.finish([3])
-    progress.nothing_before(6)
+    progress.skip_to(6)
     assert progress.offset == 6
-    progress.nothing_before(5)
+    progress.skip_to(5)
     assert (progress.offset, progress.end) == (6, 6)
 
 
@@ -93,53 +93,53 @@ def test_what_may_yet_be_handed_out_is_known_after_another_has_taken_it_up_and_i
 
 def test_what_comes_after_all_others_have_heard_is_not_marked() -> None:
     one = position(replace(GRANTED, again=12, stale=80))
-    one.all_is_out(2 * SURE_FOR)
+    one.reached_end(2 * SURE_FOR)
     assert (one.marked, one.next_record().stale) == (80, 80), "somebody may be at work"
-    one.all_is_out(2 * SURE_FOR + 0.1)
+    one.reached_end(2 * SURE_FOR + 0.1)
     assert (one.marked, one.next_record().stale, one.last_record().stale) == (12, 0, 0)
 
 
 def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> None:
     one = position(replace(GRANTED, most=3, again=12, reserved=30, ends={10: 1}))
-    assert one.most(0) == 1
+    assert one.room(0) == 1
     one.progress.handed_out([10])
-    assert one.most(1) == 0
+    assert one.room(1) == 0
     one.progress.finish([10])
     one.progress.handed_out([11])
     one.progress.finish([11])
-    assert one.most(0) is None
+    assert one.room(0) is None
 
 
 def test_where_no_tries_are_counted_entries_are_handed_out_as_ever() -> None:
-    assert position(replace(GRANTED, again=12)).most(0) is None
+    assert position(replace(GRANTED, again=12)).room(0) is None
 
 
 def test_what_a_process_ended_on_is_handed_out_alone_and_does_not_count_until_it_is_begun() -> None:
     ended = taken_up(replace(GRANTED, reader="p-0", reserved=50), 10, 100, "p-1")
     one = position(ended)
-    assert (one.times, one.most(0), one.runs_low) == ({}, 1, False)
+    assert (one.times, one.room(0), one.reservation_low) == ({}, 1, False)
     one.handed_out([12])
-    assert (one.times, one.most(1)) == ({"12": 1}, 0)
+    assert (one.times, one.room(1)) == ({"12": 1}, 0)
     for record in (one.next_record(upto=13), one.last_record()):
         assert record.reserved == 10
-        assert (record.ended_on(10, 100), record.comes_again(100)) == ({10: 1}, 50)
-    one.waits = False
+        assert (record.ends_for_next(10, 100), record.again_for_next(100)) == ({10: 1}, 50)
+    one.first_not_begun = False
     begun = one.next_record(upto=13)
-    assert begun.reserved > 12 and begun.ended_on(10, 100) == {10: 2}
+    assert begun.reserved > 12 and begun.ends_for_next(10, 100) == {10: 2}
 
 
 def test_how_often_processes_ended_is_told_with_a_limit_too() -> None:
     one = position(replace(GRANTED, most=3, again=30, reserved=10, ends={10: 2}))
     one.handed_out([10])
-    assert (one.waits, one.times) == (True, {"10": 2})
+    assert (one.first_not_begun, one.times) == (True, {"10": 2})
 
 
 def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_it_careful() -> None:
     once, twice = (position(replace(GRANTED, again=30, ends={10: count})) for count in (1, 2))
-    assert (once.careful, twice.careful) == (False, True)
+    assert (once.one_by_one, twice.one_by_one) == (False, True)
     twice.handed_out([10])
     twice.failed(10)
-    assert (twice.careful, twice.tried(10)) == (False, 3), "it has failed, and ended none"
+    assert (twice.one_by_one, twice.tried(10)) == (False, 3), "it has failed, and ended none"
 
 
 @pytest.mark.parametrize("most", [0, 20])
@@ -149,11 +149,11 @@ def test_an_entry_that_fails_keeps_no_other_from_being_handed_out_however_often_
         one = position(record)
         one.handed_out([10])
         assert one.times == ({"10": 1} if owner else {}), "it comes alone once, until it is begun"
-        one.waits = False
-        assert (one.most(1), one.tried(10)) == (0 if most and owner else None, 2 * owner), "with a limit until it has failed"
+        one.first_not_begun = False
+        assert (one.room(1), one.tried(10)) == (0 if most and owner else None, 2 * owner), "with a limit until it has failed"
         one.failed(10)
         one.counted(10)
-        assert one.most(1) is None
+        assert one.room(1) is None
         one.handed_out(range(11, 5000))
         one.progress.finish(range(11, 5000))
         record = taken_up(one.last_record(), 10, 5000, f"p-{owner}")
@@ -166,24 +166,24 @@ def test_an_entry_that_ends_processes_becomes_a_dead_letter_behind_entries_that_
     for process in range(20):
         record = taken_up(record, offset, log.stop, f"p-{process}")
         one = position(record, offset)
-        one.waits = False
+        one.first_not_begun = False
         in_hand = set[int]()
         while offset < log.stop:
-            room = one.most(len(in_hand))
+            room = one.room(len(in_hand))
             read = list(range(one.progress.end, log.stop))[:room]
             one.handed_out(read)
-            one.taken(offset, one.next_record(), 0.0)
+            one.commit_taken(offset, one.next_record(), 0.0)
             in_hand |= set(read)
             for entry in filter(failing.__contains__, in_hand):
                 one.failed(entry)
                 one.counted(entry)
-            dead += (hopeless := list(filter(one.too_often, in_hand)))
-            if ending in in_hand and ending not in hopeless:
+            dead += (exhausted := list(filter(one.too_often, in_hand)))
+            if ending in in_hand and ending not in exhausted:
                 break
-            done = [entry for entry in in_hand if entry not in failing or entry in hopeless]
+            done = [entry for entry in in_hand if entry not in failing or entry in exhausted]
             in_hand -= set(done)
             one.progress.finish(sorted(done))
-            one.taken(one.offset, one.next_record(), 0.0)
+            one.commit_taken(one.offset, one.next_record(), 0.0)
             offset = one.offset
         record = one.record
     assert (dead, offset) == ([10, 11, 13], log.stop)
@@ -195,7 +195,7 @@ def test_processes_that_ended_on_an_entry_are_failed_attempts_once_one_survives_
     one.handed_out([10, 11])
     assert not one.survived(11), "it is not the first entry"
     assert one.survived(10) and not one.survived(10)
-    assert (one.ended, one.careful, one.tried(10), one.has_news) == (0, False, 3, True)
+    assert (one.ended, one.one_by_one, one.tried(10), one.has_news) == (0, False, 3, True)
     if begun:
         one.failed(10)
     assert (one.next_record().ends, one.next_record().tries) == ({}, {10: 3 + begun})
@@ -210,11 +210,11 @@ def test_the_next_commit_tells_of_failures_and_a_look_before_it_does_not_lose_th
         one.failed(11)
         one.counted(11)
     one.record = replace(GRANTED)  # as it still stands at the broker
-    assert (one.behind, one.has_news, one.tried(11)) == (False, True, 2)
-    one.taken(10, one.next_record(), 1.0)
+    assert (one.uncommitted, one.has_news, one.tried(11)) == (False, True, 2)
+    one.commit_taken(10, one.next_record(), 1.0)
     assert (one.record.tries, one.has_news) == ({11: 2}, False)
     one.progress.finish([10, 11])
-    one.taken(12, one.next_record(), 2.0)
+    one.commit_taken(12, one.next_record(), 2.0)
     assert (one.record.tries, one.failures, one.has_news) == ({}, {}, False)
 
 
@@ -225,7 +225,7 @@ def test_what_is_reserved_covers_what_is_to_be_handed_out_and_never_shrinks() ->
 
 
 def test_a_pod_has_no_more_in_hand_than_it_may() -> None:
-    assert [position(replace(GRANTED, unacked=5)).most(in_hand) for in_hand in (0, 3, 5, 9)] == [5, 2, 0, 0]
+    assert [position(replace(GRANTED, unacked=5)).room(in_hand) for in_hand in (0, 3, 5, 9)] == [5, 2, 0, 0]
 
 
 def test_what_is_left_says_how_far_it_was_read_and_whether_it_was_done() -> None:
@@ -270,21 +270,21 @@ def test_it_is_careful_until_it_is_past_what_a_process_may_have_ended_on() -> No
     found = []
     one = position(replace(GRANTED, most=3, again=11, ends={10: 1}))
     one.progress.handed_out([10])
-    found.append(one.careful)
+    found.append(one.one_by_one)
     one.progress.finish([10])
-    found.append(one.careful)
-    found.append(position(replace(GRANTED, again=11)).careful)
+    found.append(one.one_by_one)
+    found.append(position(replace(GRANTED, again=11)).one_by_one)
     assert found == [True, False, False]
 
 
 def test_it_runs_low_when_more_than_three_quarters_of_what_was_reserved_is_handed_out() -> None:
     one = position(replace(GRANTED, reserved=10 + AHEAD))
     one.progress.handed_out(range(10, 10 + 3 * AHEAD // 4))
-    found = [one.runs_low]
+    found = [one.reservation_low]
     one.progress.handed_out([10 + 3 * AHEAD // 4])
-    found.append(one.runs_low)
-    one.taken(10, one.next_record(), 1.0)
-    found.append(one.runs_low)
+    found.append(one.reservation_low)
+    one.commit_taken(10, one.next_record(), 1.0)
+    found.append(one.reservation_low)
     assert found == [False, True, False]
 
 
@@ -293,11 +293,11 @@ def test_twice_what_was_handed_out_since_the_last_record_is_reserved_and_less_ag
     one.progress.handed_out(range(10, 10 + AHEAD))
     fast = one.next_record()
     assert fast.reserved == one.progress.end + 2 * AHEAD
-    one.taken(10, fast, 1.0)
+    one.commit_taken(10, fast, 1.0)
     assert one.next_record() == fast
     one.progress.handed_out(range(one.progress.end, fast.reserved))
     assert one.next_record().reserved == fast.reserved + 2 * 2 * AHEAD
-    one.taken(10, one.record, 2.0)
+    one.commit_taken(10, one.record, 2.0)
     one.progress.handed_out([one.progress.end])
     assert one.next_record().reserved == one.progress.end + AHEAD
 
@@ -308,7 +308,7 @@ B2 = Ownership(Uid("b"), Epoch(2))
 def left(record: Record, finished: int = 2) -> Record:
     """The last word on two entries that were handed out, of which so many are finished, where it is known who is next."""
     one = position(record)
-    one.then = B2
+    one.next_owner = B2
     one.progress.handed_out([10, 11])
     one.progress.finish([10, 11][:finished])
     return one.last_record()
@@ -318,7 +318,7 @@ def test_by_the_last_word_the_next_owner_has_it_and_may_begin() -> None:
     record = left(GRANTED)
     assert (record.uid, record.epoch, record.reader, record.reserved) == (*B2[:2], BY_GIVER, 12 + AHEAD)
     assert not record.released, "it has an owner"
-    assert (record.marked, record.at(12).comes_again(100)) == (0, 100), "whoever has it may have read, as far as anybody knows"
+    assert (record.marked, record.at(12).again_for_next(100)) == (0, 100), "whoever has it may have read, as far as anybody knows"
 
 
 @pytest.mark.parametrize(
@@ -336,8 +336,8 @@ def test_what_an_owner_was_handed_is_committed_under_a_token_of_its_own_only() -
 
 
 def test_who_was_handed_a_partition_and_did_not_even_put_its_mark_there_has_not_tried_an_entry() -> None:
-    assert left(GRANTED).ended_on(12, 100) == {}
-    assert replace(left(GRANTED), reader="p-1").ended_on(12, 100) == {12: 1}
+    assert left(GRANTED).ends_for_next(12, 100) == {}
+    assert replace(left(GRANTED), reader="p-1").ends_for_next(12, 100) == {12: 1}
 
 
 def test_nothing_more_is_handed_out_where_what_is_to_be_sent_fills_the_memory_behind_an_entry_that_is_not_finished() -> None:
@@ -345,17 +345,17 @@ def test_nothing_more_is_handed_out_where_what_is_to_be_sent_fills_the_memory_be
     one.progress.handed_out([10, 11])
     one.outputs.add([11], [Output("paid", b"x" * 64_000_000)])
     one.progress.finish([11])
-    assert (one.is_full, one.most(0)) == (True, 0)
+    assert (one.is_full, one.room(0)) == (True, 0)
     one.progress.finish([10])
-    assert (one.is_full, one.most(0)) == (False, None), "all of it can be sent"
+    assert (one.is_full, one.room(0)) == (False, None), "all of it can be sent"
 
 
 def test_nothing_more_is_handed_out_where_very_many_are_finished_behind_an_entry_that_is_not() -> None:
     one = position(GRANTED)
     one.handed_out(range(10, 200_000))
     one.progress.finish(range(11, 100_010))
-    assert (one.is_full, one.most(0)) == (False, None)
+    assert (one.is_full, one.room(0)) == (False, None)
     one.progress.finish([100_010])
-    assert (one.is_full, one.most(0)) == (True, 0)
+    assert (one.is_full, one.room(0)) == (True, 0)
     one.progress.finish([10])
-    assert (one.is_full, one.most(0), one.offset) == (False, None, 100_011)
+    assert (one.is_full, one.room(0), one.offset) == (False, None, 100_011)

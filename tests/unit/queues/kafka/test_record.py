@@ -94,7 +94,7 @@ def test_only_so_many_failures_are_written_down_that_the_record_stays_short() ->
     ],
 )
 def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[str, Any], again: int) -> None:
-    assert replace(RECORD, **change).comes_again(20) == again
+    assert replace(RECORD, **change).again_for_next(20) == again
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_process_that_ended_without_a_word_counts_for_the_first_entry_that_it_
 ) -> None:
     end = change.pop("end", 20)
     left = replace(RECORD, query=0, released=False, ends={8: 2})
-    assert replace(left, **change).ended_on(8, end) == ends
+    assert replace(left, **change).ends_for_next(8, end) == ends
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_process_that_ended_without_a_word_counts_for_the_first_entry_that_it_
     ],
 )
 def test_what_may_yet_be_handed_out_is_all_that_was_reserved(change: dict[str, Any], stale: int) -> None:
-    assert replace(RECORD, **change).still_read() == stale
+    assert replace(RECORD, **change).stale_for_next() == stale
 
 
 def test_what_was_handed_out_and_what_may_yet_be_is_marked() -> None:
