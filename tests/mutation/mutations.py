@@ -267,7 +267,7 @@ QUEUES = (
     *_in("queues/kafka/commits.py", "unit/queues/kafka/test_commits.py",
          ("commits", "OwnerCommits.reserve"),
          ("commits", "OwnerCommits.idle", "return set()"),
-         ("commits", "OwnerCommits._see", "return False")),
+         ("commits", "OwnerCommits._observe", "return False")),
     *_in("queues/kafka/outputs.py", "unit/queues/kafka/test_outputs.py",
          ("outputs", "PendingOutputs.reached", "return 0")),
     *_in("queues/kafka/direct_handoffs.py", "unit/queues/kafka/test_direct_handoffs.py",

@@ -46,15 +46,15 @@ class BackgroundCommits:
         loop: LoopUser,
         commit: Callable[[Set[int]], Awaitable[Mapping[int, QueueUnreachable]]],
         look: Callable[[], Awaitable[None]],
-        is_about_to_go: Callable[[int], bool] = lambda partition: False,
+        is_about_to_let_go: Callable[[int], bool] = lambda partition: False,
     ) -> None:
         """`commit` commits what is finished of these partitions, where there is something; the answer: of which that was not
         taken, and why. `look` asks whose all partitions are, as a commit does by the way. Both raise QueueUnreachable. One that
-        `is_about_to_go` is committed when it is let go of, or the next time."""
+        `is_about_to_let_go` is committed when it is let go of, or the next time."""
         self._loop = loop
         self._commit = commit
         self._look = look
-        self._is_about_to_go = is_about_to_go
+        self._is_about_to_let_go = is_about_to_let_go
         self._lock = threading.Lock()
         self._due: set[int] = set()
         self._hurried = False
@@ -121,7 +121,7 @@ class BackgroundCommits:
     async def _turn(self, due: Set[int], hurried: bool) -> None:
         begun = time.monotonic()
         refused = due & self._refused.keys()  # a try of these may take long
-        later = refused | (set() if hurried else set(filter(self._is_about_to_go, due)))
+        later = refused | (set() if hurried else set(filter(self._is_about_to_let_go, due)))
         if untaken := await self._untaken(due - later):
             problems = {number: _Refused(problem) for number, problem in untaken.items()}
             self._refused |= problems

@@ -74,7 +74,7 @@ class DirectHandoffs:
             under, then, _ = self._next.get(partition, (None, None, 0.0))
             return then if under == epoch else None
 
-    def is_about_to_go(self, partition: Partition, epoch: Epoch) -> bool:
+    def is_about_to_let_go(self, partition: Partition, epoch: Epoch) -> bool:
         """Its owner at this epoch has just heard who is next, and will let go in a moment."""
         with self._lock:
             under, _, heard_at = self._next.get(partition, (None, None, 0.0))

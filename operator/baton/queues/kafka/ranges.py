@@ -295,7 +295,7 @@ class QueryRanges:
                 seen, unchanged = await self._transactions.after_refusal(number, wanted[1].token)
                 if unchanged:
                     seen = await self._renewed(number, lambda now: now.record)
-        raise self._granted_on(number)
+        raise self._contended(number)
 
     async def _renewed(self, number: int, change: Callable[[Committed], Record | None]) -> Committed:
         for _ in range(_TRIES):
@@ -303,9 +303,9 @@ class QueryRanges:
                 return await self._transactions.renewed(number, change)
             except StaleToken:
                 await asyncio.sleep(GRANTED_WITHIN / _TRIES)
-        raise self._granted_on(number)
+        raise self._contended(number)
 
-    def _granted_on(self, number: int) -> PartitionUnavailable:
+    def _contended(self, number: int) -> PartitionUnavailable:
         return PartitionUnavailable(
             f"{self._client.address.place}: partition {number} of {self.name} is granted again and again, or two drivers read "
             f"it: see that the group {self._client.group} has one operator and one driver"

@@ -73,7 +73,7 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(
-            self._loop, self._commits.commit_several, self._commits.check_all, self._commits.is_about_to_go
+            self._loop, self._commits.commit_several, self._commits.check_all, self._commits.is_about_to_let_go
         )
         self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, lambda: self._woken())
         self._woken: Callable[[], None] = lambda: None
@@ -163,7 +163,7 @@ class KafkaReader:
         """See `Reader`: from here on a process that ends counts for this entry."""
         position = self._of(partition, epoch)
         if position.record.reserved > int(offset):  # it was asked for before
-            self._look(partition, position)
+            self._check_owner(partition, position)
             return True
         position.first_not_begun = False
         self._loop.run(self._commits.reserve(partition, position, int(offset) + 1))
@@ -179,7 +179,7 @@ class KafkaReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""
         position = self._of(partition, epoch)
-        self._look(partition, position)
+        self._check_owner(partition, position)
         message = position.read.get(offset)
         if message is not None:
             topic = position.record.dead_letters or f"{self._offsets.topic}.dead-letters"
@@ -201,7 +201,7 @@ class KafkaReader:
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
-        self._look(partition, self._of(partition, epoch))
+        self._check_owner(partition, self._of(partition, epoch))
 
     def sure_at(self, partition: int) -> float:
         """When the broker was asked for what was seen last of its record: a commit asks, too (monotonic). Of a partition that was
@@ -285,10 +285,10 @@ class KafkaReader:
     def _check_if_due(self, partition: int, position: ReadPosition) -> None:
         """Look where that was not done for a while: a commit is a look, too."""
         if time.monotonic() - position.sure_at > SURE_FOR:
-            self._look(partition, position)
+            self._check_owner(partition, position)
 
-    def _look(self, partition: int, position: ReadPosition) -> None:
-        self._loop.run(self._commits.look(partition, position))
+    def _check_owner(self, partition: int, position: ReadPosition) -> None:
+        self._loop.run(self._commits.check_owner(partition, position))
 
     def _commit(self, partition: int, position: ReadPosition) -> None:
         self._loop.run(self._commits.commit(partition, position))

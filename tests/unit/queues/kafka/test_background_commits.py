@@ -291,12 +291,12 @@ def test_what_fails_in_a_turn_ends_nothing(
     monkeypatch.setattr("baton.queues.kafka.background_commits.EVERY", 0.01)
     fails = [True, True]
 
-    def is_about_to_go(partition: int) -> bool:
+    def is_about_to_let_go(partition: int) -> bool:
         if fails and fails.pop():
             raise ValueError("it is unexpected")
         return False
 
-    broker.commits._is_about_to_go = is_about_to_go
+    broker.commits._is_about_to_let_go = is_about_to_let_go
     broker.commits.due(1)
     until(lambda: broker.asked == [{1}])
     assert caplog.messages == ["commits in the background failed, and go on"]

@@ -405,7 +405,7 @@ def received() -> Receiver:
 def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be_its_owner() -> None:
     receiver = received()
     assert [one.offset for one in receiver.found.values()] == [10]
-    run(receiver.commits.look(0, receiver.positions[0]))
+    run(receiver.commits.check_owner(0, receiver.positions[0]))
     assert receiver.record.reader == BY_GIVER, "nothing was written yet"
     assert not receiver.commits.take_handed_over({0: Epoch(2)}), "it was handed over once"
 
@@ -482,7 +482,7 @@ def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None
     broker = AnsweredLate(handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed)
     receiver = Receiver(broker)
     broker.meanwhile = lambda: receiver.commits.commit_several({0})
-    run(receiver.commits.look(0, receiver.positions[0]))
+    run(receiver.commits.check_owner(0, receiver.positions[0]))
     assert receiver.positions[0].lost is None
 
 
@@ -625,7 +625,7 @@ def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
     second = Receiver(first.broker)
     run(first.commits.commit_several({0}))
     with pytest.raises(StaleOwner):
-        run(second.commits.look(0, second.positions[0]))
+        run(second.commits.check_owner(0, second.positions[0]))
 
 
 def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_with() -> None:
@@ -792,17 +792,17 @@ def test_somebody_elses_transaction_is_waited_for_once_and_keeps_no_other_from_i
     broker.owner = owner = Owner(broker)
     for _ in range(3):
         with pytest.raises(PartitionUnavailable, match="somebody else's"):
-            run(owner.commits.look(0, owner.position))
+            run(owner.commits.check_owner(0, owner.position))
     assert [seconds > 0 for seconds in broker.waited] == [True, False, False]
     broker.ends = True
-    run(owner.commits.look(0, owner.position))
+    run(owner.commits.check_owner(0, owner.position))
     owner.position.unsettled, broker.under_way = True, ()
-    run(owner.commits.look(0, owner.position))
+    run(owner.commits.check_owner(0, owner.position))
     broker.under_way = (0,)
     owner.position.in_doubt, broker.ends = True, False
     for _ in range(2):
         with pytest.raises(PartitionUnavailable, match="is slow: a commit of orders/0"):
-            run(owner.commits.look(0, owner.position))
+            run(owner.commits.check_owner(0, owner.position))
     assert [seconds > 0 for seconds in broker.waited[3:]] == [False, True, True], "its own commit ends"
 
 
@@ -816,16 +816,16 @@ def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_n
     owner.position.epoch, owner.position.sure_at = Epoch(3), 0.0
     broker.committed = Committed(0, replace(record, uid=Uid("b"), epoch=Epoch(2)))
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
-        run(owner.commits.look(0, owner.position))
+        run(owner.commits.check_owner(0, owner.position))
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
         run(owner.commits.begin(0, Epoch(3)))
     assert owner.position.lost is None and owner.position.sure_at == 0.0
     broker.committed = Committed(0, replace(record, epoch=Epoch(3)))
-    run(owner.commits.look(0, owner.position))
+    run(owner.commits.check_owner(0, owner.position))
     assert owner.position.sure_at > 0.0
     broker.committed = Committed(0, None)
     with pytest.raises(StaleOwner):
-        run(owner.commits.look(0, owner.position))
+        run(owner.commits.check_owner(0, owner.position))
 
 
 def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -> None:
@@ -836,7 +836,7 @@ def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -
 
     owner = Owner(Granted())
     with pytest.raises(StaleOwner):
-        run(owner.commits.look(0, owner.position))
+        run(owner.commits.check_owner(0, owner.position))
 
 
 def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_word() -> None:
@@ -895,7 +895,7 @@ def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a
     run(owner.commits.commit_several({0, 1}))
     broker.held = owner.positions
     broker.held[0] = owner.position
-    run(owner.commits.look(0, owner.position))
+    run(owner.commits.check_owner(0, owner.position))
     assert owner.position.lost is None and not broker.held
 
 

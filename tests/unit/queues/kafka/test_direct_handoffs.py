@@ -68,16 +68,16 @@ def test_a_look_after_it_was_begun_says_nothing_of_where_it_is(begins: Callable[
 def test_who_has_heard_who_is_next_is_about_to_let_go_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     now, handoffs = [100.0], seen(ONE)
     monkeypatch.setattr(direct_handoffs, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    assert not handoffs.is_about_to_go(FIRST, ONE)
+    assert not handoffs.is_about_to_let_go(FIRST, ONE)
     handoffs.set_next_owner(FIRST, ONE, Ownership(Uid("b"), TWO))
-    assert handoffs.is_about_to_go(FIRST, ONE)
-    assert not handoffs.is_about_to_go(FIRST, TWO), "another has it by then"
+    assert handoffs.is_about_to_let_go(FIRST, ONE)
+    assert not handoffs.is_about_to_let_go(FIRST, TWO), "another has it by then"
     now[0] += 1.5
-    assert not handoffs.is_about_to_go(FIRST, ONE), "it is in a long handler"
+    assert not handoffs.is_about_to_let_go(FIRST, ONE), "it is in a long handler"
     assert handoffs.next_owner(FIRST, ONE) == Ownership(Uid("b"), TWO)
     handoffs.set_next_owner(FIRST, ONE, Ownership(Uid("b"), TWO))
     handoffs.set_next_owner(FIRST, ONE, None)
-    assert not handoffs.is_about_to_go(FIRST, ONE)
+    assert not handoffs.is_about_to_let_go(FIRST, ONE)
 
 
 def test_what_an_earlier_process_may_have_begun_with_is_not_taken() -> None:
