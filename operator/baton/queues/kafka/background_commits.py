@@ -1,6 +1,6 @@
-"""Commits a moment after entries were finished: one has more of them then, and several partitions have theirs at the same time.
+"""Commits made a moment after entries were finished, for more entries and several partitions at a time.
 
-A commit under a fence is three requests, whatever it goes over. So a consumer that has a few entries at a time would
+A fenced commit is three requests, however many entries it covers. A consumer that reads a few entries at a time would otherwise
 keep the broker, and itself, busy with commits alone.
 """
 
@@ -20,17 +20,17 @@ from baton.queues.protocol import QueueUnreachable
 log = logging.getLogger(__name__)
 
 EVERY, SELDOM = 1.0, 5.0
-"""Seconds from one commit to the next, and where they take long. If the process is killed, all that it finished since the last
-commit began that was taken comes again."""
+"""Seconds from one commit to the next, normally and if commits take long. If the process is killed, everything finished since the
+last successful commit began comes again."""
 _LONG = 25
-"""Of the time no more than one part in so many goes into commits, as long as they take less than a fifth of a second: then
-SELDOM is reached. Each partition's is three requests and five appends to the broker's log: of a thousand pods with ten partitions
-each they are thirty thousand requests, every second."""
+"""Commits get at most one part in so many of the time, until the pause reaches SELDOM, when they take a fifth of a second. Each
+partition's commit is three requests and five appends to the broker's log: a thousand pods with ten partitions each send thirty
+thousand requests every second."""
 AT_ONCE_EVERY = 0.05
-"""The same if a caller waits for the messages that are sent with them."""
+"""Seconds between commits while a caller waits for outputs that are sent with them."""
 PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds before a commit that the brokers did not take is tried again if a caller waits for it, else EVERY; the pause
-doubles with each try. No other commit waits for these."""
+"""Seconds before a failed commit is tried again if a caller waits for it, else EVERY; the pause doubles with each try. Other
+commits do not wait for it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,7 +39,7 @@ class _Refused:
 
 
 class BackgroundCommits:
-    """A task of an event loop, from the first `due` to `close`. Any thread may call."""
+    """Runs a task in an event loop, from the first `due` to `close`. Any thread may call."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class BackgroundCommits:
         look: Callable[[], Awaitable[None]],
         is_about_to_let_go: Callable[[int], bool] = lambda partition: False,
     ) -> None:
-        """`commit` commits what is finished of these partitions, where there is something; the answer: of which that was not
-        taken, and why. `look` asks whose all partitions are, as a commit does by the way. Both raise QueueUnreachable. One that
+        """`commit` commits what is finished of these partitions, if anything, and returns those that failed, and why. `look`
+        checks the owner records of all partitions, as a commit does on the way. Both raise QueueUnreachable. A partition that
         `is_about_to_let_go` is committed when it is let go of, or the next time."""
         self._loop = loop
         self._commit = commit
@@ -67,27 +67,28 @@ class BackgroundCommits:
         """What failed unexpectedly the last time."""
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
-        """There is something to commit of it. Raises QueueUnreachable while its last commit was not taken: it is tried again."""
+        """Note that the partition has something to commit. Raises QueueUnreachable while its last commit has failed; that one is
+        tried again."""
         if (refused := self._refused.get(partition)) is not None:
             raise type(refused.problem)(str(refused.problem))
         self._add(partition, at_once=at_once)
 
     def due_to_mark(self, partition: int) -> None:
-        """It was handed over, and is to get the mark of this process: after EVERY, however long commits take."""
+        """Note that a partition that was handed over needs the mark of this process: within EVERY, however long commits take."""
         self._add(partition, to_mark=True)
 
     def due_again(self, partitions: Iterable[int]) -> None:
-        """There is nothing to commit of these, but they would expire."""
+        """Commit these again because their offsets would expire."""
         for partition in partitions:
             self._add(partition)
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """They are let go of: what was refused of them says nothing of who may have them next."""
+        """Forget the failures of partitions that were let go of: they do not concern a later owner."""
         for number in partitions:
             self._refused.pop(number, None)
 
     def close(self) -> None:
-        """What is not committed by then is not."""
+        """Stop without a further commit."""
         self._closed = True
         self._loop.call(self._news.set)
 
@@ -100,7 +101,7 @@ class BackgroundCommits:
             begins, self._begun = not self._begun, True
         if begins:
             self._loop.begin(self._run())
-        elif news:  # to wake a thread takes longer than most of what is done for a few entries
+        elif news:  # waking a thread takes longer than handling a few entries
             self._loop.call(self._news.set)
 
     async def _run(self) -> None:
@@ -113,21 +114,21 @@ class BackgroundCommits:
                 try:
                     await self._turn(due, hurried)
                 except Exception as problem:
-                    self._unexpected("commits in the background failed, and go on", problem)
+                    self._unexpected("background commits failed; continuing", problem)
                     with self._lock:
                         self._due |= due
                     await asyncio.sleep(EVERY)
 
     async def _turn(self, due: Set[int], hurried: bool) -> None:
         begun = time.monotonic()
-        refused = due & self._refused.keys()  # a try of these may take long
+        refused = due & self._refused.keys()  # one try may take long
         later = refused | (set() if hurried else set(filter(self._is_about_to_let_go, due)))
         if untaken := await self._untaken(due - later):
             problems = {number: _Refused(problem) for number, problem in untaken.items()}
             self._refused |= problems
             self._loop.begin(self._try_again(problems, PAUSE if hurried else EVERY))
         if later and later >= due:
-            await self._ask()  # a commit would have been a look, too
+            await self._ask()  # a commit would have checked the records
         every = EVERY if untaken or later else max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun)))
         await self._rest(begun, begun + every)
         with self._lock:
@@ -135,7 +136,7 @@ class BackgroundCommits:
         await self._wait(begun + AT_ONCE_EVERY, lambda: False)
 
     async def _try_again(self, refused: Mapping[int, _Refused], pause: float) -> None:
-        """Until each of these was taken, or let go of."""
+        """Try until each of these was committed or let go of."""
         for seconds in doubling(pause, LONGEST_PAUSE):
             await asyncio.sleep(seconds)
             refused = self._still(refused)
@@ -152,21 +153,21 @@ class BackgroundCommits:
         return {number: one for number, one in refused.items() if self._refused.get(number) is one}
 
     async def _untaken(self, due: Set[int]) -> Mapping[int, QueueUnreachable]:
-        """Commit these. The answer: which are to be tried again, and why."""
+        """Commit these. Return those to try again, and why."""
         try:
             untaken = await self._commit(due)
         except QueueUnreachable as problem:
             return dict.fromkeys(due, problem)
         except Exception as problem:
-            self._unexpected("committing failed, and is tried again", problem)
-            why = f"committing failed, and is tried again: {quoted(repr(problem), 200)}"
+            self._unexpected("a commit failed; retrying", problem)
+            why = f"a commit failed; retrying: {quoted(repr(problem), 200)}"
             return dict.fromkeys(due, QueueUnreachable(why))
-        self._failing.discard("committing failed, and is tried again")
+        self._failing.discard("a commit failed; retrying")
         return untaken
 
     async def _rest(self, begun: float, until: float) -> None:
-        """From a commit to the next one. What a commit in EVERY would find out by the way is asked for, or else the reader would
-        have to wait for the answer."""
+        """Wait for the next commit. Meanwhile check the owner records every EVERY, which a commit would have done; otherwise the
+        reader would have to wait for that."""
         await self._wait(begun + EVERY, lambda: self._hurried)
         while time.monotonic() < until and not self._is_called():
             asked_at = time.monotonic()
@@ -174,22 +175,22 @@ class BackgroundCommits:
             await self._wait(min(asked_at + EVERY, until), self._is_called)
 
     def _is_called(self) -> bool:
-        """What is due does not wait for longer than EVERY."""
+        """Whether something must not wait longer than EVERY."""
         return self._hurried or self._to_mark or self._closed
 
     async def _ask(self) -> None:
-        what = "asking whose the partitions are failed, and is tried again"
+        what = "checking the owner records failed; retrying"
         try:
             await self._look()
         except QueueUnreachable:
-            pass  # the reader hears of it
+            pass  # the reader checks itself, and gets the error
         except Exception as problem:
             self._unexpected(what, problem)
         else:
             self._failing.discard(what)
 
     def _unexpected(self, what: str, problem: Exception) -> None:
-        """It is logged once."""
+        """Log it once."""
         if what not in self._failing:
             log.error(what, exc_info=problem)
         self._failing.add(what)

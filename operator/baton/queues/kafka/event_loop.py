@@ -1,4 +1,4 @@
-"""An event loop in a thread, and ways to ask for many partitions in one."""
+"""An event loop in a thread, and requests for many partitions in it."""
 
 import asyncio
 import logging
@@ -18,20 +18,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ENDS_WITHIN = 1.0
-"""Seconds for what runs to end, and"""
-_GOES_OUT_WITHIN = 0.05
-"""for the last words of connections that are closed."""
+"""Seconds that `close` waits for tasks to end."""
+_SENDS_WITHIN = 0.05
+"""Seconds for closing connections to send what they have left."""
 
 
 class EventLoopThread:
-    """One for all of a process that speaks to Kafka, as long as it has users."""
+    """One thread for everything in a process that talks to Kafka, as long as it has users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
 
     def user(self) -> "LoopUser":
-        """One more part of the process."""
+        """Add a user."""
         with self._lock:
             if not self._users:
                 self._loop = asyncio.new_event_loop()
@@ -40,30 +40,30 @@ class EventLoopThread:
             return LoopUser(self, self._loop)
 
     def start(self) -> None:
-        """Does nothing if it has begun."""
+        """Start the thread (idempotent)."""
         with self._lock:
             if self._thread.ident is None:
                 self._thread.start()
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         return self._thread.ident is not None
 
     def leave(self) -> None:
-        """One user less."""
+        """Remove a user; the last one ends the thread."""
         with self._lock:
             self._users -= 1
             if self._users:
                 return
-            if self.begun:
-                self._loop.call_soon_threadsafe(self._loop.call_later, _GOES_OUT_WITHIN, self._loop.stop)
+            if self.started:
+                self._loop.call_soon_threadsafe(self._loop.call_later, _SENDS_WITHIN, self._loop.stop)
                 self._thread.join(_ENDS_WITHIN)
             if not self._thread.is_alive():
                 self._loop.close()
 
 
 class LoopUser:
-    """A part of the process, with tasks of its own in the loop. Any thread may call."""
+    """One part of the process, with its own tasks in the loop. Any thread may call."""
 
     def __init__(self, thread: EventLoopThread, loop: asyncio.AbstractEventLoop) -> None:
         self._thread = thread
@@ -72,7 +72,7 @@ class LoopUser:
         self._closed = False
 
     def run(self, coroutine: Coroutine[Any, Any, T], within: float | None = None) -> T:
-        """Its answer, or what it raises. Raises QueueUnreachable after so many seconds, and after `close`."""
+        """Run it, and return its result. Raises QueueUnreachable after so many seconds, and after `close`."""
         future = self._scheduled(coroutine)
         try:
             return future.result(within)
@@ -85,21 +85,21 @@ class LoopUser:
             raise QueueUnreachable("the connection is closed") from None
 
     def begin(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Run it, and wait for nothing; after `close` not at all."""
+        """Run it in the background; not after `close`."""
         with suppress(QueueUnreachable):
-            self._scheduled(coroutine).add_done_callback(_tell)
+            self._scheduled(coroutine).add_done_callback(_log_failure)
 
     def call(self, what: Callable[[], object]) -> None:
-        """In the loop, soon; not after `close`."""
+        """Call it in the loop soon; not after `close`."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(what)
 
     def close(self, *last: Callable[[], Awaitable[None]]) -> None:
-        """What runs is cancelled; then these are awaited, which close connections."""
+        """Cancel the tasks, then await `last`, which close connections."""
         if self._closed:
             return
         self._closed = True
-        if self._thread.begun:
+        if self._thread.started:
             ended = asyncio.run_coroutine_threadsafe(self._end(last), self._loop)
             with suppress(TimeoutError, CancelledError):
                 ended.result(_ENDS_WITHIN)
@@ -111,7 +111,7 @@ class LoopUser:
             owned = self._owned(coroutine)
             try:
                 return asyncio.run_coroutine_threadsafe(owned, self._loop)
-            except RuntimeError:  # it was closed just now
+            except RuntimeError:  # the loop was closed just now
                 owned.close()
         coroutine.close()
         raise QueueUnreachable("the connection is closed")
@@ -137,14 +137,13 @@ class LoopUser:
             await one()
 
 
-def _tell(ended: "Future[object]") -> None:
-    """A task that is not waited for may have failed."""
+def _log_failure(ended: "Future[object]") -> None:
     if not ended.cancelled() and (problem := ended.exception()) is not None:
         log.error("a task of Kafka's event loop failed", exc_info=problem)
 
 
 async def in_time(what: Awaitable[T], within: float) -> T:
-    """What comes of it. Raises QueueUnreachable after so many seconds."""
+    """Return its result. Raises QueueUnreachable after so many seconds."""
     try:
         async with asyncio.timeout(within):
             return await what
@@ -158,8 +157,8 @@ def _late(within: float) -> QueueUnreachable:
 
 # -- Work on many partitions, some of them at a time.
 #
-# A broker answers the requests of a connection one after the other: of what is begun all at once, nothing is done before
-# the end.
+# A broker answers the requests of a connection one after the other: if all partitions begin at once, none is done before the
+# end.
 
 AT_ONCE = 64
 
@@ -167,8 +166,8 @@ AT_ONCE = 64
 async def each(
     what: Callable[[int], Awaitable[T]], partitions: Iterable[int], within: float = inf, *, at_once: int = AT_ONCE
 ) -> dict[int, T]:
-    """What comes of each partition, without those that are not begun in so many seconds. All are tried, also where one fails;
-    then what the first raised is raised."""
+    """Return the result of each partition, without those that were not begun in so many seconds. All are tried, even if one
+    fails; then the first error is raised."""
     until, left = time.monotonic() + within, iter(partitions)
     found: dict[int, T] = {}
     problems: list[Exception] = []
@@ -188,24 +187,24 @@ async def each(
     return found
 
 
-# -- Questions for one partition each that are asked together: a hand-off of many partitions asks the coordinator once, and
-# not for each.
+# -- Requests for single partitions that are sent together: a hand-off of many partitions asks the coordinator once.
 
 Ask = Callable[[tuple[int, ...]], Awaitable[tuple[dict[int, Committed], tuple[int, ...]]]]
-"""What is committed of these partitions, but for those of which a commit is under way; and these."""
+"""Returns what is committed of these partitions, and those with a commit under way, which are left out."""
 
 
 class AskedTogether:
-    """Used in one event loop."""
+    """For use in one event loop."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._joining: set[int] = set()
         self._question: asyncio.Task[tuple[dict[int, Committed], tuple[int, ...]]] | None = None
-        """The next one; it is not sent yet."""
+        """The next request, which is not sent yet."""
 
     async def of(self, partition: int) -> Committed | None:
-        """What is committed of it, asked for after this call; None: a commit is under way. Raises what `ask` raises."""
+        """Return what is committed of a partition, requested after this call; None: a commit is under way. Raises what `ask`
+        raises."""
         if self._question is None:
             self._question = asyncio.create_task(self._sent(), name="baton-offsets")
         self._joining.add(partition)

@@ -1,7 +1,7 @@
 """Commits of a group's offsets that only the latest token of a partition may make.
 
-A transaction with one offset in it, and what its owner sends on: the broker refuses it where another init of the partition's
-transactional id came since the token was given. Each step may be repeated: a commit that timed out is in doubt, not failed.
+A commit is a transaction with one offset in it, and the owner's outputs. The broker refuses it if the partition's transactional
+id was initialized again since the token was given. Each step may be repeated: a commit that timed out is in doubt, not failed.
 """
 
 import asyncio
@@ -32,70 +32,71 @@ from baton.queues.protocol import PartitionUnavailable
 _OPEN_FOR = 10_000
 """Milliseconds after which the broker aborts an abandoned commit."""
 ENDS_WITHIN = 1.0
-"""Seconds after which a commit that is under way is taken for one whose process has ended, or sleeps,"""
+"""Seconds after which the process of a commit under way is assumed to have ended, or to sleep."""
 _ENDS_IN_ANSWERS = 3
-"""or so many answers of the broker, where these take longer (up to PASSES_WITHIN): it has two to wait for,"""
+"""At a slow broker that many answers instead, up to PASSES_WITHIN: a commit waits for two."""
 _PAUSE = 0.005
-"""and seconds between the first two looks at it."""
+"""Seconds between the first two looks at a commit under way; later pauses are longer."""
 GRANTED_WITHIN = 0.2
-"""Seconds that an operator has between its new token and its record, before another process takes a new token itself."""
+"""Seconds that an operator has to write its record after it took a token, before another process takes a new one."""
 _TRIES = 5
 _NOTHING = Committed(-1, None)
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:
-    """Of this partition alone: names of groups and topics have no slash. A prefixed ACL on `baton.<group>/` allows a group's."""
+    """Return the transactional id of a partition. It is unique, as names of groups and topics have no slash. A prefixed ACL on
+    `baton.<group>/` covers a group's."""
     return f"baton.{group}/{topic}/{partition}"
 
 
 def granted_within(answered_in: float) -> float:
-    """GRANTED_WITHIN, and more where the broker is slow: it took so many seconds for the last answer. An operator that has a
-    token waits for two before others see that it writes."""
+    """Return GRANTED_WITHIN, or more at a slow broker: twice the seconds of its last answer. An operator with a new token waits
+    for two answers before others see its record."""
     return max(GRANTED_WITHIN, 2 * answered_in)
 
 
 class Unsettled(PartitionUnavailable):
-    """A commit is under way that does not end."""
+    """A commit under way does not end."""
 
 
 class PartitionTransactions:
-    """Those of one topic, for one group."""
+    """The transactions of one topic's partitions, for one group."""
 
     def __init__(self, client: KafkaClient, topic: str) -> None:
         self.client = client
         self.topic = topic
         self.unsettled: frozenset[int] = frozenset()
-        """Partitions of which `committed` has found a commit under way that is none of Baton's, and did not end."""
+        """Partitions in which the last call of `committed` found a foreign commit under way that did not end."""
         self._outputs = TransactionOutputs(client)
 
     async def init(self, partition: int) -> Token:
-        """A new token: from now on the earlier ones are refused, and what was open under them is aborted."""
+        """Take a new token: earlier ones are refused from now on, and their open transactions are aborted."""
         name = self._name(partition)
-        answer = await self._taken(name, InitProducerIdRequest(name, _OPEN_FOR))
+        answer = await self._request(name, InitProducerIdRequest(name, _OPEN_FOR))
         return Token(answer.producer_id, answer.producer_epoch)
 
     async def commit(
         self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = (), seen: Committed | None = None
     ) -> None:
-        """Under the record's token: the offset, and what was sent of the entries before it. `seen`: see `end`. Raises StaleToken
-        where another is in force. With outputs it may be repeated under another token only: with the same it may be two
-        transactions."""
+        """Commit an offset and the outputs of the entries before it, under the record's token. `seen`: see `end`. Raises
+        StaleToken if another token is in force. With outputs, repeat it only under another token: under the same one it may
+        become two transactions."""
         if outputs:
             await self._outputs.send(self._name(partition), record.token, partition, outputs)
         await self.begin(partition, record.token)
         await self.end(partition, offset, record, seen)
 
     async def begin(self, partition: int, token: Token) -> None:
-        """The transaction is to have an offset of the group, for `end`."""
+        """Add the group's offsets to the transaction that `end` commits."""
         name = self._name(partition)
-        await self._taken(name, AddOffsetsToTxnRequest(name, *token, self.client.group))
+        await self._request(name, AddOffsetsToTxnRequest(name, *token, self.client.group))
 
     async def end(self, partition: int, offset: int, record: Record, seen: Committed | None = None) -> None:
-        """Commit what was begun, with this offset. `seen`: what it follows from. A coordinator that has just taken over may
-        answer what was committed long ago, until something is written; so it is asked once more, and where that is another than
-        `seen`, nothing is committed, and StaleToken is raised."""
+        """Commit this offset in the transaction that was begun. `seen`: the commit that this one follows. A coordinator that has
+        just taken over may answer with an old commit until something is written; so it is asked again, and if the answer differs
+        from `seen`, nothing is committed, and StaleToken is raised."""
         name, group, token = self._name(partition), self.client.group, record.token
-        text = record.to_text() + "\0"  # clients in C, confluent-kafka among them, read up to it
+        text = record.to_text() + "\0"  # clients in C, such as confluent-kafka, read up to the NUL
         request = TxnOffsetCommitRequest(name, group, *token, [(self.topic, [(partition, offset, text)])])
         await self.client.until_taken(
             "TxnOffsetCommit",
@@ -117,9 +118,9 @@ class PartitionTransactions:
         for _ in range(_TRIES):
             found, pending = await self._settled(partitions, ENDS_WITHIN)
             try:
-                ended = await each(self._ended, pending)
+                ended = await each(self._end_pending, pending)
             except StaleToken:
-                continue  # another process has aborted it
+                continue  # another process has aborted the commit
             settled = {number: one for number, one in ended.items() if one is not None}
             self.unsettled = frozenset(ended.keys() - settled.keys())
             before = await self.before_pending(tuple(self.unsettled)) if self.unsettled else {}
@@ -127,19 +128,21 @@ class PartitionTransactions:
         raise self._unsettled()
 
     async def stable(self, partition: int, within: float = PASSES_WITHIN) -> Committed:
-        """The same of one; a commit that is under way is waited for."""
+        """As `all_stable`, of one partition."""
         return (await self.all_stable((partition,), within))[partition]
 
     async def all_stable(self, partitions: tuple[int, ...], within: float = PASSES_WITHIN) -> dict[int, Committed]:
-        """Of these; commits that are under way are waited for, `within` 0 for none."""
+        """Return what is committed after waiting for commits under way. Raises Unsettled if one does not end `within` so many
+        seconds; 0: do not wait."""
         found, pending = await self._settled(partitions, within)
         if pending:
             raise self._unsettled()
         return found
 
     async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        """Return what is committed once the process that took a newer token than the refused one has had time to write it down.
-        True: it has not; it has ended between two requests, or is very slow, and a new token may be taken."""
+        """Give the process that took a newer token than `refused` time to write its record; then return what is committed, and
+        whether the record still has the refused token: that process has ended between two requests, or is very slow, and a new
+        token may be taken."""
         asked_at = time.monotonic()
         seen = await self.stable(partition)
         if seen.record is None or seen.record.token != refused:
@@ -149,26 +152,26 @@ class PartitionTransactions:
         return seen, seen.record is not None and seen.record.token == refused
 
     async def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
-        """What is committed, but for those of which a commit is under way; and these."""
+        """Return what is committed, and the partitions with a commit under way, which are left out."""
         found, pending = await committed(self.client, self.topic, partitions)
         those = tuple(number for name, number in pending if name == self.topic)
         return {number: found.get((self.topic, number), _NOTHING) for number in partitions if number not in those}, those
 
     async def before_pending(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
-        """What is committed of each; of one of which a commit is under way, what was before it."""
+        """Return what is committed; in a partition with a commit under way, the commit before it."""
         found, _ = await committed(self.client, self.topic, partitions, beside_pending=True)
         return {number: found.get((self.topic, number), _NOTHING) for number in partitions}
 
     async def renewed(self, partition: int, change: Callable[[Committed], Record | None] = lambda seen: seen.record) -> Committed:
-        """Take a new token, and write it with the record as it is, or as `change` returns it. A commit under way is aborted, and
-        a process with an earlier token looks at the record. So a late process can leave a record with a dead token only if it
-        ends between two requests; then the owner that the record names does the same. A record without an owner stays as it is:
-        others may set the group's place meanwhile. Raises StaleToken where another did so since."""
+        """Take a new token and write it with the record that `change` returns, the present one by default. A commit under way is
+        aborted, and a process with an earlier token looks at the record. So a late process leaves a record with a dead token only
+        if it ends between two requests; then the owner in the record takes a token itself. A record without an owner stays as it
+        is, as others may set the group's offset meanwhile. Raises StaleToken if another process has taken a token since."""
         token = await self.init(partition)
         try:
             seen = await self.stable(partition)
         except Unsettled:
-            seen = await self._without_late(partition, token)
+            seen = await self._abort_late_commit(partition, token)
         record = change(seen)
         if record is None or (record.uid is None and record == seen.record):
             return seen
@@ -176,9 +179,10 @@ class PartitionTransactions:
         await self.commit(partition, seen.offset, record, seen=seen)
         return Committed(seen.offset, record)
 
-    async def _without_late(self, partition: int, token: Token) -> Committed:
-        """What is committed, without a commit that the broker got when its transaction was over: it is under way in none, so no
-        new token aborts it; the end of any other of the same id does. Raises Unsettled where it is foreign."""
+    async def _abort_late_commit(self, partition: int, token: Token) -> Committed:
+        """Abort a commit that reached the broker after its transaction was over, and return what is committed. No new token
+        aborts such a commit, but the end of another transaction under the same id does. Raises Unsettled if the commit is
+        foreign."""
         await self.begin(partition, token)
         await self._end(partition, token, commit=False)
         found, pending = await self._settled((partition,), ENDS_WITHIN)
@@ -188,15 +192,15 @@ class PartitionTransactions:
 
     async def _end(self, partition: int, token: Token, *, commit: bool) -> None:
         name = self._name(partition)
-        await self._taken(name, EndTxnRequest(name, *token, commit))
+        await self._request(name, EndTxnRequest(name, *token, commit))
 
-    async def _taken(self, name: str, request: Any) -> Any:
-        """The answer of this transactional id's coordinator."""
+    async def _request(self, name: str, request: Any) -> Any:
+        """Send a request to the coordinator of this transactional id, until the broker takes it."""
         what = type(request).__name__.removesuffix("Request")
         return await self.client.until_taken(what, lambda: self.client.to_transactions(name, request), self.topic, name)
 
-    async def _ended(self, partition: int) -> Committed | None:
-        """`renewed`; None where that has ended no commit."""
+    async def _end_pending(self, partition: int) -> Committed | None:
+        """As `renewed`; None if the commit under way did not end."""
         try:
             return await self.renewed(partition)
         except PartitionUnavailable:
@@ -206,7 +210,7 @@ class PartitionTransactions:
         return Unsettled(str(self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)))
 
     async def _settled(self, partitions: tuple[int, ...], within: float) -> tuple[dict[int, Committed], tuple[int, ...]]:
-        """As `now`, after so many seconds for what is under way to end; longer where the broker is slow."""
+        """As `now`, after waiting `within` seconds for commits under way, or longer at a slow broker."""
         asked_at, pauses = time.monotonic(), doubling(_PAUSE, 10 * _PAUSE)
         found, pending = await self.now(partitions)
         answered_at = time.monotonic()
@@ -225,8 +229,8 @@ class PartitionTransactions:
 async def committed(
     client: KafkaClient, topic: str | None = None, partitions: tuple[int, ...] = (), *, beside_pending: bool = False
 ) -> tuple[dict[tuple[str, int], Committed], list[tuple[str, int]]]:
-    """By topic and partition; without a topic, of all that the group has. Without those of which a commit is under way; and
-    these. `beside_pending`: of these, what is committed before it."""
+    """Return what is committed, by topic and partition, and the partitions with a commit under way, which are left out. Without a
+    topic: all that the group has. `beside_pending`: include those, with the commit before the one under way."""
     request = CommittedOffsets(client.group, topic, partitions, beside_pending=beside_pending)
 
     def worst(answer: Any) -> int:

@@ -382,7 +382,7 @@ class Fetcher:
                 self._troubled(error.args[0])
                 time.sleep(_POLL)
             except Exception:
-                log.exception("fetching from Kafka failed, and goes on")
+                log.exception("fetching from Kafka failed; continuing")
                 time.sleep(_POLL)
         with suppress(KafkaException, RuntimeError):
             self._consumer.close()

@@ -1,4 +1,4 @@
-"""A group's offsets and the records beside them, as a consumer asks for and commits them."""
+"""A group's offsets, and the records beside them, as a consumer reads and commits them."""
 
 import asyncio
 import time
@@ -19,47 +19,47 @@ from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 T = TypeVar("T")
 
 _GRANTED_WITHIN = 2.0
-"""Seconds for a grant of which the pod has heard to be seen in the group."""
+"""Seconds until a grant that the pod has heard of is visible in the group."""
 _PAUSE = 0.02
 _AT_ONCE = 16
-"""Partitions that are committed at the same time: the first of very many have theirs before a slow broker's time is over."""
+"""Partitions committed at the same time: of very many, the first are done before a slow broker's time is over."""
 _BEGUN_IN = 0.7
-"""Part of the time for all in which each is begun: what is begun has the rest."""
+"""Each commit begins within this part of the total time, and has the rest to end."""
 
 
 class Commit(NamedTuple):
-    """Of one partition."""
+    """What to commit of one partition."""
 
     offset: int
     record: Record
     outputs: Sequence[Output] = ()
-    """Of entries before the offset."""
+    """Outputs of entries before the offset."""
     seen: Committed | None = None
-    """What it follows from, where this process has not written that itself (`PartitionTransactions.end`)."""
+    """The commit that this one follows, if another process has written it (`PartitionTransactions.end`)."""
 
 
 class GroupOffsets:
-    """Of one queue. Used in one event loop. Methods raise QueueUnreachable."""
+    """The offsets of one queue. For use in one event loop. Methods raise QueueUnreachable."""
 
     def __init__(self, address: KafkaAddress, group: str, queue: str) -> None:
-        """`group`: the id in Kafka."""
+        """`group`: the group id in Kafka."""
         self._queue = queue
         self._client = KafkaClient(address, group, "baton")
         self._transactions: PartitionTransactions | None = None
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The broker's name in messages."""
         return self._client.address.place
 
     @property
     def topic(self) -> str:
-        """The queue's, once it was `found`."""
+        """The queue's topic, after the first call of `found`."""
         assert self._transactions is not None
         return self._transactions.topic
 
     async def found(self) -> PartitionTransactions:
-        """Those of the queue's topic: by the records of the group, where each names its queue."""
+        """Find the queue's topic by the group's records, which name their queues, and return its transactions."""
         if self._transactions is None:
             topic = await in_time(topic_of(self._client, self._queue), ASKED_WITHIN)
             self._transactions = PartitionTransactions(self._client, topic)
@@ -79,26 +79,26 @@ class GroupOffsets:
     async def now(
         self, partitions: tuple[int, ...], within: float = ASKED_WITHIN
     ) -> tuple[dict[int, Committed], tuple[int, ...]]:
-        """What is committed of each, but for those of which a commit is under way; and these."""
+        """Return what is committed, and the partitions with a commit under way, which are left out."""
         return await in_time((await self.found()).now(partitions), within)
 
     async def stable(self, partition: int, within: float = PASSES_WITHIN) -> Committed:
-        """What is committed of it, and not about to change. Raises PartitionUnavailable where a commit that is under way does not
-        end in so many seconds, or longer where the broker is slow; 0: at once."""
+        """Return what is committed, after waiting for a commit under way. Raises PartitionUnavailable if that does not end in so
+        many seconds, or longer at a slow broker; 0: do not wait."""
         return await in_time((await self.found()).stable(partition, within), ASKED_WITHIN)
 
     async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        """What is committed after this token was refused. True: the holder of another token has not written it down in time."""
+        """See `PartitionTransactions.after_refusal`."""
         return await in_time((await self.found()).after_refusal(partition, refused), ASKED_WITHIN)
 
     async def commit(self, partition: int, wanted: Commit) -> None:
-        """Raises StaleToken where another token than the record's is in force."""
+        """Commit. Raises StaleToken if another token than the record's is in force."""
         await in_time((await self.found()).commit(partition, *wanted), ASKED_WITHIN)
 
     async def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
-        """By partition. The answer: which were refused, and why."""
+        """Commit these. Return those that were refused, and why."""
         if not wanted:
             return {}
         limit, transactions = ASKED_WITHIN if within is None else within, await self.found()
@@ -109,8 +109,8 @@ class GroupOffsets:
     async def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
-        """A new token, and the record as `change` says: given what is committed, and where the log ends. None: as it is. Raises
-        StaleToken where another has one since."""
+        """Take a new token and write it with the record that `change` returns, given what is committed and where the log ends;
+        None: the present record. Raises StaleToken if another process has taken a token since."""
         transactions = await self.found()
 
         async def renewed() -> Committed:
@@ -125,8 +125,8 @@ class GroupOffsets:
     async def renewed_several(
         self, changes: Mapping[int, Callable[[Committed], Record | None]]
     ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        """As `renewed`, of these at the same time, without a look at where the log ends. The answer: what is committed, or why it
-        could not be done."""
+        """As `renewed` for several at once, but `change` is not given the end of the log. Return what is committed then, or why
+        it failed."""
         if not changes:
             return {}
         transactions = await self.found()
@@ -134,14 +134,14 @@ class GroupOffsets:
         return await in_time(_of_each(asked, self.place, ASKED_WITHIN), ASKED_WITHIN)
 
     def begin_with(self, topic: str) -> bool:
-        """What was seen of the queue's records was in this topic. False: what is read of it is of another one."""
+        """Set the queue's topic if it is not known. False: the queue is read from another topic."""
         if self._transactions is None:
             self._transactions = PartitionTransactions(self._client, topic)
         return self._transactions.topic == topic
 
     async def lag(self, partitions: tuple[int, ...]) -> int:
-        """Entries of these that are not committed. It is not known before something was read, nor while a partition has no
-        leader."""
+        """Return how many entries of these partitions are not committed. Unknown before something was read, and while a partition
+        has no leader."""
         if self._transactions is None:
             raise QueueUnreachable(f"{self.place}: nothing was read yet of the queue {self._queue}")
         topic = await describe(self._client, self._transactions.topic)
@@ -153,7 +153,7 @@ class GroupOffsets:
         return sum(lag(seen, begins, ends).values())
 
     async def close(self) -> None:
-        """The connections."""
+        """Close the connections."""
         await self._client.close()
 
     def _no_leader(self, partition: int, topic: str) -> PartitionUnavailable:
@@ -163,8 +163,7 @@ class GroupOffsets:
 async def _of_each(
     asked: Mapping[int, Callable[[], Awaitable[T]]], place: str, within: float
 ) -> dict[int, T | StaleToken | QueueUnreachable]:
-    """What comes of each, or why nothing does; some at the same time. Those that a slow broker has no time for in so many seconds
-    are answered so: the others have theirs."""
+    """Return each answer, or the error. Some run at the same time; those that cannot begin in time get an error of their own."""
 
     async def one(number: int) -> T | StaleToken | QueueUnreachable:
         try:
@@ -173,20 +172,20 @@ async def _of_each(
             return problem
 
     found = await each(one, asked, _BEGUN_IN * within, at_once=_AT_ONCE)
-    late = PartitionUnavailable(f"{place} has had no time for it: see whether it has too much to do")
+    late = PartitionUnavailable(f"{place} did not get to it in time: check whether it is overloaded")
     return {number: found.get(number, late) for number in asked}
 
 
 async def topic_of(client: KafkaClient, queue: str) -> str:
-    """The topic of a queue of the client's group: by the records of the group, where each names its queue. Raises
-    QueueUnreachable; then the client is closed."""
+    """Return the topic of a queue of the client's group, found by the group's records, which name their queues. Raises
+    QueueUnreachable, after closing the client."""
     until = time.monotonic() + _GRANTED_WITHIN
     while True:
         if (topic := await topic_now(client, queue)) is not None:
             return topic
         if time.monotonic() >= until:
             break
-        await asyncio.sleep(_PAUSE)  # Kafka does not tell of a first commit that is under way
+        await asyncio.sleep(_PAUSE)  # Kafka does not show a first commit that is under way
     await client.close()
     raise QueueUnreachable(
         f"{client.address.place} has no group {client.group} with the queue {queue}: write the group's id into the "
@@ -195,16 +194,15 @@ async def topic_of(client: KafkaClient, queue: str) -> str:
 
 
 async def topic_now(client: KafkaClient, queue: str) -> str | None:
-    """As `topic_of`, asked once. None: there is none, yet or any more. A queue has one topic, so any other topic with records of
-    it has them from a foreign writer, who has written few of them: an owner looks in all topics for its own
-    (`found_elsewhere`)."""
+    """As `topic_of`, asked once; None: none yet, or none any more. A queue has one topic. In any other topic its records come
+    from a foreign writer, and are few; an owner looks for its own record in all topics (`found_elsewhere`)."""
     found = await _topics_now(client, queue)
     return max(found, key=lambda topic: (len(found[topic]), max(one.epoch for one in found[topic].values())), default=None)
 
 
 async def _topics_now(client: KafkaClient, queue: str) -> dict[str, dict[int, Record]]:
-    """The records of this queue that were not given up, by topic and partition. While a commit of a partition is under way, the
-    record before it counts, because the process that began it may have ended."""
+    """Return this queue's records that were not given up, by topic and partition. While a commit is under way, the record before
+    it counts: the process that began it may have ended."""
     found: dict[str, dict[int, Record]] = {}
     for (topic, number), one in (await committed(client, beside_pending=True))[0].items():
         if one.record is not None and one.record.queue == queue and one.record.group:

@@ -1,6 +1,6 @@
-"""A topic of Kafka, as its consumers see it.
+"""A topic of Kafka, as its consumers read it.
 
-Reading is Kafka's own, and cannot be refused: so the reader asks for the owner records where it has not seen them for a while.
+Kafka rejects no reader, so the reader itself checks the owner records after some time without a look or a commit.
 """
 
 import logging
@@ -35,18 +35,17 @@ log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
 _MOST_PENDING = 4_000_000
-"""Weight of a partition's outputs, before their commit is waited for."""
+"""Weight of a partition's outputs from which an acknowledgement waits for the commit."""
 _TAKEN_UP_WITHIN = 0.5
-"""Seconds for which a reader waits for a partition that it lets go of while it is still taken up: of many, or at a slow
-broker, that takes longer, and the others are read meanwhile."""
-_FULL = "as much is finished behind it, or is to be sent of that, as may wait: no other is handed out before it is finished"
-_ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
+"""Seconds that letting go waits for a partition that is still being taken up: with many partitions, or a slow broker, that takes
+longer, and the others are read meanwhile."""
+_FULL = "as many finished entries or outputs as allowed wait behind it: nothing more is handed out until it is finished"
+_ENDED = "processes have ended while it was worked on more often than maxRedeliveries allows"
 
 
 class KafkaReader:
-    """Reads the topic of one queue for its owner, the pod with this UID. Its methods raise StaleOwner where (uid, epoch) is not
-    the partition's owner, and QueueUnreachable; all of it may be repeated after an error. One thread reads; another may be in
-    `wait` meanwhile."""
+    """Reads the topic of one queue for its owner, the pod with this UID. Methods raise StaleOwner if (uid, epoch) is not the
+    partition's owner, and QueueUnreachable; every call may be repeated after an error. One thread reads."""
 
     def __init__(
         self,
@@ -58,7 +57,8 @@ class KafkaReader:
         handoffs: DirectHandoffs,
         fetchers: PodFetchers,
     ) -> None:
-        """`group`: the group id in Kafka. `loop`, `fetchers`: the pod's. `handoffs`: what its announcements tell of hand-offs."""
+        """`group`: the group id in Kafka. `loop`, `fetchers`: shared by the pod. `handoffs`: what the pod's announcements say
+        about hand-offs."""
         self._loop = loop.user()
         self._fetchers = fetchers
         self._address = address
@@ -69,7 +69,7 @@ class KafkaReader:
         self._fetcher: Fetcher | None = None
         self._dead_letters = DeadLetterTopic(address)
         self._in_hand = 0
-        """Entries, of all partitions."""
+        """Entries handed out and not finished, of all partitions."""
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(
@@ -77,13 +77,13 @@ class KafkaReader:
         )
         self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, lambda: self._woken())
         self._woken: Callable[[], None] = lambda: None
-        """What was last given to `wait_for`."""
+        """The last argument of `wait_for`."""
 
     def read(
         self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = _MOST_BYTES, new: bool = True
     ) -> Sequence[Entry]:
-        """Up to `count` entries in order, perhaps none. They have no more than `most_bytes`, unless the first alone has. `new`
-        False: none, for what an earlier process of this pod had in hand is read as new."""
+        """Return up to `count` entries in order, perhaps none, with `most_bytes` in all unless the first alone has more. `new`
+        False: none, as the entries of an earlier process of this pod are read as new ones."""
         if not new:
             return []
         position = self._of(partition, epoch)
@@ -120,23 +120,23 @@ class KafkaReader:
         soon: bool = False,
         together: Sequence[FinishedTogether] = (),
     ) -> None:
-        """Finish with entries. The group's offset goes over those that are finished without a gap. `soon`: it does so a moment
-        later, at the latest when the partition is let go of. `together`: what is sent in the transaction in which it goes over
-        some of them."""
+        """Finish entries. The group's offset passes those that are finished without a gap. `soon`: it may do so a moment later,
+        at the latest when the partition is let go of. `together`: outputs that go in the transaction in which the offset passes
+        their entries."""
         position = self._of(partition, epoch)
         for those, outputs in together:
             places = [int(offset) for offset in those]
-            if position.progress.is_unfinished(places[0]):  # else it was taken in before, and this is the same once more
+            if position.progress.is_unfinished(places[0]):  # else an earlier call has added them
                 position.outputs.add(places, outputs)
         finished = [message for offset in offsets if (message := position.read.pop(offset, None)) is not None]
-        before, careful = position.progress.unfinished, position.one_by_one
+        before, one_by_one = position.progress.unfinished, position.one_by_one
         position.progress.finish(cast("list[int]", list(map(Message.offset, finished))))
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
         if position.is_full and not position.full_logged:
             log.warning("%s/%d entry %s is not finished, and %s", self._queue, partition, position.offset, _FULL)
         position.full_logged = position.is_full
-        if position.uncommitted and (careful or not soon or position.outputs.weight > _MOST_PENDING):
+        if position.uncommitted and (one_by_one or not soon or position.outputs.weight > _MOST_PENDING):
             self._commit(partition, position)
             return
         self._check_if_due(partition, position)
@@ -144,8 +144,8 @@ class KafkaReader:
             self._background.due(partition, at_once=bool(position.outputs))
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        """Count one more delivery, for the owners to come, too: at once where there is a limit, else with the next commit. False:
-        it was one too many (maxRedeliveries), and the entry is a dead letter."""
+        """Count one more delivery, for later owners too: at once with maxRedeliveries, otherwise with the next commit. Return
+        False if that was one too many and the entry is now a dead letter."""
         position = self._of(partition, epoch)
         position.failed(int(offset))
         if position.record.most:
@@ -160,9 +160,9 @@ class KafkaReader:
         return not exhausted
 
     def begin_again(self, partition: int, epoch: Epoch, offset: str, times: int) -> bool:
-        """See `Reader`: from here on a process that ends counts for this entry."""
+        """See `Reader`. From now on the entry counts a process that ends."""
         position = self._of(partition, epoch)
-        if position.record.reserved > int(offset):  # it was asked for before
+        if position.record.reserved > int(offset):  # an earlier call has reserved it
             self._check_owner(partition, position)
             return True
         position.first_not_begun = False
@@ -177,7 +177,7 @@ class KafkaReader:
                 self._background.due(partition)
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
-        """The entry goes to the topic for dead letters; then it is finished with."""
+        """Write the entry to the topic for dead letters, then finish it."""
         position = self._of(partition, epoch)
         self._check_owner(partition, position)
         message = position.read.get(offset)
@@ -187,8 +187,8 @@ class KafkaReader:
         self.ack(partition, epoch, [offset])
 
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
-        """Nothing more is done with what was read under these epochs. The records say how far that was, and where all of it is
-        finished they say so: the next owner need not wait, and gets nothing marked redelivered. See `Reader.let_go`."""
+        """See `Reader.let_go`. The records say how far the partitions were read and whether everything was finished: then the
+        next owner need not wait, and gets nothing marked redelivered."""
         until = time.monotonic() + min(within, ASKED_WITHIN)
         untaken = self._release(partitions, until, give_up=give_up)
         left = min(max(0.0, until - time.monotonic()), _TAKEN_UP_WITHIN)
@@ -200,22 +200,22 @@ class KafkaReader:
         return untaken | {number: QueueUnreachable(f"{place}/{number} is still being taken up") for number in under_way}
 
     def verify(self, partition: int, epoch: Epoch) -> None:
-        """Ask whether the partition still is the owner's."""
+        """Raise StaleOwner if the partition has another owner."""
         self._check_owner(partition, self._of(partition, epoch))
 
     def sure_at(self, partition: int) -> float:
-        """When the broker was asked for what was seen last of its record: a commit asks, too (monotonic). Of a partition that was
-        not taken up yet nothing was asked: 0."""
+        """When the broker was last asked, by a look or a commit, with the answer that the partition is this process's
+        (monotonic). 0: not yet."""
         position = self._positions.get(partition)
         return position.sure_at if position is not None else 0.0
 
     def is_full(self) -> bool:
-        """The pod has as many entries as it may have without finishing one (maxDeliveredUnacked). Any thread may ask."""
+        """Whether the pod has as many entries as maxDeliveredUnacked allows. Any thread may call."""
         mosts = [position.record.unacked for position in list(self._positions.values())]
         return any(most and self._in_hand >= most for most in mosts)
 
     def lag(self, partitions: Sequence[int]) -> int:
-        """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""
+        """Return how many entries of these partitions are not committed. Any thread may call; reading goes on meanwhile."""
         return self._loop.run(self._offsets.lag(tuple(partitions)), ASKED_WITHIN)
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
@@ -229,7 +229,7 @@ class KafkaReader:
         return self._fetcher is not None and self._fetcher.has(partition) and position.room(self._in_hand) != 0
 
     def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
-        """See `Reader.wait_for`; at once for one that was not read yet."""
+        """See `Reader.wait_for`. Calls `woken` at once if one of the partitions was not read yet."""
         self._woken = woken
         if idle := self._commits.idle():
             self._background.due_again(idle)
@@ -251,7 +251,7 @@ class KafkaReader:
     # -- positions
 
     def _of(self, partition: int, epoch: Epoch) -> ReadPosition:
-        """Raises StaleOwner."""
+        """Return the partition's position, taking it up if needed. Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
             position = self._taking_up.take(partition, epoch)
@@ -262,7 +262,7 @@ class KafkaReader:
         return position
 
     def _hold(self, partition: int, position: ReadPosition) -> None:
-        """Instead of that of an earlier epoch."""
+        """Keep this position, replacing that of an earlier epoch."""
         former = self._positions.get(partition)
         self._in_hand -= former.progress.unfinished if former is not None else 0
         self._positions[partition] = position
@@ -270,7 +270,7 @@ class KafkaReader:
             self._background.due_to_mark(partition)
 
     def _release(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
-        """Of those that are read."""
+        """Let go of those that were taken up."""
         left = {number: one for number, one in self._positions.items() if one.epoch == partitions.get(number)}
         for partition in left:
             self._end(partition)
@@ -283,7 +283,7 @@ class KafkaReader:
         return untaken
 
     def _check_if_due(self, partition: int, position: ReadPosition) -> None:
-        """Look where that was not done for a while: a commit is a look, too."""
+        """Check the owner record unless it was seen lately; a commit counts as a look."""
         if time.monotonic() - position.sure_at > SURE_FOR:
             self._check_owner(partition, position)
 
@@ -321,7 +321,7 @@ class KafkaReader:
         first = self._fetcher.next(partition)
         upto = 0
         if first is not None and position.first_not_begun and position.first is None:
-            upto = first + 1  # it is reserved when it is begun
+            upto = first + 1  # `begin_again` reserves it
         if first is not None and first >= max(position.record.reserved, upto):
             self._loop.run(self._commits.reserve(partition, position, first + count))
         messages = self._fetcher.take(partition, count, most_bytes, max(position.record.reserved, upto))
@@ -330,8 +330,7 @@ class KafkaReader:
         return messages
 
     def _pass_marks(self, partition: int, position: ReadPosition) -> bool:
-        """Where everything was handed out, go over what stands behind it: marks of transactions are no entries. True: there is
-        more to commit now."""
+        """Once everything was handed out, skip the transaction markers behind it. Return whether there is something to commit."""
         end = self._fetcher.end_of_log(partition) if self._fetcher is not None else None
         if end is None:
             return False

@@ -1,4 +1,4 @@
-"""Partitions that are taken up beside reading: while the records of some get the mark of this process, the others are read."""
+"""Takes up partitions while others are read: their owner records get the mark of this process in the background."""
 
 import threading
 import time
@@ -13,12 +13,12 @@ from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 Found = ReadPosition | Exception
-"""Where reading begins, or what kept it from beginning."""
+"""A position to read from, or the error that prevented it."""
 
 
 class TakingUp:
-    """A task of an event loop, as long as something is to be taken up; any thread may call. A partition is asked for under its
-    epoch; a position that was taken up under another epoch is dropped."""
+    """Runs a task in an event loop while there are partitions to take up; any thread may call. Each call names the partition's
+    epoch; a position under another epoch is dropped."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class TakingUp:
         end: Callable[[int], object],
         told: Callable[[], object],
     ) -> None:
-        """`fetching` returns the present fetcher of the queue's topic. `end` is called with a position that was taken up and is
-        no longer needed, `told` when there is something to `take`."""
+        """`fetching` returns the present fetcher of the queue's topic. `end` is called with a partition that was taken up and is
+        no longer needed, `told` when `take` has something to return."""
         self._loop = loop
         self._commits, self._fetching, self._end, self._told = commits, fetching, end, told
         self._changed = threading.Condition()
@@ -37,31 +37,31 @@ class TakingUp:
         self._under_way: dict[int, Epoch] = {}
         self._found: dict[int, tuple[Epoch, Found]] = {}
         self._begun_at: dict[int, float] = {}
-        """When each partition was last begun (monotonic). One that cannot be taken up goes behind the others the next time."""
+        """When each partition was last tried (monotonic). One that failed goes behind the others the next time."""
         self._runs = False
         self._closed = False
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
-        """Whether `take` answers at once. If not, it is being taken up from now on."""
+        """Whether `take` would return at once. If not, start taking the partition up."""
         with self._changed:
             return self._is_found(partition, epoch)
 
     def take(self, partition: int, epoch: Epoch) -> ReadPosition:
-        """Waits. Raises what kept it from being taken up: then it is tried again when it is asked for again."""
+        """Wait for a partition and return its position. Raises the error that prevented it; the next call tries again."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._is_found(partition, epoch))
             if self._closed:
                 raise QueueUnreachable("the connection is closed")
             _, found = self._found.pop(partition)
             if isinstance(found, QueueUnreachable) and not isinstance(found, PartitionUnavailable):
-                # The others are not told of what may be over by then.
+                # The outage may be over when the other partitions are taken: drop its copies.
                 self._found = {n: one for n, one in self._found.items() if not isinstance(one[1], QueueUnreachable)}
         if isinstance(found, Exception):
             raise found
         return found
 
     def under_way(self, partition: int) -> bool:
-        """`told` is called when that is over."""
+        """Whether the partition is being taken up; `told` is called when that is over."""
         with self._changed:
             return partition in self._wanted or partition in self._under_way
 
@@ -69,7 +69,7 @@ class TakingUp:
         self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False
     ) -> tuple[dict[int, ReadPosition], set[int]]:
         """Withdraw these partitions. Return those that were taken up, and those still being taken up after `within` seconds,
-        which have to be withdrawn once more, unless they are given up."""
+        which have to be withdrawn again, unless `give_up`."""
 
         def over() -> bool:
             return self._closed or all(self._under_way.get(number) != epoch for number, epoch in partitions.items())
@@ -130,11 +130,11 @@ class TakingUp:
             if isinstance(answer[number], ReadPosition):
                 self._end(number)
 
-    # -- in which order, and fetched from where their records say
+    # -- the order of taking up; each partition is fetched from its committed offset
 
     async def take_up(self, partitions: Mapping[int, Epoch]) -> AsyncIterator[Mapping[int, Found]]:
-        """Take up first the partitions that were handed over, then, together, those that no process has read yet, then the
-        others. Each partition is in one of the answers."""
+        """Take up first the partitions that were handed over, then, together, those that no process has read since their grant,
+        then the others. Each partition is in one of the answers."""
         left = dict(partitions)
         try:
             for begin in (self._begin_handed_over, self._begin_together):
@@ -159,7 +159,7 @@ class TakingUp:
         return begun
 
     async def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
-        """They are fetched while the records get the mark of this process."""
+        """Begin to fetch these while their records get the mark of this process."""
         found = await self._commits.newly_granted(partitions)
         fetcher = self._fetching()
         fetcher.begin({partition: seen.offset for partition, seen in found.items()})

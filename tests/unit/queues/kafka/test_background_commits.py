@@ -88,7 +88,7 @@ def test_what_is_sent_with_a_commit_does_not_wait_for_that(broker: Broker) -> No
     ("refusal", "said"),
     [
         (QueueUnreachable("no broker answers"), "no broker answers"),
-        (KeyError(3), "committing failed, and is tried again: 'KeyError(3)'"),
+        (KeyError(3), "a commit failed; retrying: 'KeyError(3)'"),
     ],
 )
 def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
@@ -299,7 +299,7 @@ def test_what_fails_in_a_turn_ends_nothing(
     broker.commits._is_about_to_let_go = is_about_to_let_go
     broker.commits.due(1)
     until(lambda: broker.asked == [{1}])
-    assert caplog.messages == ["commits in the background failed, and go on"]
+    assert caplog.messages == ["background commits failed; continuing"]
 
 
 def test_a_slow_look_is_followed_by_the_next_a_second_after_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
