@@ -31,6 +31,7 @@ AT_ONCE_EVERY = 0.05
 PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds before a failed commit is tried again if a caller waits for it, else EVERY; the pause doubles with each try. Other
 commits do not wait for it."""
+_FAILED = "a commit failed; retrying"
 
 
 @dataclass(eq=False, slots=True)
@@ -159,10 +160,10 @@ class BackgroundCommits:
         except QueueUnreachable as problem:
             return dict.fromkeys(due, problem)
         except Exception as problem:
-            self._unexpected("a commit failed; retrying", problem)
-            why = f"a commit failed; retrying: {quoted(repr(problem), 200)}"
+            self._unexpected(_FAILED, problem)
+            why = f"{_FAILED}: {quoted(repr(problem), 200)}"
             return dict.fromkeys(due, QueueUnreachable(why))
-        self._failing.discard("a commit failed; retrying")
+        self._failing.discard(_FAILED)
         return untaken
 
     async def _rest(self, begun: float, until: float) -> None:

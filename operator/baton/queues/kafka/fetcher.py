@@ -1,4 +1,4 @@
-"""Messages of a topic's partitions, fetched ahead by librdkafka in a thread, for a caller that reads one partition at a time."""
+"""Messages of a topic's partitions, prefetched by librdkafka in a thread, for a caller that reads one partition at a time."""
 
 import logging
 import threading
@@ -20,23 +20,23 @@ from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
 
-# -- Why a partition cannot be read, in librdkafka's words, and what helps.
+# -- Why a partition cannot be read, by librdkafka's error, and the cure.
 
 END_OF_LOG = KafkaError._PARTITION_EOF
 CORRUPT = KafkaError._BAD_MSG
-"""Also of a batch whose checksum is wrong."""
+"""Also the code of a batch with a wrong checksum."""
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _NO_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error: KafkaError) -> str:
-    """A sentence with the cure."""
+    """Return what is wrong, and the cure."""
     place = topic if partition is None else f"{topic}/{partition}"
     if error.code() in _GONE:
         return (
-            f"{address.place}: the place of the group in {place} is not in its log: retention has deleted what was not done, the "
-            "log was cut off before it, or the topic was made again. The queue's condition Durable says which: set the offset "
-            "again by `baton offsets reset`, as the guide to Kafka says"
+            f"{address.place}: the group's offset in {place} is not in its log: retention has deleted unfinished entries, the "
+            "log was cut off before it, or the topic was recreated. The queue's condition Durable says which: set the offset with "
+            "`baton offsets reset`, as the guide to Kafka describes"
         )
     if error.code() in _NO_TOPIC:
         return f"{address.place} has no {place}: create the topic"
@@ -44,26 +44,26 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
         return f"{address.place}: {address.who} may not READ the topic {topic}: allow it by an ACL"
     if error.code() == CORRUPT:
         return (
-            f"{address.place}: {place} has messages that are corrupt ({error.str()}): see to the disk of the broker that leads "
-            "it, and have a replica lead that is whole; where none is, set the offset behind them by `baton offsets "
-            "reset`, as the guide to Kafka says"
+            f"{address.place}: {place} has messages that are corrupt ({error.str()}): check the disk of the broker that leads "
+            "it, and have an intact replica lead; if there is none, set the offset behind them with `baton offsets reset`, as the "
+            "guide to Kafka describes"
         )
     return f"{address.place}: {place} cannot be read: {error.str()}"
 
 
-# -- The client that reads: librdkafka's, which never joins the group, nor commits.
+# -- librdkafka's client, for reading only: it never joins the group, and never commits.
 
 
 def fetching_client(address: KafkaAddress, group: str, **more: object) -> Consumer:
-    """`more`: settings beside the address's. Sends no request. Raises QueueUnreachable where one is none of librdkafka's, or
-    cannot be so."""
+    """Return the client; sends no request. `more`: settings beside the address's. Raises QueueUnreachable for settings that
+    librdkafka refuses."""
     settings: dict[str, Any] = {
         "client.id": "baton",
         "group.id": group,
-        "check.crcs": True,  # as Kafka's own clients do: else what a disk has broken is handed out
+        "check.crcs": True,  # as Kafka's own clients do: otherwise messages that a disk has corrupted are handed out
         "fetch.error.backoff.ms": 100,
-        "fetch.queue.backoff.ms": 10,  # it has fetched enough of a partition, and fetches it no more for that long
-        "fetch.wait.max.ms": 100,  # a partition that is taken up is asked for when the request before it is answered
+        "fetch.queue.backoff.ms": 10,  # pause after enough was fetched of a partition
+        "fetch.wait.max.ms": 100,  # a new partition is requested once the request before it is answered
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
         **address.settings,
@@ -81,35 +81,35 @@ def fetching_client(address: KafkaAddress, group: str, **more: object) -> Consum
     except (KafkaException, ValueError, TypeError) as error:
         why = error.args[0].str() if isinstance(error, KafkaException) else error
         raise QueueUnreachable(
-            f"{address.place} cannot be read with these settings: {why}: correct it in the address, by librdkafka's names and "
+            f"{address.place} cannot be read with these settings: {why}: correct it in the address, with librdkafka's names and "
             "values"
         ) from None
 
 
 # -- How much is fetched ahead of the reader. Pure.
 #
-# A partition of which there is enough for a while rests: it is not fetched until half of that is left. What librdkafka
-# has of it by then is fetched again. So few messages are no reason where all partitions together have few; what fills a
-# pod's memory always is: also with small messages, for each is 300 bytes and more there (messages.py).
+# A partition of which enough is fetched rests: it is not fetched until half of that is left. What librdkafka had fetched of
+# it is then fetched again. So a partition does not rest because of a few thousand messages while all partitions together have
+# few. It does rest before the pod's memory is full, even of small messages: each takes 300 bytes and more (messages.py).
 
 _MESSAGES = 2_000
-"""Of a partition that are enough,"""
+"""Messages after which a partition rests if all partitions together have _MESSAGES_OF_ALL."""
 _MESSAGES_OF_ALL = 40_000
-"""where all partitions together have so many;"""
 _BYTES = 32_000_000
-"""or bytes of a partition;"""
+"""Bytes after which a partition rests."""
 _BYTES_OF_ALL = 64_000_000
-"""or its share of so many, where all partitions together have them."""
+"""If all partitions together have that many bytes, a partition rests at its share of them."""
 _AT_ONCE = 5_000
-"""Messages of a poll: for each poll the fetching thread waits for Python's lock, which the handling thread holds."""
+"""Messages of a poll: each poll makes the fetching thread wait for Python's lock, which handlers hold."""
 _LEAST_AT_ONCE = 100_000
-"""Bytes of a poll where all partitions together have enough: librdkafka has fetched more than that, and would once more."""
+"""Bytes of a poll at least, if all partitions together have enough: librdkafka has fetched more than that, and would fetch the
+rest again."""
 _MESSAGES_EXPECTED, _BYTES_EXPECTED = 2_000, 1_000_000
-"""Of a partition that is not read yet."""
+"""The limits of a partition that the pod is about to receive."""
 
 
 class FetchedAhead(NamedTuple):
-    """What is fetched of a partition, and not taken."""
+    """What is fetched of a partition and not taken."""
 
     messages: int
     size: int
@@ -118,87 +118,88 @@ class FetchedAhead(NamedTuple):
 
 @dataclass(slots=True)
 class AllAhead:
-    """The same of all partitions together. It is kept as they change: a pod may have thousands of them."""
+    """What is fetched of all partitions and not taken. Kept up to date with each change, as a pod may have thousands of them."""
 
     partitions: int = 0
     messages: int = 0
     size: int = 0
 
     @property
-    def some_may_rest(self) -> bool:
-        """Unless this is so, none does."""
+    def any_may_rest(self) -> bool:
+        """Whether `should_rest` can be True of any partition."""
         return self.messages >= _MESSAGES_OF_ALL or self.size >= _BYTES
 
 
-def rests(one: FetchedAhead, of_all: AllAhead) -> bool:
-    """There is enough of it. `of_all`: with this one's."""
+def should_rest(one: FetchedAhead, of_all: AllAhead) -> bool:
+    """Whether enough is fetched of a partition. `of_all` includes it."""
     if of_all.size >= _BYTES_OF_ALL and one.size >= _BYTES_OF_ALL / of_all.partitions:
         return True
     return one.size >= _BYTES or (one.messages >= _MESSAGES and of_all.messages >= _MESSAGES_OF_ALL)
 
 
-def at_once(of_all: AllAhead) -> int:
-    """How many messages a poll takes. All of them may be of one partition of which there is nothing yet, and the next poll's of
-    another: so where there is enough, they are no more than a partition's share."""
+def poll_count(of_all: AllAhead) -> int:
+    """Return how many messages to poll. They may all be of one partition that had none, and the next poll's of another: so if
+    enough is fetched, a poll is no more than a partition's share."""
     if of_all.size < _BYTES_OF_ALL:
         return _AT_ONCE
     share = max(_BYTES_OF_ALL / of_all.partitions, _LEAST_AT_ONCE)
     return max(1, min(_AT_ONCE, int(share * of_all.messages / of_all.size)))
 
 
-def rests_until_read(one: FetchedAhead) -> bool:
-    """There is enough of it, though it is to be read in a moment only."""
+def rests_before_read(one: FetchedAhead) -> bool:
+    """Whether enough is fetched of a partition that the pod is about to receive."""
     return one.messages >= _MESSAGES_EXPECTED or one.size >= _BYTES_EXPECTED
 
 
-def goes_on(one: FetchedAhead, of_all: AllAhead) -> bool:
-    """It has rested, and there is little of it."""
+def should_resume(one: FetchedAhead, of_all: AllAhead) -> bool:
+    """Whether little is left of a partition that has rested."""
     few = one.messages < _MESSAGES / 2 and one.size < _BYTES / 2
     return few and (of_all.size < _BYTES_OF_ALL / 2 or one.size < _BYTES_OF_ALL / 2 / of_all.partitions)
 
 
-# -- What was fetched of one partition and not taken, in order.
+# -- The messages of one partition that were fetched and not taken.
 
-_TELL_EVERY = 30.0
-"""Seconds."""
+_REPEAT_AFTER = 30.0
+"""Seconds between two reports of a failure."""
 
 
 class FetchedPartition:
-    """From an offset on. Its fetcher sees to it that one thread at a time is here."""
+    """A partition's messages, from an offset on. Its fetcher guards it with a lock."""
 
     def __init__(self, offset: int, of_all: AllAhead) -> None:
-        """`of_all`: of its fetcher's partitions, this one among them until `leave`."""
+        """`of_all`: the totals of the fetcher's partitions, which include this one until `leave`."""
         self._of_all = of_all
         of_all.partitions += 1
         self.begins_at = offset
         self.messages: deque[Message] = deque()
         self.next = offset
-        """The lowest offset that may come next: what librdkafka fetches again is passed over."""
+        """The lowest offset that may come next: what librdkafka fetches twice is skipped."""
         self.size = 0
         """Bytes in memory."""
         self.end: int | None = None
-        """Where the log ended when nothing was left to be fetched; None: there is more since."""
+        """The end of the log once everything was fetched; None: more has come since."""
         self.resting = False
-        """There is enough (`rests`): it is not assigned. It is not paused, either: what librdkafka has paused stays so
-        when it is assigned again, and a partition that comes back would not be read."""
+        """Whether it is not assigned because enough is fetched (`should_rest`). It is not paused, as librdkafka keeps a paused
+        partition paused when it is assigned again: a partition that came back would not be read."""
         self.failure: str | None = None
         self.corrupt = False
-        """What comes next is. It is not assigned until that was told: librdkafka would go on somewhere behind it."""
-        self.told_at = -_TELL_EVERY
-        """When the reader was told of it (monotonic)."""
+        """Whether the next message is corrupt. The partition is not assigned until the reader was told: librdkafka would go on
+        somewhere behind it."""
+        self.failure_told_at = -_REPEAT_AFTER
+        """When the reader last got the failure (monotonic)."""
 
     @property
     def ahead(self) -> FetchedAhead:
         return FetchedAhead(len(self.messages), self.size)
 
     @property
-    def to_tell(self) -> bool:
-        """A failure is told every now and then: the queue's other partitions are read meanwhile. Then it is fetched again from
-        behind what was fetched."""
-        return self.failure is not None and time.monotonic() - self.told_at >= _TELL_EVERY
+    def failure_due(self) -> bool:
+        """Whether the reader should get the failure: only every _REPEAT_AFTER, as it reads the queue's other partitions
+        meanwhile. After that the partition is fetched again."""
+        return self.failure is not None and time.monotonic() - self.failure_told_at >= _REPEAT_AFTER
 
     def add(self, run: Sequence[Message]) -> bool:
-        """Messages without an error. False: all of them were fetched before."""
+        """Add messages without errors. Return False if all of them were fetched before."""
         offsets = cast("list[int]", list(map(Message.offset, run)))
         if offsets[0] < self.next or any(map(ge, offsets, offsets[1:])):
             added = False
@@ -213,11 +214,11 @@ class FetchedPartition:
         return True
 
     def ended(self, end: int) -> None:
-        """Nothing is left to be fetched: there the log ends."""
+        """Note that everything was fetched and that the log ends here."""
         self.next, self.end, self.failure = max(self.next, end), end, None
 
     def take(self, count: int, most_bytes: int, before: int) -> list[Message]:
-        """As many as there may be, but for those at the end that are too much, or too late: see `Fetcher.take`."""
+        """See `Fetcher.take`."""
         taken = [self.messages.popleft() for _ in range(min(count, len(self.messages)))]
         content, size = size_of(taken)
         while taken and ((content > most_bytes and len(taken) > 1) or (taken[-1].offset() or 0) >= before):
@@ -228,7 +229,7 @@ class FetchedPartition:
         return taken
 
     def skip_to(self, offset: int) -> None:
-        """What is before it was for another."""
+        """Drop what is before this offset: the giver handles it."""
         before: list[Message] = []
         while self.messages and (self.messages[0].offset() or 0) < offset:
             before.append(self.messages.popleft())
@@ -238,7 +239,7 @@ class FetchedPartition:
             self.next, self.end = offset, self.end if self.end == offset else None
 
     def leave(self) -> None:
-        """Nothing is fetched for it any more."""
+        """Take its messages out of the totals."""
         self._of_all.partitions -= 1
         self._grow(-len(self.messages), -self.size)
 
@@ -248,54 +249,54 @@ class FetchedPartition:
         self._of_all.size += size
 
 
-# -- What fetches ahead.
+# -- The fetching thread.
 
 _POLL = 0.01
-"""Seconds: a partition that is taken up waits no longer before it is asked for."""
+"""Seconds that a poll waits, and so a new partition for its first request."""
 _TAKEN_WITHIN = 0.2
-"""Seconds for the reader to take some of a partition of which there is enough, before the partition rests."""
+"""Seconds that the reader has to take messages of a full partition before that one rests."""
 _LOST_AFTER = 10.0
-"""Seconds without a word of a broker after which it is said that none answers."""
+"""Seconds for which a failure of the client is reported to readers without messages."""
 _EXPECTED_FOR = 2.0
-"""Seconds for which a partition is fetched that another is about to hand over: a little of it, so that its reader does not wait
-because there is enough of others."""
+"""Seconds for which a partition is prefetched that the pod is about to receive: only a little, so its reader need not wait
+because enough is fetched of others."""
 _NEAR = 1_000
-"""Messages of it: so many that are for another are passed over. Where there are more, it is fetched from behind them."""
+"""Messages of a prefetched partition that may be dropped because the giver handles them. With more, the partition is fetched
+again, from behind them."""
 
 
 class Fetcher:
-    """Any thread may call. The reader of a partition gets its errors."""
+    """Any thread may call. Errors go to the reader of the partition."""
 
     def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
-        """Raises QueueUnreachable where a setting is none of librdkafka's."""
+        """Raises QueueUnreachable for settings that librdkafka refuses."""
         self._address = address
         self.topic = topic
-        self._consumer = fetching_client(address, group, error_cb=self._troubled)
+        self._consumer = fetching_client(address, group, error_cb=self._client_failed)
         self._news = threading.Condition()
         self._fetched: dict[int, FetchedPartition] = {}
         self._ahead = AllAhead()
-        """Of these."""
+        """The totals of `_fetched`."""
         self._assigned: dict[int, FetchedPartition] = {}
-        """What librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up again must not
-        come among those after it."""
+        """What the thread has told librdkafka to fetch: a message polled before a partition was taken up again must not come
+        among those after it."""
         self._changed: set[int] = set()
-        """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
+        """Partitions to assign again behind what was fetched, or to unassign if they are no longer in `_fetched`."""
         self._expected: dict[int, float] = {}
-        """Partitions that are not read yet, and until when they are fetched (monotonic)."""
+        """Partitions that the pod is about to receive, and until when they are prefetched (monotonic)."""
         self._enough_since = time.monotonic()
-        """There was not enough before (monotonic)."""
+        """Since when `_has_enough` has found full partitions (monotonic)."""
         self._awaited: frozenset[int] = frozenset()
-        """Partitions;"""
+        """Partitions whose next message calls `_woken`."""
         self._woken: Callable[[], None] = lambda: None
-        """what is called when there is something of one of them."""
         self.closed = False
-        """Any thread may ask."""
+        """Any thread may read it."""
         self._trouble: tuple[float, str] | None = None
         self._thread = threading.Thread(target=self._run, name="baton-kafka", daemon=True)
         self._thread.start()
 
     def expect(self, partition: int, offset: int) -> None:
-        """It is to be read in a moment, from this offset or a later one: it is fetched until then."""
+        """Prefetch a partition that the pod is about to receive, from this offset on."""
         with self._news:
             if partition not in self._fetched and not self.closed:
                 self._expected[partition] = time.monotonic() + _EXPECTED_FOR
@@ -304,7 +305,7 @@ class Fetcher:
                 self._news.notify_all()
 
     def begin(self, offsets: Mapping[int, int]) -> None:
-        """Fetch these from these offsets on. What was fetched of them before is forgotten, unless they were expected."""
+        """Fetch these from these offsets on. What was fetched of them is dropped, unless they were expected."""
         with self._news:
             for number, offset in offsets.items():
                 if not self._begin_expected(number, offset):
@@ -319,49 +320,48 @@ class Fetcher:
                 self._changed.add(partition)
 
     def next(self, partition: int) -> int | None:
-        """The offset of the next one; None: there is none."""
+        """Return the offset of the next message, or None."""
         with self._news:
             fetched = self._fetched.get(partition)
             return fetched.messages[0].offset() if fetched is not None and fetched.messages else None
 
     def end_of_log(self, partition: int) -> int | None:
-        """Where it is, if all that was before it is taken."""
+        """Return the end of the log if everything before it was taken."""
         with self._news:
             fetched = self._fetched.get(partition)
             return fetched.end if fetched is not None and not fetched.messages else None
 
     def take(self, partition: int, count: int, most_bytes: int, before: int) -> list[Message]:
-        """The next ones, in order: no more than so many, nor with more bytes, but one if there is one; none from the offset
-        `before` on. Raises QueueUnreachable where there are none because something is wrong."""
+        """Return the next messages in order: at most `count` with `most_bytes` (or one), and none from the offset `before` on.
+        Raises QueueUnreachable if there are none because something is wrong."""
         with self._news:
             fetched = self._fetched.get(partition)
             if fetched is None:
                 return []
             taken = fetched.take(count, most_bytes, before)
             none = not taken and not fetched.messages
-            if none and fetched.failure is not None and fetched.to_tell:
-                fetched.told_at = time.monotonic()
-                self._changed.add(partition)  # it may be over: librdkafka itself does not ask again for every failure
+            if none and fetched.failure is not None and fetched.failure_due:
+                fetched.failure_told_at = time.monotonic()
+                self._changed.add(partition)  # retry: librdkafka does not do so after every failure
                 raise QueueUnreachable(fetched.failure)
             if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
-            self._go_on(partition, fetched)
+            self._resume(partition, fetched)
             return taken
 
     def has(self, partition: int) -> bool:
-        """There is something to take, or to be told."""
+        """Whether `take` would return messages or raise a failure."""
         fetched = self._fetched.get(partition)
-        return fetched is not None and bool(fetched.messages or fetched.to_tell)
+        return fetched is not None and bool(fetched.messages or fetched.failure_due)
 
     def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
-        """Call `woken` once when one of these has something: in whichever thread has found that. In the place of what was waited
-        for before."""
+        """Call `woken` once, from any thread, when one of these has messages or a failure. Replaces the call before."""
         with self._news:
             self._awaited, self._woken = partitions, woken
         self._wake()
 
     def stop(self) -> None:
-        """Fetch no more; the thread ends by itself."""
+        """Fetch no more. The thread ends soon."""
         with self._news:
             self.closed = True
             for partition in list(self._fetched):
@@ -377,9 +377,9 @@ class Fetcher:
     def _run(self) -> None:
         while not self.closed:
             try:
-                self._turn()
+                self._step()
             except KafkaException as error:
-                self._troubled(error.args[0])
+                self._client_failed(error.args[0])
                 time.sleep(_POLL)
             except Exception:
                 log.exception("fetching from Kafka failed; continuing")
@@ -387,57 +387,57 @@ class Fetcher:
         with suppress(KafkaException, RuntimeError):
             self._consumer.close()
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         with self._news:
             if self._expected:
-                self._bound_expected()
-            if not self._changed and (not self._fetched or self._enough()):
+                self._limit_expected()
+            if not self._changed and (not self._fetched or self._has_enough()):
                 self._news.wait(_POLL)
                 return
-            count = at_once(self._ahead)
-        if self._changed:  # between two polls, so that no poll has messages of before and after it
+            count = poll_count(self._ahead)
+        if self._changed:  # between two polls, so no poll mixes messages from before and after it
             self._assign()
         first = self._consumer.poll(_POLL)
         if first is None:
             return
         try:
-            self._take_in([first, *self._consumer.consume(count, 0)])
+            self._add_polled([first, *self._consumer.consume(count, 0)])
         except Exception:
-            with self._news:  # what the poll has brought and was not taken in comes no more
+            with self._news:  # librdkafka does not return the polled messages again
                 self._changed |= self._assigned.keys()
             raise
 
     def _begin_expected(self, partition: int, offset: int) -> bool:
-        """Go on with what was fetched of it. False: that was not expected, or is of no use."""
+        """Keep what was prefetched of it. Return False if it was not prefetched, or is of no use."""
         fetched = self._fetched.get(partition)
         if fetched is None or self._expected.pop(partition, None) is None:
             return False
         if not fetched.begins_at <= offset <= fetched.next + _NEAR or fetched.failure is not None:
             return False
         fetched.skip_to(offset)
-        self._go_on(partition, fetched)
+        self._resume(partition, fetched)
         return True
 
-    def _bound_expected(self) -> None:
+    def _limit_expected(self) -> None:
         now = time.monotonic()
         for partition, until in list(self._expected.items()):
             fetched = self._fetched[partition]
             if now >= until:
                 self._forget(partition)
-            elif not fetched.resting and rests_until_read(fetched.ahead):
+            elif not fetched.resting and rests_before_read(fetched.ahead):
                 fetched.resting = True
             else:
                 continue
             self._changed.add(partition)
 
-    def _go_on(self, partition: int, fetched: FetchedPartition) -> None:
-        """If it has rested for long enough."""
-        if fetched.resting and goes_on(fetched.ahead, self._ahead):
+    def _resume(self, partition: int, fetched: FetchedPartition) -> None:
+        """Assign a partition that has rested, if little is left."""
+        if fetched.resting and should_resume(fetched.ahead, self._ahead):
             fetched.resting = False
             self._changed.add(partition)
 
     def _wake(self) -> None:
-        """Wake the reader if a partition that it waits for has messages."""
+        """Call `woken` if a partition that it waits for has something."""
         with self._news:
             if not any(map(self.has, self._awaited)):
                 return
@@ -445,7 +445,8 @@ class Fetcher:
         self._woken()
 
     def _assign(self) -> None:
-        """Those that were changed, all at once: librdkafka asks for much of the first before it asks for those assigned later."""
+        """Assign the changed partitions at once: librdkafka asks for much of the first before it asks for those assigned
+        later."""
         with self._news:
             changed, self._changed = self._changed, set()
             wanted = {number: one for number in changed if (one := self._fetched.get(number)) is not None and not one.resting}
@@ -470,10 +471,10 @@ class Fetcher:
 
     def _release(self, partition: int) -> None:
         if self._assigned.pop(partition, None) is not None:
-            with suppress(KafkaException):  # the assignment that failed may have begun
+            with suppress(KafkaException):  # its assignment may have failed halfway
                 self._consumer.incremental_unassign([TopicPartition(self.topic, partition)])
 
-    def _take_in(self, messages: Iterable[Message]) -> None:
+    def _add_polled(self, messages: Iterable[Message]) -> None:
         not_fetched: list[int] = []
         with self._news:
             for number, run in groupby(messages, Message.partition):
@@ -496,12 +497,12 @@ class Fetcher:
         for partition in not_fetched:
             self._release(partition)
 
-    def _enough(self) -> bool:
-        """Take nothing from librdkafka, which keeps its messages. If the reader does not take some in a moment, the partitions of
-        which there is enough rest, for the sake of the others."""
+    def _has_enough(self) -> bool:
+        """Whether to poll nothing for now; librdkafka keeps its messages. If the reader takes nothing of the full partitions in a
+        moment, they rest, for the sake of the others."""
         full: list[int] = []
-        if self._ahead.some_may_rest:
-            full += (number for number, one in self._fetched.items() if not one.resting and rests(one.ahead, self._ahead))
+        if self._ahead.any_may_rest:
+            full += (number for number, one in self._fetched.items() if not one.resting and should_rest(one.ahead, self._ahead))
         now = time.monotonic()
         if not full:
             self._enough_since = now
@@ -514,7 +515,7 @@ class Fetcher:
         return False
 
     def _forget(self, partition: int) -> bool:
-        """False: it was not fetched."""
+        """Return False if it was not fetched."""
         if (fetched := self._fetched.pop(partition, None)) is None:
             return False
         fetched.leave()
@@ -522,13 +523,13 @@ class Fetcher:
         return True
 
     def _add(self, fetched: FetchedPartition, run: list[Message]) -> None:
-        """Without an error, of one partition."""
+        """Add messages of one partition, without errors."""
         if fetched.add(run):
             self._trouble = None
 
     def _failed(self, error: KafkaError, fetched: FetchedPartition | None, message: Message) -> None:
         if fetched is None:
-            self._troubled(error)
+            self._client_failed(error)
             return
         if error.code() == END_OF_LOG:
             fetched.ended(message.offset() or 0)
@@ -536,8 +537,8 @@ class Fetcher:
         fetched.failure = why_not_read(self._address, self.topic, message.partition(), error)
         fetched.corrupt = error.code() == CORRUPT
 
-    def _troubled(self, error: KafkaError) -> None:
-        """Of the client as a whole: from librdkafka, within a poll."""
+    def _client_failed(self, error: KafkaError) -> None:
+        """Note an error of the client as a whole; librdkafka calls this within a poll."""
         if error.code() == KafkaError._AUTHENTICATION:
             why = f"{self._address.place} {self._address.refused}"
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -547,25 +548,25 @@ class Fetcher:
         self._trouble = (time.monotonic(), why)
 
 
-# -- The fetchers of a pod, by topic. What others are about to hand over is fetched before it is the pod's: Kafka refuses no
-# reader, and nothing of it is handed out before.
+# -- The fetchers of a pod, by topic. They also prefetch partitions that the pod is about to receive: Kafka rejects no reader,
+# and nothing of them is handed out before the grant.
 
 
 class PodFetchers:
     """Any thread may call."""
 
     def __init__(self, make: Callable[[str], Fetcher]) -> None:
-        """`make` makes that of a topic."""
+        """`make` makes the fetcher of a topic."""
         self._make = make
         self._lock = threading.Lock()
         self._reading: dict[str, Fetcher] = {}
         self._ready: Fetcher | None = None
-        """The fetcher of the topic that was heard of first, for the reader of the pod's first partition."""
+        """The fetcher of the first topic that was announced, for the reader of the pod's first partition."""
         self._closed = False
 
     def expect(self, topic: str, partition: int, offset: int) -> None:
-        """The pod is to get this partition in a moment, and to read from this offset or a later one. Does nothing for a topic of
-        which it reads none, where it reads others."""
+        """Prefetch this partition, which the pod is about to receive, from this offset on. Does nothing for a topic that the pod
+        does not read, if it reads others."""
         with self._lock:
             self._reading = {name: one for name, one in self._reading.items() if not one.closed}
             if topic not in self._reading and not self._reading and self._ready is None and not self._closed:
@@ -575,8 +576,8 @@ class PodFetchers:
             fetcher.expect(partition, offset)
 
     def take(self, topic: str) -> Fetcher:
-        """Return this topic's fetcher, which the caller reads and closes. Raises QueueUnreachable where a setting is none of
-        librdkafka's."""
+        """Return this topic's fetcher, which the caller reads and closes. Raises QueueUnreachable for settings that librdkafka
+        refuses."""
         with self._lock:
             ready, self._ready = self._ready, None
             taken = ready if ready is not None and ready.topic == topic else self._make(topic)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Message
 
-from baton.queues.kafka.fetcher import AllAhead, FetchedAhead, FetchedPartition, at_once, goes_on, rests
+from baton.queues.kafka.fetcher import AllAhead, FetchedAhead, FetchedPartition, poll_count, should_rest, should_resume
 from baton.queues.kafka.messages import Size, size_of
 
 # -- What a pod has in memory that nobody has taken yet is bounded, of one partition and of all.
@@ -37,8 +37,8 @@ def of_all(*those: FetchedAhead) -> AllAhead:
 )
 def test_a_partition_of_which_there_is_enough_rests(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
     together = of_all(one, *others)
-    assert rests(one, together) is expected
-    assert together.some_may_rest or not expected
+    assert should_rest(one, together) is expected
+    assert together.any_may_rest or not expected
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_partition_of_which_there_is_enough_rests(one: FetchedAhead, others: l
     ],
 )
 def test_one_that_has_rested_goes_on_when_there_is_little(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
-    assert goes_on(one, of_all(one, *others)) is expected
+    assert should_resume(one, of_all(one, *others)) is expected
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 10, 100])
@@ -66,7 +66,7 @@ def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
     while len(resting) < partitions:
         for number in set(range(partitions)) - resting:
             ahead[number] = FetchedAhead(ahead[number].messages + 1, ahead[number].size + 1_000_000)
-        resting |= {number for number in set(range(partitions)) - resting if rests(ahead[number], of_all(*ahead))}
+        resting |= {number for number in set(range(partitions)) - resting if should_rest(ahead[number], of_all(*ahead))}
     assert sum(one.size for one in ahead) <= 64_000_000 + partitions * 1_000_000
 
 
@@ -76,21 +76,21 @@ def test_of_many_partitions_with_small_messages_each_rests_with_its_share(partit
     together = AllAhead(partitions)
     for _ in range(partitions):
         one = NOTHING
-        while not rests(one, together):
-            count = at_once(together)
+        while not should_rest(one, together):
+            count = poll_count(together)
             one = FetchedAhead(one.messages + count, one.size + count * 310)
             together.messages, together.size = together.messages + count, together.size + count * 310
     assert together.size <= 66_000_000 + partitions * 100_000
     half = FetchedAhead(0, 64_000_000 // partitions // 2)
-    assert goes_on(half._replace(size=half.size - 1), together) and not goes_on(half, together)
+    assert should_resume(half._replace(size=half.size - 1), together) and not should_resume(half, together)
 
 
 def test_a_poll_takes_a_partitions_share_where_there_is_enough() -> None:
-    assert at_once(AllAhead(10, 40_000, 63_999_999)) == 5_000
-    assert at_once(AllAhead(10, 64_000, 64_000_000)) == 5_000
-    assert at_once(AllAhead(10, 6_400, 64_000_000)) == 640
-    assert at_once(AllAhead(5_000, 200_000, 64_000_000)) == 312
-    assert at_once(AllAhead(10, 2, 640_000_000)) == 1
+    assert poll_count(AllAhead(10, 40_000, 63_999_999)) == 5_000
+    assert poll_count(AllAhead(10, 64_000, 64_000_000)) == 5_000
+    assert poll_count(AllAhead(10, 6_400, 64_000_000)) == 640
+    assert poll_count(AllAhead(5_000, 200_000, 64_000_000)) == 312
+    assert poll_count(AllAhead(10, 2, 640_000_000)) == 1
 
 
 HEADERS: list[tuple[str, str | bytes | None]] = [("name", b"12345"), ("alone", None), ("name", b"")]

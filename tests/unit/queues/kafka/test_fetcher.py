@@ -37,15 +37,15 @@ def taken(fetcher: Fetcher, partition: int) -> Sequence[int | None]:
 
 
 def test_messages_on_both_sides_of_an_end_of_the_log_are_fetched(fetcher: Fetcher) -> None:
-    fetcher._take_in([*of(0, 0, 1), end(0, 2), *of(0, 2), end(0, 3), *of(1, 5, 6), *of(0, 3), end(1, 7)])
+    fetcher._add_polled([*of(0, 0, 1), end(0, 2), *of(0, 2), end(0, 3), *of(1, 5, 6), *of(0, 3), end(1, 7)])
     assert fetcher.end_of_log(1) is None, "something is to be taken before it"
     assert [taken(fetcher, partition) for partition in (0, 1)] == [[0, 1, 2, 3], [5, 6]]
     assert [fetcher.end_of_log(partition) for partition in (0, 1)] == [None, 7]
 
 
 def test_what_is_fetched_again_is_passed_over(fetcher: Fetcher) -> None:
-    fetcher._take_in(of(0, 0, 1, 2, 1, 2, 3))
-    fetcher._take_in(of(0, 2, 3, 4))
+    fetcher._add_polled(of(0, 0, 1, 2, 1, 2, 3))
+    fetcher._add_polled(of(0, 2, 3, 4))
     assert taken(fetcher, 0) == [0, 1, 2, 3, 4]
 
 
@@ -53,13 +53,13 @@ def test_nothing_is_fetched_from_behind_what_is_corrupt_until_that_was_told(fetc
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
     corrupt = Message(topic="orders", partition=0, offset=2, error=KafkaError(KafkaError._BAD_MSG))
     beyond = Message(topic="orders", partition=0, offset=9, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
-    fetcher._take_in([*of(0, 0, 1), corrupt, *of(0, 5), *of(1, 3), *of(0, 6), beyond])
+    fetcher._add_polled([*of(0, 0, 1), corrupt, *of(0, 5), *of(1, 3), *of(0, 6), beyond])
     assert [taken(fetcher, partition) for partition in (0, 1)] == [[0, 1], [3]]
     assert fetcher._assigned.keys() == {1}
     with pytest.raises(QueueUnreachable, match="orders/0 has messages that are corrupt"):
         taken(fetcher, 0)
     until(lambda: fetcher._assigned.keys() == {0, 1}, "it is tried again")
-    fetcher._take_in(of(0, 2, 3))
+    fetcher._add_polled(of(0, 2, 3))
     assert taken(fetcher, 0) == [2, 3]
 
 
@@ -85,7 +85,7 @@ class FailsOnce:
 
 
 def test_what_a_poll_brought_that_failed_is_fetched_again(fetcher: Fetcher) -> None:
-    fetcher._take_in(of(0, *range(7)))
+    fetcher._add_polled(of(0, *range(7)))
     consumer = FailsOnce()
     fetcher._consumer = consumer  # type: ignore[assignment] # as the thread uses it
     until(lambda: sorted(consumer.assigned) == [(0, 7), (1, 0)], "both are assigned from behind what was taken in")
@@ -109,9 +109,9 @@ def test_where_partitions_together_have_much_those_that_have_their_share_rest_un
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
     fetcher.begin({2: 0})
     until(lambda: len(fetcher._assigned) == 3)
-    fetcher._take_in([*megabytes(0, 31), *megabytes(1, 31)])
+    fetcher._add_polled([*megabytes(0, 31), *megabytes(1, 31)])
     assert resting() == []
-    fetcher._take_in(megabytes(2, 3))
+    fetcher._add_polled(megabytes(2, 3))
     until(lambda: resting() == [0, 1], "nobody takes any of it")
     fetcher.take(0, 20, 10**9, 1_000)
     assert resting() == [0, 1]
@@ -121,14 +121,14 @@ def test_where_partitions_together_have_much_those_that_have_their_share_rest_un
 
 def test_what_there_is_of_all_is_known_whatever_becomes_of_each(fetcher: Fetcher) -> None:
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
-    fetcher._take_in([*of(0, *range(10)), *of(1, *range(5))])
+    fetcher._add_polled([*of(0, *range(10)), *of(1, *range(5))])
     taken(fetcher, 1)
     fetcher.take(0, 3, 1_000_000, 1_000)
     assert fetcher._ahead == AllAhead(2, 7, 7 * 301)
     fetcher.begin({0: 4})
     assert fetcher._ahead == AllAhead(2, 0, 0)
     until(lambda: fetcher._assigned.get(0) is fetcher._fetched[0])
-    fetcher._take_in(of(0, 4, 5, 4, 6))
+    fetcher._add_polled(of(0, 4, 5, 4, 6))
     assert fetcher._ahead == AllAhead(2, 3, 3 * 301)
     fetcher.end(0)
     fetcher.end(0)
@@ -139,9 +139,9 @@ def test_partitions_of_which_there_is_little_are_not_looked_at_one_by_one(
     fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("baton.queues.kafka.fetcher.rests", lambda *those: asked.append(those))
-    fetcher._take_in(of(0, *range(100)))
-    assert (fetcher._enough(), asked) == (False, [])
+    monkeypatch.setattr("baton.queues.kafka.fetcher.should_rest", lambda *those: asked.append(those))
+    fetcher._add_polled(of(0, *range(100)))
+    assert (fetcher._has_enough(), asked) == (False, [])
 
 
 class Endless(Silent):
@@ -214,13 +214,13 @@ def test_what_is_expected_is_fetched_before_it_is_read_and_not_once_more(idle: t
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
-    fetcher._take_in([*of(3, *range(7, 20)), end(3, 20)])
+    fetcher._add_polled([*of(3, *range(7, 20)), end(3, 20)])
     fetcher.expect(3, 7)
     fetcher.begin({3: 12, 4: 2})
     until(lambda: 4 in fetcher._assigned)
     assert client.told == ["3 from 7", "4 from 2"]
     assert (taken(fetcher, 3), fetcher.end_of_log(3)) == (list(range(12, 20)), 20)
-    fetcher._take_in(of(3, 20, 21))
+    fetcher._add_polled(of(3, 20, 21))
     assert taken(fetcher, 3) == [20, 21]
     assert fetcher._ahead == AllAhead(2, 0, 0)
 
@@ -229,10 +229,10 @@ def test_what_was_for_another_and_has_not_come_yet_is_passed_over(idle: tuple[Fe
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
-    fetcher._take_in([*of(3, 7, 8), end(3, 9)])
+    fetcher._add_polled([*of(3, 7, 8), end(3, 9)])
     fetcher.begin({3: 12})
     assert fetcher.end_of_log(3) is None, "there is more by now"
-    fetcher._take_in(of(3, *range(9, 15)))
+    fetcher._add_polled(of(3, *range(9, 15)))
     assert (taken(fetcher, 3), client.told) == ([12, 13, 14], ["3 from 7"])
 
 
@@ -241,7 +241,7 @@ def test_what_was_fetched_elsewhere_is_of_no_use(idle: tuple[Fetcher, Told], beg
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
-    fetcher._take_in(of(3, 7, 8))
+    fetcher._add_polled(of(3, 7, 8))
     fetcher.begin({3: begins_at})
     until(lambda: client.told == ["3 from 7", "no 3", f"3 from {begins_at}"])
     assert taken(fetcher, 3) == []
@@ -253,9 +253,9 @@ def test_of_what_is_expected_a_little_is_fetched_and_nobody_waits_because_of_it(
     fetcher.begin({4: 2})
     fetcher.expect(3, 7)
     until(lambda: fetcher._assigned.keys() == {3, 4})
-    fetcher._take_in(of(3, *range(7, end)))
+    fetcher._add_polled(of(3, *range(7, end)))
     until(lambda: client.told[2:] == ["no 3"])
-    assert (fetcher._enough(), fetcher._fetched[4].resting) == (False, False)
+    assert (fetcher._has_enough(), fetcher._fetched[4].resting) == (False, False)
     fetcher.begin({3: 8})
     assert fetcher._fetched[3].resting, "there is enough for a while"
     assert fetcher.take(3, 60_000, 10**9, 10**9)[0].offset() == 8
@@ -266,7 +266,7 @@ def test_one_that_rested_and_of_which_nothing_is_left_goes_on_at_once(idle: tupl
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
-    fetcher._take_in(of(3, *range(7, 2_007)))
+    fetcher._add_polled(of(3, *range(7, 2_007)))
     until(lambda: client.told == ["3 from 7", "no 3"])
     fetcher.begin({3: 2_007})
     until(lambda: client.told[2:] == ["3 from 2007"])
@@ -276,7 +276,7 @@ def test_one_that_is_closed_keeps_nothing(idle: tuple[Fetcher, Told]) -> None:
     fetcher, _ = idle
     fetcher.begin({3: 7})
     until(lambda: 3 in fetcher._assigned)
-    fetcher._take_in(of(3, 7))
+    fetcher._add_polled(of(3, 7))
     fetcher.close()
     fetcher.expect(4, 1)
     assert (fetcher._fetched, fetcher._ahead, fetcher.closed) == ({}, AllAhead(0, 0, 0), True)
@@ -286,7 +286,7 @@ def test_nor_is_what_could_not_be_fetched(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
-    fetcher._take_in([Message(topic="orders", partition=3, offset=7, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))])
+    fetcher._add_polled([Message(topic="orders", partition=3, offset=7, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))])
     fetcher.begin({3: 7})
     until(lambda: client.told == ["3 from 7", "no 3", "3 from 7"])
 
@@ -297,15 +297,15 @@ def test_what_failed_is_fetched_again_from_its_place_when_that_was_told(idle: tu
     fetcher.begin({3: 7, 4: 0})
     until(lambda: fetcher._assigned.keys() == {3, 4})
     del client.told[:]
-    fetcher._take_in([*of(3, 7, 8), Message(topic="orders", partition=3, offset=9, error=KafkaError(code))])
+    fetcher._add_polled([*of(3, 7, 8), Message(topic="orders", partition=3, offset=9, error=KafkaError(code))])
     assert taken(fetcher, 3) == [7, 8]
     with pytest.raises(QueueUnreachable, match="orders"):
         taken(fetcher, 3)
     until(lambda: client.told == ["no 3", "3 from 9"])
     until(lambda: fetcher._fetched[3].failure is None)
-    fetcher._take_in([end(3, 9), end(4, 0)])
+    fetcher._add_polled([end(3, 9), end(4, 0)])
     assert (taken(fetcher, 3), fetcher.end_of_log(3), fetcher.has(3)) == ([], 9, False), "it is idle, and nothing is wrong"
-    fetcher._take_in(of(3, 8, 9, 10))
+    fetcher._add_polled(of(3, 8, 9, 10))
     assert taken(fetcher, 3) == [9, 10]
 
 
@@ -325,24 +325,24 @@ def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, To
 
 def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
     fetcher._assigned[0] = fetcher._assigned[1]  # as until the thread has assigned it again
-    fetcher._take_in([*of(0, 0, 1), *of(1, 0)])
+    fetcher._add_polled([*of(0, 0, 1), *of(1, 0)])
     assert [taken(fetcher, partition) for partition in (0, 1)] == [[], [0]]
 
 
 def test_who_waits_is_woken_once_by_something_of_what_he_waits_for(fetcher: Fetcher) -> None:
     woken: list[str] = []
     fetcher.wait_for(frozenset({0}), lambda: woken.append("0"))
-    fetcher._take_in([*of(1, 0), end(0, 0)])
+    fetcher._add_polled([*of(1, 0), end(0, 0)])
     assert woken == [], "there is nothing of it"
-    fetcher._take_in(of(0, 0))
-    fetcher._take_in(of(0, 1))
+    fetcher._add_polled(of(0, 0))
+    fetcher._add_polled(of(0, 1))
     assert woken == ["0"]
     fetcher.wait_for(frozenset({1}), lambda: woken.append("1"))
     assert woken == ["0", "1"], "there is something"
     taken(fetcher, 0)
     fetcher.wait_for(frozenset({0}), lambda: woken.append("0"))
     fetcher.wait_for(frozenset(), lambda: woken.append("nothing"))
-    fetcher._take_in(of(0, 2))
+    fetcher._add_polled(of(0, 2))
     assert woken == ["0", "1"], "the last word on what is waited for holds"
 
 
