@@ -1,4 +1,4 @@
-"""Kafka queues, as a pod of one group has them."""
+"""Kafka queues as a pod of one group uses them."""
 
 from functools import partial
 
@@ -15,15 +15,15 @@ with extra("kafka"):
 
 
 class KafkaConsumerSide:
-    """`ConsumerSide` (baton.queues.consumer_side) of Kafka: one cluster has all the group's queues."""
+    """`ConsumerSide` (baton.queues.consumer_side) of Kafka: all queues of the group are in one cluster."""
 
     def __init__(self, url: str, group: str, uid: Uid) -> None:
-        """`group` is namespace/name. Raises QueueUnreachable for what is no URL of a Kafka."""
+        """`group` is namespace/name. Raises QueueUnreachable for a malformed URL."""
         self._address = read(url)
         self._group = self._address.group or group.replace("/", ".", 1)
         self._uid = uid
         self._shared = EventLoopThread(), DirectHandoffs(), PodFetchers(partial(Fetcher, self._address, self._group))
-        fetching_client(self._address, self._group).close()  # what is wrong with its settings is said at once
+        fetching_client(self._address, self._group).close()  # wrong settings fail at once
 
     def reader(self, queue: QueueName) -> KafkaReader:
         return KafkaReader(self._address, self._group, queue, self._uid, *self._shared)

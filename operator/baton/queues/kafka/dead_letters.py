@@ -1,4 +1,4 @@
-"""Entries that failed too often, or that no other try would help: they go to a topic, as they came."""
+"""Dead letters: entries that failed too often, or that no retry would help, go to a topic unchanged."""
 
 import threading
 import time
@@ -12,12 +12,12 @@ from baton.queues.protocol import PartitionUnavailable
 
 _WITHIN = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-"""Seconds between two tries of a topic that takes no dead letter."""
+"""Seconds between two tries with a topic that refuses dead letters."""
 _A_PART = 4
 """Tries take at most one fifth of the time (one part in this number plus one), because the caller has other partitions to
 read."""
 _ANY_SIZE = 1_000_000_000
-"""Bytes: librdkafka's largest. Its own bound is a megabyte; here the topic says how large a message may be."""
+"""Bytes: librdkafka's maximum. Its default is a megabyte; here the topic limits the size."""
 
 
 class _Refusal(NamedTuple):
@@ -28,7 +28,7 @@ class _Refusal(NamedTuple):
 
 
 class DeadLetterTopic:
-    """Any thread may call. Where a topic has taken no dead letter, others for it are refused at once until a pause is over."""
+    """Any thread may call. After a topic refused a dead letter, others for it are refused at once until a pause is over."""
 
     def __init__(self, address: KafkaAddress) -> None:
         self._address = address
@@ -38,7 +38,7 @@ class DeadLetterTopic:
         """By topic."""
 
     def put(self, topic: str, message: Message, why: str, group: str) -> None:
-        """Key, value and headers as they came, and headers that say where from and why. Returns when the brokers have it. Raises
+        """Send the message unchanged, with headers that say where it comes from and why. Returns when the brokers have it. Raises
         PartitionUnavailable."""
         with self._lock:
             last = self._refusals.get(topic)
@@ -51,7 +51,7 @@ class DeadLetterTopic:
                 return
             self._producer = None
             refused = f"{self._address.place}: {self._why(topic, error)}"
-            if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:  # which says nothing of the others
+            if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:  # which only concerns this one
                 now = time.monotonic()
                 pause = min(max(2 * last.pause if last else _FIRST_PAUSE, _A_PART * (now - begun)), _LONGEST_PAUSE)
                 self._refusals[topic] = _Refusal(refused, pause, now + pause)
@@ -61,7 +61,7 @@ class DeadLetterTopic:
         self._producer = None
 
     def _sent(self, topic: str, message: Message, why: str, group: str) -> KafkaError | None:
-        """Why it was not taken; None: it was."""
+        """Return the error, or None if the message was sent."""
         about = (
             ("baton-why", why.encode()),
             ("baton-group", group.encode()),
@@ -96,7 +96,7 @@ class DeadLetterTopic:
         return self._producer
 
     def _why(self, topic: str, error: KafkaError) -> str:
-        """A sentence with the cure."""
+        """Return what is wrong, and the cure."""
         code = error.code()
         if code in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
             return f"there is no topic {topic} for dead letters: create it, or name another in spec.source.kafka.deadLetterTopic"

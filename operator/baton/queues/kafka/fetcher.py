@@ -35,8 +35,8 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
     if error.code() in _GONE:
         return (
             f"{address.place}: the group's offset in {place} is not in its log: retention has deleted unfinished entries, the "
-            "log was cut off before it, or the topic was recreated. The queue's condition Durable says which: set the offset with "
-            "`baton offsets reset`, as the guide to Kafka describes"
+            "log was cut off before it, or the topic was recreated. The queue's condition Durable says which: set the offset "
+            "with `baton offsets reset`, as the guide to Kafka describes"
         )
     if error.code() in _NO_TOPIC:
         return f"{address.place} has no {place}: create the topic"
@@ -45,8 +45,8 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
     if error.code() == CORRUPT:
         return (
             f"{address.place}: {place} has messages that are corrupt ({error.str()}): check the disk of the broker that leads "
-            "it, and have an intact replica lead; if there is none, set the offset behind them with `baton offsets reset`, as the "
-            "guide to Kafka describes"
+            "it, and have an intact replica lead; if there is none, set the offset behind them with `baton offsets reset`, as "
+            "the guide to Kafka describes"
         )
     return f"{address.place}: {place} cannot be read: {error.str()}"
 

@@ -1,4 +1,4 @@
-"""Messages of a partition as entries: their headers, their size."""
+"""Messages of a partition as entries: their headers and their size."""
 
 import logging
 from bisect import bisect_left
@@ -14,20 +14,20 @@ from baton.model.ids import Epoch, QueueName
 from baton.queues.entries import Entries
 from baton.queues.entry import NO_HEADERS, Entry
 
-# -- The headers of a message, also where a producer has named one by bytes that are no text.
+# -- Headers, also if the name of one is not valid UTF-8.
 
 log = logging.getLogger(__name__)
 
 Headers = list[tuple[str, bytes | None]]
 
 _ask = methodcaller("headers")
-"""Sees an error at once. A plain call does not where Python has specialised it: the error comes up in whatever is done next
-(CPython 3.11, `PRECALL_NO_KW_METHOD_DESCRIPTOR_NOARGS`)."""
+"""Sees an error at once. After a plain call that Python has specialised, the error is raised by whatever runs next (CPython 3.11,
+`PRECALL_NO_KW_METHOD_DESCRIPTOR_NOARGS`)."""
 
 
 def headers_of(message: Any) -> Headers | None:
-    """In order; None: it has none. Where the name of one is no UTF-8, none of them can be had: confluent-kafka raises, and has a
-    list with holes from then on, on which a process ends. So it is asked once, and the message has none afterwards."""
+    """Return the headers in order, or None. If the name of one is not valid UTF-8, none of them can be read: confluent-kafka
+    raises, and then keeps a list with holes, which crashes the process. So it is asked only once, and the headers are removed."""
     try:
         headers: Headers | None = _ask(message)
     except (UnicodeDecodeError, SystemError):
@@ -37,12 +37,12 @@ def headers_of(message: Any) -> Headers | None:
 
 
 def all_headers_of(messages: Sequence[Message]) -> list[Headers | None]:
-    """The same of each."""
+    """As `headers_of`, of each message."""
     found: list[Headers | None] = []
     while len(found) < len(messages):
         try:
             found.extend(cast("map[Headers | None]", map(Message.headers, islice(messages, len(found), None))))
-        except (UnicodeDecodeError, SystemError):  # those before it are there
+        except (UnicodeDecodeError, SystemError):  # those of earlier messages are in `found`
             _without(messages[len(found)])
             found.append(None)
     return found
@@ -51,31 +51,31 @@ def all_headers_of(messages: Sequence[Message]) -> list[Headers | None]:
 def _without(message: Any) -> None:
     message.set_headers([])
     log.error(
-        "%s/%d: the message at offset %d comes without its headers: the name of one is no UTF-8. Correct what its producer sends",
+        "%s/%d: the message at offset %d comes without its headers: the name of one is not valid UTF-8. Correct its producer",
         message.topic(),
         message.partition(),
         message.offset(),
     )
 
 
-# -- How large messages are.
+# -- The size of messages.
 
 _OF_A_MESSAGE = 300
 _OF_A_HEADER = 170
-"""Bytes that Python's objects take beside what they have in them, as measured with CPython 3.11."""
+"""Bytes that Python's objects take beside their content, as measured with CPython 3.11."""
 
 
 class Size(NamedTuple):
-    """Of some messages."""
+    """The size of some messages."""
 
     content: int
-    """Bytes of keys, values and headers;"""
+    """Bytes of keys, values and headers."""
     in_memory: int
-    """with the objects that have them."""
+    """Bytes including the objects that hold them."""
 
 
 def size_of(messages: Sequence[Message]) -> Size:
-    """Of so many at once: to ask for each by itself takes four times as long."""
+    """Return the size of messages together: asking for one after the other takes four times as long."""
     keys = cast("list[bytes | None]", map(Message.key, messages))
     content, in_memory = sum(map(len, messages)) + sum(map(len, filter(None, keys))), _OF_A_MESSAGE * len(messages)
     for headers in filter(None, all_headers_of(messages)):

@@ -1,4 +1,4 @@
-"""Messages of a topic for people, by a consumer that is in no group and commits nothing."""
+"""Messages of a topic for people, read by a consumer that joins no group and commits nothing."""
 
 import time
 from collections.abc import Iterator
@@ -21,23 +21,22 @@ _ANSWERS_WITHIN = 10.0
 _LOOK_EVERY = 0.2
 _AT_ONCE = 100
 _KILOBYTES = 16_384
-"""That are fetched ahead."""
+"""Prefetched at most."""
 _NO_GROUP = "baton-onlooker"
-"""librdkafka needs a name."""
+"""librdkafka needs a group id."""
 
 
 class KafkaOnlooker:
-    """`Onlooker` (baton.queues.onlooker). READ on topic and group is enough, as operator and pods have it."""
+    """`Onlooker` (baton.queues.onlooker). It needs READ on topic and group, which operator and pods have."""
 
     def __init__(self, address: KafkaAddress, topic: str, group: str | None = None) -> None:
-        """`group`: whose offsets say what is finished with."""
+        """`group`: the group whose offsets say what is finished."""
         self._address, self._topic, self._group = address, topic, group
         self._trouble = ""
         more = {"error_cb": self._heard, "queued.max.messages.kbytes": _KILOBYTES}
         self._client = fetching_client(address, group or _NO_GROUP, **more)
 
     def partitions(self) -> int:
-        """How many there are."""
         with self._explained():
             topic = self._client.list_topics(self._topic, timeout=_ANSWERS_WITHIN).topics[self._topic]
             if topic.error is not None:
@@ -45,7 +44,7 @@ class KafkaOnlooker:
             return len(topic.partitions)
 
     def peek(self, partition: int, offset: str | None = None) -> Iterator[Entry]:
-        """Those that are there now, of transactions only what is committed."""
+        """Yield the entries that are there now; of transactions only committed ones."""
         if offset is not None and not fullmatch("[0-9]{1,18}", offset, ASCII):
             raise ValueError("a topic has offsets such as 4711")
         with self._explained(partition):
@@ -64,7 +63,7 @@ class KafkaOnlooker:
         raise self._silent()
 
     def tail(self) -> Iterator[Entry | None]:
-        """Of the partitions that there are when it begins."""
+        """Yield new entries of the partitions that exist at the start, and None while there are none."""
         known = range(self.partitions())
         with self._explained():
             self._client.assign([TopicPartition(self._topic, partition, self._ends(partition)[1]) for partition in known])
@@ -75,14 +74,14 @@ class KafkaOnlooker:
                         yield self._entry(message)
 
     def producer(self) -> KafkaProducer:
-        """That the caller closes."""
+        """Return a producer, which the caller closes."""
         return KafkaProducer(self._address, self._topic)
 
     def close(self) -> None:
         self._client.close()
 
     def _consumed(self) -> list[Message]:
-        """Without what librdkafka says of the group, which only `_committed` needs."""
+        """Leave out errors about the group, which only `_committed` needs."""
         those, of_group = self._client.consume(_AT_ONCE, _LOOK_EVERY), KafkaError.GROUP_AUTHORIZATION_FAILED
         return [one for one in those if (error := one.error()) is None or error.code() != of_group]
 
@@ -93,7 +92,7 @@ class KafkaOnlooker:
         return found
 
     def _committed(self, partition: int) -> int:
-        """Where the group goes on; below 0: nowhere yet."""
+        """Return the group's offset; below 0: nothing committed."""
         if self._group is None:
             raise ValueError("no group is known that reads the topic: give --offset, or ?group=… in the URL")
         [found] = self._client.committed([TopicPartition(self._topic, partition)], timeout=_ANSWERS_WITHIN)
@@ -102,7 +101,7 @@ class KafkaOnlooker:
         return found.offset
 
     def _entry(self, message: Any) -> Entry:
-        """Raises QueueUnreachable where it stands for an error."""
+        """Raises QueueUnreachable if the message stands for an error."""
         partition = message.partition()
         if message.error() is not None:
             raise QueueUnreachable(why_not_read(self._address, self._topic, partition, message.error()))

@@ -15,7 +15,7 @@ from baton.schema.shape import SecretKey
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     """`OpenQueueSide` of Kafka."""
     with extra("kafka"):
-        # The first time it would hold up the event loop.
+        # In a thread, because the first import takes long.
         await asyncio.to_thread(import_module, "baton.queues.kafka.adapter")
         from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 
@@ -45,14 +45,14 @@ async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: st
 
 
 def _group_id(source: KafkaSource, group: str) -> str:
-    """Kafka's name of a ConsumerGroup (namespace/name)."""
+    """Return the id in Kafka of a ConsumerGroup (namespace/name)."""
     return source.group_id or group.replace("/", ".", 1)
 
 
 async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:
     try:
         found = servers(source.bootstrap_servers)
-    except ValueError as error:  # the API server refuses it, but not of what was there before
+    except ValueError as error:  # the API server refuses it, except in older objects
         raise QueueUnreachable(f"spec.source.kafka.bootstrapServers of queue {queue.name}: {error}") from None
     sasl, tls = source.sasl, source.tls
 

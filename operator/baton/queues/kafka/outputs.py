@@ -1,5 +1,4 @@
-"""Messages that are sent within the transactions of an owner; readers of committed messages see them when the transaction has
-ended."""
+"""Messages sent in an owner's transactions; readers of committed messages see them once the transaction has ended."""
 
 import asyncio
 import time
@@ -28,34 +27,33 @@ from baton.queues.kafka.topic import Topic, describe
 from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
-# -- What an owner is to send of entries that are finished, and is not committed yet. Pure.
+# -- Outputs of entries that are not committed yet. Pure.
 
 
 class _Together(NamedTuple):
-    """Of entries that are finished together."""
+    """The outputs of entries that are finished together."""
 
     last: int
-    """Offset of the last of them."""
+    """The offset of the last of these entries."""
     outputs: Sequence[Output]
     weight: int
-    """Of its outputs."""
 
 
 class PendingOutputs:
-    """Of one partition, by the offsets of their entries. One thread adds, and another may ask."""
+    """The outputs of one partition's entries. One thread adds, and another may read."""
 
     def __init__(self) -> None:
         self._by_first: dict[int, _Together] = {}
         self._several: dict[int, int] = {}
-        """Of more than one entry: the offsets of the first and the last."""
+        """The first and the last offset of several entries that are finished together."""
         self.weight = 0
-        """Of all (Output.weight)."""
+        """Total `Output.weight`."""
 
     def __len__(self) -> int:
         return len(self._by_first)
 
     def add(self, offsets: Sequence[int], outputs: Sequence[Output]) -> None:
-        """Of entries at these offsets, in order, before any of them is said to be finished."""
+        """Add the outputs of entries at these offsets, in order, before the entries are finished."""
         weight = sum(output.weight for output in outputs)
         self._by_first[offsets[0]] = _Together(offsets[-1], tuple(outputs), weight)
         if len(offsets) > 1:
@@ -63,8 +61,8 @@ class PendingOutputs:
         self.weight += weight
 
     def reached(self, offset: int) -> int:
-        """How far a commit may go where all before `offset` is finished: not in between entries that are finished together, nor
-        over more than one transaction may send."""
+        """Return up to where a commit may go if all before `offset` is finished: not between entries that are finished together,
+        and not over more outputs than one transaction may have."""
         offset = self.whole(offset)
         if self.weight <= MOST_IN_TRANSACTION:
             return offset
@@ -78,7 +76,7 @@ class PendingOutputs:
         return offset
 
     def whole(self, offset: int) -> int:
-        """The last place up to there that is not in between entries that are finished together."""
+        """Return the last offset up to there that is not between entries that are finished together."""
         cut = True
         while cut:
             cut = False
@@ -88,11 +86,11 @@ class PendingOutputs:
         return offset
 
     def due(self, offset: int) -> list[Output]:
-        """What belongs to a commit of this offset: in the order in which the entries were finished."""
+        """Return the outputs that belong to a commit of this offset, in the order in which their entries were finished."""
         return [output for _, together in self._before(offset) for output in together.outputs]
 
     def committed(self, offset: int) -> None:
-        """The brokers have it."""
+        """Drop the outputs that were committed with this offset."""
         for first, together in self._before(offset):
             self.weight -= together.weight
             del self._by_first[first]
@@ -102,17 +100,17 @@ class PendingOutputs:
         return [(first, together) for first, together in list(self._by_first.items()) if together.last < offset]
 
 
-# -- Batches of records, as brokers take them: which partition an output goes to, and how many go into one batch. Pure.
+# -- Batches of records for brokers. Pure.
 
 MOST_BYTES = 900_000
-"""Of a batch of several: brokers take a megabyte by default."""
+"""Bytes of a batch with several outputs: brokers accept a megabyte by default."""
 _MAGIC = 2
 _UNCOMPRESSED = 0
 _SEQUENCES = 2**31
 
 
 def partition_of(output: Output, partitions: int, source: int) -> int:
-    """The number of the partition that an output goes to; `source` is the one that it came of."""
+    """Return the partition that an output goes to; `source` is the partition of its entry."""
     if output.partition is not None:
         return output.partition
     if output.key is None:
@@ -123,7 +121,8 @@ def partition_of(output: Output, partitions: int, source: int) -> int:
 def shared_out(
     outputs: Iterable[Output], partitions: Mapping[str, int], source: int
 ) -> dict[tuple[str, int], list[Sequence[Output]]]:
-    """By topic and partition: batches, in the order in which they are to be sent. `partitions`: how many a topic has."""
+    """Return batches by topic and partition, in the order in which to send them. `partitions`: each topic's number of
+    partitions."""
     found: defaultdict[tuple[str, int], list[list[Output]]] = defaultdict(list)
     sizes: dict[tuple[str, int], int] = {}
     for output in outputs:
@@ -138,11 +137,11 @@ def shared_out(
 
 
 _OVERHEAD = 30
-"""Bytes of a record, or a header, beside what the program gave, at most."""
+"""Most bytes that a record, or a header, takes beside its content."""
 
 
 def encoded(outputs: Sequence[Output], token: Token, sequence: int) -> bytes:
-    """One batch of a transaction under this token; `sequence` is that of its first record in this partition."""
+    """Return one batch of a transaction under this token; `sequence` is the number of its first record in this partition."""
     builder: Any = DefaultRecordBatchBuilder(
         magic=_MAGIC,
         compression_type=_UNCOMPRESSED,
@@ -161,7 +160,7 @@ _ALL_REPLICAS = -1
 _TAKES_WITHIN = 3000
 """Milliseconds for the replicas."""
 _KNOWN_FOR = 60.0
-"""Seconds for which it is taken that a topic has as many partitions as it had."""
+"""Seconds for which a topic's number of partitions is remembered."""
 _PAUSE = 0.02
 _TAKEN = frozenset({Code.NO_ERROR, Code.DUPLICATE_SEQUENCE_NUMBER})
 _OVER_IN_A_MOMENT = PASSING | {
@@ -173,18 +172,17 @@ _Place = tuple[str, int]
 
 
 class TransactionOutputs:
-    """Used in one event loop. After an error the transaction is to be given up, and its token with it: what was sent may be there
-    in part."""
+    """For use in one event loop. After an error, give the transaction and its token up: some outputs may have been sent."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client = client
         self._topics: dict[str, tuple[float, Topic]] = {}
-        """And when each was asked for (monotonic)."""
+        """Each topic, and when it was described (monotonic)."""
         self._sent: dict[str, tuple[Token, defaultdict[_Place, int]]] = {}
-        """By transactional id: how many records each partition has had under its latest token."""
+        """By transactional id: its latest token, and how many records each partition got under it."""
 
     async def send(self, transactional_id: str, token: Token, source: int, outputs: Sequence[Output]) -> None:
-        """Returns when the brokers have all of them. `source`: the partition that they came of. Raises StaleToken and
+        """Returns when the brokers have all outputs. `source`: the partition of their entries. Raises StaleToken and
         QueueUnreachable."""
         topics = {name: await self._topic(name) for name in sorted({output.topic for output in outputs})}
         batches = shared_out(outputs, {name: topic.partitions for name, topic in topics.items()}, source)
@@ -197,7 +195,7 @@ class TransactionOutputs:
             await self._produce(transactional_id, token, now)
 
     async def _begin(self, transactional_id: str, token: Token, places: Sequence[_Place]) -> None:
-        """The transaction has these partitions."""
+        """Add these partitions to the transaction."""
         by_topic: defaultdict[str, list[int]] = defaultdict(list)
         for name, number in places:
             by_topic[name].append(number)
@@ -216,8 +214,8 @@ class TransactionOutputs:
         await self._client.until_taken("AddPartitionsToTxn", ask, places[0][0], transactional_id, code_of)
 
     async def _produce(self, transactional_id: str, token: Token, batches: dict[_Place, Sequence[Output]]) -> None:
-        """One batch for each partition; what a leader does not take just now is sent once more. That makes none twice: each has
-        its number in the sequence."""
+        """Send one batch for each partition. A batch that a leader does not take just now is sent again; its sequence number
+        prevents duplicates."""
         sent = self._counted(transactional_id, token)
         until = time.monotonic() + PASSES_WITHIN
         left = {place: encoded(outputs, token, sent[place]) for place, outputs in batches.items()}
@@ -249,7 +247,7 @@ class TransactionOutputs:
             request = ProduceRequest(transactional_id, _ALL_REPLICAS, _TAKES_WITHIN, those)
             try:
                 answer = await self._client.to_broker(leader, request)
-            except BrokerLost:  # another leads in a moment
+            except BrokerLost:  # the partition gets another leader
                 codes.update({(name, number): Code.LEADER_NOT_AVAILABLE for name, batches in those for number, _ in batches})
                 return
             for name, partitions in answer.topics:
