@@ -94,7 +94,7 @@ async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subs
     await queue.granted("a", 1)
 
     async def guarded() -> bool:
-        return queue.operator._guard.stands
+        return queue.operator._guard.joined
 
     await eventually(guarded, "the operator is in the group")
     with pytest.raises(KafkaException) as refused:
@@ -124,7 +124,7 @@ async def test_while_the_operator_is_away_for_a_moment_nobody_commits_plainly_un
     await queue.granted("a", 1)
 
     async def guarded() -> bool:
-        return queue.operator._guard.stands
+        return queue.operator._guard.joined
 
     await eventually(guarded, "the operator is in the group")
     if given_up:
@@ -151,18 +151,18 @@ async def test_an_operator_whose_topic_cannot_be_read_any_more_keeps_the_group_f
         await queue.operator.ensure(None)
 
     async def guarded() -> bool:
-        return queue.operator._guard.stands
+        return queue.operator._guard.joined
 
     await eventually(guarded, "the operator is in the group")
 
 
 async def test_an_operator_that_takes_over_from_one_that_was_killed_says_nothing_wrong_of_the_broker(queue: Queue) -> None:
     async def guarded(operator: KafkaQueue) -> None:
-        async def stands() -> bool:
+        async def joined() -> bool:
             await operator.check()
-            return operator._guard.stands
+            return operator._guard.joined
 
-        await eventually(stands, "the operator is in the group", 3 * PATIENCE)
+        await eventually(joined, "the operator is in the group", 3 * PATIENCE)
 
     killed, later = queue.operator._guard, queue.another()
     await guarded(queue.operator)
@@ -180,13 +180,13 @@ async def test_an_operator_that_is_kept_out_of_the_group_for_a_while_says_why(
     queue = make(1)
     first, kept_out = queue.another()._guard, queue.operator
 
-    async def stands() -> bool:
-        return first.stands
+    async def joined() -> bool:
+        return first.joined
 
     with monkeypatch.context() as patched:
         patched.setattr(guard, "PROTOCOL", "another")
         first.start()
-        await eventually(stands, "somebody with another protocol is in the group", PATIENCE)
+        await eventually(joined, "somebody with another protocol is in the group", PATIENCE)
     kept_out._guard.start()
     monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
 

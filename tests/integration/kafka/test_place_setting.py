@@ -38,10 +38,10 @@ async def at_work(make: MakeQueue) -> Queue:
 
 
 async def guarded(queue: Queue) -> None:
-    async def stands() -> bool:
-        return queue.operator._guard.stands
+    async def joined() -> bool:
+        return queue.operator._guard.joined
 
-    await eventually(stands, "the operator is in the group", 3 * PATIENCE)
+    await eventually(joined, "the operator is in the group", 3 * PATIENCE)
 
 
 async def test_a_set_offset_is_where_the_next_owner_begins_and_what_comes_again_is_marked(at_work: Queue) -> None:

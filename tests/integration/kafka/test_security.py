@@ -224,10 +224,10 @@ async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Q
 @pytest.mark.parametrize(
     ("port", "where", "said"),
     [
-        ("sasl_port", {}, "ends it"),
-        ("port", {"tls": True}, "ends it"),
-        ("tls_port", {}, "ends it"),
-        ("tls_port", {"user": "operator", "password": "any"}, "ends it"),
+        ("sasl_port", {}, "closes it"),
+        ("port", {"tls": True}, "closes it"),
+        ("tls_port", {}, "closes it"),
+        ("tls_port", {"user": "operator", "password": "any"}, "closes it"),
         ("port", {"user": "operator", "password": "any"}, "asks for no user at port"),
     ],
 )
@@ -236,9 +236,9 @@ async def test_who_speaks_otherwise_than_the_port_is_told_how_it_speaks(
 ) -> None:
     address = KafkaAddress((f"127.0.0.1:{getattr(queue.broker, port)}",), **where)
     told = await refusal(KafkaQueue(address, queue.group, TopicToOpen(topic=queue.topic, queue="orders"), GROUP))
-    assert said in told and "see whether its brokers run" not in told
-    if said == "ends it":
-        assert f"It is spoken to as {address.protocol}: give a user where the port is one of SASL, speak TLS" in told
+    assert said in told and "check whether its brokers run" not in told
+    if said == "closes it":
+        assert f"The protocol used is {address.protocol}: give a user if the port requires SASL, and use TLS" in told
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(queue: Queue) -> None:

@@ -152,7 +152,7 @@ async def in_the_group_of_its_coordinator(cluster: KafkaCluster, queue: KafkaQue
             node = await asked._coordinator(CoordinationType.GROUP, group)
         finally:
             await asked.close()
-        return guard.stands and guard._client._coordinators.get((CoordinationType.GROUP, group)) == node
+        return guard.joined and guard._client._coordinators.get((CoordinationType.GROUP, group)) == node
 
     await eventually(there, "the operator is in the group", PATIENCE)
 

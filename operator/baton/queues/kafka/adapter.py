@@ -88,7 +88,7 @@ class Pauses:
         """Under which it was paused last."""
         return self._paused.get(partition)
 
-    def left(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Ownership:
+    def outstanding(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Ownership:
         """How much is left of what was paused under this epoch, where this record stands. IN_USE: the owner has not let go, and
         only it knows how much it has in hand. One to whom it was handed over: until that was `told`; who asks again grants."""
         if record is None or epoch is None or record.epoch < epoch:
@@ -187,7 +187,7 @@ class KafkaQueue:
         self._guard.start()  # first: even if the topic is wrong, no other may commit, and the offset is kept
         topic = await self._described()
         await self._give_up_elsewhere(found)
-        await self._see_beginning(topic)
+        await self._note_beginning(topic)
 
     async def pause(
         self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
@@ -198,11 +198,11 @@ class KafkaQueue:
         now = await self._now.of(partition)
         direct = self._changes_only_owner((now or await self._before(partition)).record)
         self._announcer.paused(partition, epoch, within, then, direct=direct)
-        return self._left(partition, epoch, now)
+        return self._outstanding(partition, epoch, now)
 
     async def outstanding(self, partition: int) -> int | Ownership:
-        """See `Pauses.left`."""
-        return self._left(partition, self._pauses.epoch(partition), await self._now.of(partition))
+        """See `Pauses.outstanding`."""
+        return self._outstanding(partition, self._pauses.epoch(partition), await self._now.of(partition))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         """See QueueAdapter. First a new token, which shuts out holders of earlier ones; then the offset is read, which cannot
@@ -398,7 +398,7 @@ class KafkaQueue:
         """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
         topic = await self._described()
-        await self._see_beginning(topic)
+        await self._note_beginning(topic)
         seen, (begins, ends), _ = await asyncio.gather(
             self._transactions.stable(partition),
             both_ends(self._client, topic, (partition,)),
@@ -429,7 +429,7 @@ class KafkaQueue:
             self._first = 0
         return topic
 
-    async def _see_beginning(self, topic: Topic) -> None:
+    async def _note_beginning(self, topic: Topic) -> None:
         """How many partitions the topic had when the group began."""
         if self._first is None:
             records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
@@ -443,7 +443,7 @@ class KafkaQueue:
 
     def _without_leader(self, partition: int) -> PartitionUnavailable:
         place, topic = self._client.address.place, self._spec.topic
-        return PartitionUnavailable(f"{place}: partition {partition} of {topic} has no leader: see whether all brokers run")
+        return PartitionUnavailable(f"{place}: partition {partition} of {topic} has no leader: check whether all brokers run")
 
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
@@ -452,12 +452,12 @@ class KafkaQueue:
         """What was committed before the commit that is under way."""
         return (await self._transactions.before_pending((partition,)))[partition]
 
-    def _left(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Ownership:
+    def _outstanding(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Ownership:
         """How much is left where this is seen of it. A partition whose owner is just committing is asked about again: this waits
         for no commit, and aborts none."""
         if now is None:
             return IN_USE
-        left = self._pauses.left(partition, epoch, now.record)
+        left = self._pauses.outstanding(partition, epoch, now.record)
         return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Ownership) else left
 
     def _handed_over(self, partition: int, record: Record) -> Ownership:

@@ -1,7 +1,7 @@
-"""A client for the requests of the fence: connections, the coordinators, and sentences that say what is wrong with a cluster.
+"""A client for the requests of the fence: connections, coordinators, and messages that say what is wrong with a cluster.
 
-aiokafka brings connections, TLS and SASL. Its protocol and its connections are undocumented, so no other
-module imports them.
+aiokafka provides connections, TLS and SASL. Its protocol classes and connections are undocumented, so no other module imports
+them.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
-# -- What a broker's error codes mean, and what helps.
+# -- Brokers' error codes, and their cures.
 
 PASSING = frozenset(
     {
@@ -58,12 +58,13 @@ PASSING = frozenset(
         Code.NOT_LEADER_FOR_PARTITION,
     }
 )
-"""Over in a moment: asked again. UNKNOWN may be the answer to an EndTxn that meets an init: the next one says what came of it."""
+"""Errors that pass: the request is repeated. UNKNOWN may answer an EndTxn that meets an init; the next answer shows the
+outcome."""
 STALE = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.INVALID_PRODUCER_ID_MAPPING, Code.PRODUCER_FENCED})
 """Another token is in force."""
 
-NONE_ANSWERS = "see whether its brokers run, and whether their disks have room"
-"""What helps where none answers: a broker ends itself whose disk is full."""
+NONE_ANSWERS = "check whether its brokers run, and whether their disks have room"
+"""The cure if no broker answers: a broker whose disk is full ends itself."""
 TRANSACTIONS_TOOL = "kafka-transactions.sh"
 
 
@@ -71,23 +72,23 @@ class StaleToken(Exception):  # noqa: N818 - a fact about the caller
     """The token is not the latest of its transactional id."""
 
 
-def said(code: int) -> str:
-    """Its name."""
+def error_name(code: int) -> str:
+    """Return the name of an error code."""
     return Code(code).name()
 
 
-def who_holds_the_place(group: str, topic: str, partitions: str = "") -> str:
-    """A sentence with the cure. `partitions`: in which; empty: in one."""
+def foreign_transaction(group: str, topic: str, partitions: str = "") -> str:
+    """Return the problem and its cure. `partitions`: their numbers; empty: one partition."""
     where = f"partitions {partitions} of {topic}" if partitions else topic
     return (
         f"a foreign transaction is open over the offset of the group {group} in {where}: until it ends no pod can take the "
-        f"partition up, and an offset that it commits then counts. {TRANSACTIONS_TOOL} list names its producer (Ongoing, and not "
-        f"baton.…): let that program end it, or end it by {TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId, and "
-        "see who may READ the group"
+        f"partition up, and an offset that it commits counts. {TRANSACTIONS_TOOL} list names its producer (Ongoing, and not "
+        f"baton.…): let that program end it, or end it with {TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId, and "
+        "check who may READ the group"
     )
 
 
-# -- Requests of Kafka's protocol that aiokafka has no classes for, or not in the version that the fence needs.
+# -- Kafka requests that aiokafka lacks, or lacks in the version that the fence needs.
 
 _TEXT = CompactString("utf-8")
 _NO_TOPIC_ID = "0" * 32
@@ -106,12 +107,12 @@ class TopicId(AbstractType):  # type: ignore[misc] # aiokafka is not typed
 
 
 def _tagged(*fields: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """What stands in flexible versions: tags, which are not read, come last."""
+    """Add what flexible versions have at the end: tags, which are ignored."""
     return (*fields, ("tags", TaggedFields))
 
 
 def _exchange(key: int, version: int, asked: Sequence[tuple[str, Any]], answered: Sequence[tuple[str, Any]]) -> Any:
-    """A request in this flexible version, and its answer."""
+    """Return the class of a request in this flexible version, with its answer."""
     names = {"API_KEY": key, "API_VERSION": version}
     answer = type("Answer", (Response,), {**names, "SCHEMA": Schema(*_tagged(("throttle_time_ms", Int32), *answered))})
     question = {**names, "FLEXIBLE_VERSION": True, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*_tagged(*asked))}
@@ -123,7 +124,7 @@ _committed_partition = CompactArray(
 )
 _OFFSET_FETCH = _exchange(
     9,
-    7,  # the first version that can ask for stable offsets: not those before a commit that is under way
+    7,  # the first version with require_stable: no offset from before a commit under way
     [
         ("group", _TEXT),
         ("topics", CompactArray(*_tagged(("name", _TEXT), ("partitions", CompactArray(Int32))))),
@@ -134,14 +135,14 @@ _OFFSET_FETCH = _exchange(
 
 
 class CommittedOffsets(Request[_OFFSET_FETCH]):  # type: ignore[misc] # likewise
-    """Of a group: of some partitions of a topic, or of all that it has."""
+    """Committed offsets of a group: of some partitions of a topic, or of all."""
 
     API_KEY = 9
 
     def __init__(
         self, group: str, topic: str | None = None, partitions: tuple[int, ...] = (), *, beside_pending: bool = False
     ) -> None:
-        """`beside_pending`: also of those of which a commit is under way: what is committed before it."""
+        """`beside_pending`: for partitions with a commit under way, ask for the commit before it."""
         self._group = group
         self._beside_pending = beside_pending
         self._topics: Any = None if topic is None else [(topic, list(partitions), {})]
@@ -181,7 +182,7 @@ _METADATA = _exchange(
 
 
 class TopicMetadata(Request[_METADATA]):  # type: ignore[misc] # likewise
-    """Of one topic, by its name, with its id; it is not made."""
+    """One topic's metadata with its id; does not create the topic."""
 
     API_KEY = 3
 
@@ -222,7 +223,7 @@ _CONSUMER_GROUP_DESCRIBE = _exchange(69, 0, [("groups", CompactArray(_TEXT)), ("
 
 
 class ConsumerGroupMembers(Request[_CONSUMER_GROUP_DESCRIBE]):  # type: ignore[misc] # likewise
-    """Who is in a group of the protocol of KIP-848."""
+    """The members of a group that uses the protocol of KIP-848."""
 
     API_KEY = 69
 
@@ -233,23 +234,23 @@ class ConsumerGroupMembers(Request[_CONSUMER_GROUP_DESCRIBE]):  # type: ignore[m
         return request_struct_class([self._group], False, {})
 
 
-# -- The first connection to a cluster: to whichever of the servers that are named answers first.
+# -- The first connection to a cluster, to the first bootstrap server that answers.
 #
-# One that does not answer (its process is stopped, its machine is cut off) must not keep a client from the others.
+# A server that does not answer (its process is stopped, its machine is cut off) must not keep a client from the others.
 
 _NEXT_AFTER = 0.5
-"""Seconds for which one server alone is waited for before the next one is tried, too."""
+"""Seconds after which the next server is tried as well."""
 _ANSWERS = 6
-"""That it takes to connect: versions, three of SASL, and the brokers there are; and one for the connection itself."""
+"""Answers that connecting takes: one for the connection, one for versions, three for SASL, one for the brokers."""
 _LAST_ANSWER = 0.2
-"""Seconds that a cancelled attempt has to end by itself: if aiokafka is cancelled while it waits for the names of brokers, it
-leaves that connection open."""
+"""Seconds that a cancelled attempt has to end by itself: aiokafka leaves a connection open if it is cancelled while it waits for
+the names of brokers."""
 _ERRORS = (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
 async def connected(address: KafkaAddress, client_id: str, within: float) -> Any:
-    """A client that knows the cluster's brokers. `within`: seconds for each server, and for each request of the client later.
-    Raises QueueUnreachable with what is wrong and the cure."""
+    """Return a client that knows the cluster's brokers. `within`: seconds for each server, and later for each request. Raises
+    QueueUnreachable with the problem and its cure."""
     parts = address.for_aiokafka()
 
     async def to(server: str) -> Any:
@@ -278,7 +279,7 @@ async def connected(address: KafkaAddress, client_id: str, within: float) -> Any
 
 
 async def _first(servers: Sequence[str], connect: Callable[[str], Awaitable[Any]]) -> Any:
-    """The first connection there is. Raises the last error where there is none."""
+    """Return the first connection. Raises the last error if there is none."""
     trying: set[asyncio.Future[Any]] = set()
     waiting = list(servers)
     error: BaseException | None = None
@@ -302,11 +303,11 @@ async def _first(servers: Sequence[str], connect: Callable[[str], Awaitable[Any]
 async def _given_up(attempt: "asyncio.Future[Any]") -> None:
     attempt.cancel()
     with suppress(asyncio.CancelledError, *_ERRORS):
-        await (await attempt).close()  # it had just connected
+        await (await attempt).close()  # the attempt had just connected
 
 
 async def _why(address: KafkaAddress, error: Exception, within: float) -> str:
-    """Why no broker could be reached: aiokafka keeps that to itself. What a broker refuses comes before that another is away."""
+    """Return why no broker could be reached, which aiokafka does not tell. A refusal comes before a broker that is away."""
     found = await asyncio.gather(*(_refusal(address, server, error, within) for server in address.servers))
     told = [why for why in found if not why.startswith("does not answer")]
     return (told or found)[0]
@@ -319,32 +320,34 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
         async with asyncio.timeout(_ANSWERS * within):
             connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=int(within * 1000), **parts)
             try:
-                await connection.send(MetadataRequest([]))  # what asks for a user tells its versions to everybody
+                await connection.send(
+                    MetadataRequest([])
+                )  # a port that requires SASL answers a request for versions all the same
             finally:
                 connection.close()
     except _ERRORS as known:
         error = known
     if isinstance(error, IllegalSaslStateError):
-        return f"asks for no user at port {port}, and the user {address.user} was given: take the port that does, or no user"
+        return f"asks for no user at port {port}, but the user {address.user} is given: use the port that does, or give no user"
     if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
         return address.refused
-    if address.tls and not address.certificate and "closed" in str(error):  # TLS 1.3 says no more
+    if address.tls and not address.certificate and "closed" in str(error):  # TLS 1.3 gives no reason
         return "closes the connection: give a client certificate and its key, if it asks for one"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return "shows a certificate that is not trusted: give the CA that has signed it"
+        return "shows a certificate that is not trusted: give the CA that signed it"
     if isinstance(error, TimeoutError | RequestTimedOutError):
         return (
-            f"does not answer within {within:g} s: see whether its brokers run, and on these ports, whether one has come to a "
-            "stop or has too much to do, and whether their disks have room; or correct the address"
+            f"does not answer within {within:g} s: check whether its brokers run, and on these ports, whether one hangs or is "
+            "overloaded, and whether their disks have room; or correct the address"
         )
     seen = quoted(str(error) or type(error).__name__, 200)
     if isinstance(error, ssl.SSLError | ConnectionResetError | asyncio.IncompleteReadError) or "closed" in str(error):
         return (
-            f"takes a connection at port {port} and ends it ({seen}). It is spoken to as {address.protocol}: give a user where "
-            "the port is one of SASL, speak TLS where it does so, and else not; or the broker has just come to its end"
+            f"accepts a connection at port {port} and closes it ({seen}). The protocol used is {address.protocol}: give a user "
+            "if the port requires SASL, and use TLS only if the port does; or the broker is just shutting down"
         )
     return (
-        f"does not answer ({seen}): see whether its brokers run, and on these ports, and whether their disks have room; or "
+        f"does not answer ({seen}): check whether its brokers run, and on these ports, and whether their disks have room; or "
         "correct the address"
     )
 
@@ -352,30 +355,27 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
 # -- A group's client.
 
 ANSWERS_WITHIN = 4.0
-"""Seconds for one request, and"""
+"""Seconds for one request."""
 PASSES_WITHIN = 5.0
-"""for which one is asked again that is refused for a moment,"""
+"""Seconds for which a request is repeated after a passing error."""
 LOADS_WITHIN = 20.0
-"""or by a coordinator that still reads what the one before it has written."""
+"""The same while a new coordinator still loads its log."""
 ASKED_WITHIN = 60.0
-"""Seconds for a question of several requests, with what it takes to connect: a slow broker takes a second or more for each of
-some forty answers."""
+"""Seconds for several requests together, including connecting: a slow broker takes a second or more for each of some forty
+answers."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-_NO_BROKER = "it names no broker"
-"""That has just begun, or is about to end, it may tell of none, not even itself."""
-_SLOW = (
-    "see whether it has come to a stop or has too much to do, and whether as many replicas are in sync as "
-    "min.insync.replicas says"
-)
-"""A coordinator answers after five seconds only where its log takes nothing."""
+_NO_BROKER = "its metadata has no broker"
+"""A broker that has just started, or is shutting down, may name none, not even itself."""
+_SLOW = "check whether it hangs or is overloaded, and whether as many replicas are in sync as min.insync.replicas requires"
+"""A coordinator answers only after five seconds if its log accepts nothing."""
 _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
 
 
 _AT_ONCE = 2
-"""Requests that are under way on a connection: the time for an answer counts from when they were sent. Another is there when the
-broker has answered one."""
+"""Requests under way on a connection. The time for an answer counts from when they were sent, so only one more waits at the
+broker."""
 _LANES = (ConnectionGroup.DEFAULT, 2, 3, 4)
-"""Connections to a broker: it answers one request of each at a time, and a hand-off has some for each of its partitions."""
+"""Connections to a broker, which answers one request of each at a time: a hand-off has several for each of its partitions."""
 
 
 def _lane(transactional_id: str) -> int:
@@ -383,16 +383,16 @@ def _lane(transactional_id: str) -> int:
 
 
 class TooOld(QueueUnreachable):
-    """The brokers do not know a request."""
+    """The brokers do not know this request."""
 
 
 class BrokerLost(QueueUnreachable):
-    """One broker of several takes no connection, or has ended one: another may have its part in a moment."""
+    """One broker of several refuses or closes connections; another may take its place in a moment."""
 
 
 class KafkaClient:
-    """Of one group. Used in one event loop. Its methods raise QueueUnreachable; the next call connects again, and does not ask
-    a broker for what another can tell while that one is away."""
+    """The client of one group. For use in one event loop. Methods raise QueueUnreachable; the next call connects again, and
+    avoids a broker that is away if another can answer."""
 
     def __init__(self, address: KafkaAddress, group: str, client_id: str, *, answers_within: float = ANSWERS_WITHIN) -> None:
         """`answers_within`: seconds for one request."""
@@ -405,17 +405,17 @@ class KafkaClient:
         self._turns: dict[tuple[int, int], asyncio.Semaphore] = {}
         """By broker and connection."""
         self._losses: dict[int, QueueUnreachable] = {}
-        """The last of each broker."""
+        """The last one of each broker."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._away: set[int] = set()
-        """Brokers that did not answer when they were last asked."""
+        """Brokers that did not answer the last request."""
 
     async def to_group(self, request: Any, *, transactional_id: str = "") -> Any:
-        """To the group's coordinator. `transactional_id`: it is part of this one's transaction."""
+        """Send to the group's coordinator. `transactional_id`: of the transaction that the request belongs to."""
         return await self._send(await self._coordinator(CoordinationType.GROUP, self.group), request, _lane(transactional_id))
 
     async def to_transactions(self, transactional_id: str, request: Any) -> Any:
-        """To the coordinator of this transactional id."""
+        """Send to the coordinator of this transactional id."""
         coordinator = await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
         return await self._send(coordinator, request, _lane(transactional_id))
 
@@ -443,8 +443,8 @@ class KafkaClient:
         transactional_id: str = "",
         code_of: Callable[[Any], int] = lambda answer: answer.error_code,
     ) -> Any:
-        """Ask until it is taken, and answer as the broker does: `code_of` its answer says. Raises StaleToken and
-        QueueUnreachable; of a transactional id, which is one partition's, PartitionUnavailable where it was not taken for too
+        """Repeat a request until it succeeds, and return the answer; `code_of` returns its error code. Raises StaleToken and
+        QueueUnreachable; PartitionUnavailable if a request with a transactional id, which is one partition's, fails for too
         long."""
         begun = time.monotonic()
         for pause in doubling(_FIRST_PAUSE, _LONGEST_PAUSE):
@@ -467,8 +467,8 @@ class KafkaClient:
         raise AssertionError
 
     def refused(self, what: str, code: int, topic: str, transactional_id: str = "") -> QueueUnreachable:
-        """A sentence with the cure."""
-        who, group, answered = self.address.who, self.group, f"{what} was answered by {said(code)}"
+        """Return an error with the problem and its cure."""
+        who, group, answered = self.address.who, self.group, f"{what} was answered by {error_name(code)}"
         match code:
             case Code.UNKNOWN_TOPIC_OR_PART:
                 why = f"there is no topic {topic}, or {who} may not see it: create it, or correct spec.source.kafka.topic"
@@ -479,27 +479,27 @@ class KafkaClient:
             case Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}/"
             case Code.CLUSTER_AUTHORIZATION_FAILED:
-                why = f"{who} may not do it: {said(code)}"
+                why = f"{who} may not do it: {error_name(code)}"
             case Code.COORDINATOR_NOT_AVAILABLE | Code.NOT_COORDINATOR:
                 why = (
-                    f"{answered}: the broker that keeps the place of the group {group} is away, or fewer "
-                    "replicas of __consumer_offsets or __transaction_state are in sync than min.insync.replicas: see whether all "
-                    "brokers run; where they do, it could not read that place, as its log says: start it again"
+                    f"{answered}: the coordinator of the group {group} is away, or fewer replicas of __consumer_offsets or "
+                    "__transaction_state are in sync than min.insync.replicas: check whether all brokers run; if they do, the "
+                    "coordinator could not load the group's offsets, as its log says: restart that broker"
                 )
             case Code.COORDINATOR_LOAD_IN_PROGRESS:
-                why = f"the broker that keeps the place of {group} still reads it: wait, and see whether it has enough disk"
+                why = f"the coordinator of the group {group} still loads its offsets: wait, and check whether it has enough disk"
             case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_FOR_PARTITION:
-                why = f"a partition of {topic} has no leader: see whether all brokers run"
+                why = f"a partition of {topic} has no leader: check whether all brokers run"
             case Code.KAFKA_STORAGE_ERROR:
-                why = f"{answered}: a broker's disk is full or broken: see to it, and start the broker again"
+                why = f"{answered}: a broker's disk is full or broken: repair it, and restart the broker"
             case Code.UNSTABLE_OFFSET_COMMIT:
-                why = who_holds_the_place(group, topic)
+                why = foreign_transaction(group, topic)
             case _:
                 why = answered
         return QueueUnreachable(f"{self.address.place}: {why}")
 
     async def close(self) -> None:
-        """It may be used again."""
+        """Close the connections. The client may be used again."""
         client, self._client = self._client, None
         self._coordinators.clear()
         self._away.clear()
@@ -515,29 +515,29 @@ class KafkaClient:
             if code == Code.NO_ERROR:
                 self._coordinators[kind, key] = found = int(answer.coordinator_id)
                 break
-            answered_at = answered_at or time.monotonic()  # the first answer has taken what it takes to connect, too
+            answered_at = answered_at or time.monotonic()  # the first answer includes the time to connect
             if not _passes(code, time.monotonic() - answered_at):
-                refusal = self.refused("the question for a coordinator", code, "", key)
+                refusal = self.refused("FindCoordinator", code, "", key)
                 own = kind == CoordinationType.TRANSACTION and code in PASSING
                 raise PartitionUnavailable(str(refusal)) if own else refusal
-            await asyncio.sleep(next(pauses))  # its topic is being made, or read
+            await asyncio.sleep(next(pauses))  # its topic is being created or loaded
         return found
 
     async def _send(self, node: int, request: Any, lane: int = ConnectionGroup.DEFAULT) -> Any:
         known = self._losses.get(node)
         async with self._turns.setdefault((node, int(lane)), asyncio.Semaphore(_AT_ONCE)):
             if (loss := self._losses.get(node)) is not None and loss is not known:
-                raise type(loss)(str(loss))  # a request that waited with the lost one does not wait again
+                raise type(loss)(str(loss))  # the request has waited with the lost one
             return await self._send_now(node, request, lane)
 
     async def _send_now(self, node: int, request: Any, lane: int) -> Any:
         client = await self._connected()
         try:
             if client.cluster.broker_metadata(node) is None:
-                raise KafkaError(f"the others do not know broker {node} yet")
+                raise KafkaError(f"the other brokers do not know broker {node} yet")
             answer = await client.send(node, request, group=lane)
         except IncompatibleBrokerVersion:
-            raise TooOld(f"{self.address.place} is too old: take Kafka 2.8, or a later one") from None
+            raise TooOld(f"{self.address.place} is too old: use Kafka 2.8 or later") from None
         except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             self._losses[node] = await self._lost(client, node, error)
             raise self._losses[node] from None
@@ -551,7 +551,8 @@ class KafkaClient:
             return self._client
 
     async def _lost(self, client: Any, node: int | None, error: Exception) -> QueueUnreachable:
-        """Where other brokers are left, they are asked where to go now. Else the next request connects again."""
+        """Return the error of a lost broker. If other brokers are left, they are asked for coordinators from now on; otherwise
+        the next request connects again."""
         others = {broker.nodeId for broker in client.cluster.brokers()} - self._away - {node}
         if self._client is client:
             if others and node is not None:
@@ -568,5 +569,5 @@ class KafkaClient:
 
 
 def _passes(code: int, waited: float) -> bool:
-    """It is to be asked again, after it has been for so many seconds."""
+    """Whether to repeat a request that has been tried for so many seconds."""
     return code in PASSING and waited < (LOADS_WITHIN if code == Code.COORDINATOR_LOAD_IN_PROGRESS else PASSES_WITHIN)

@@ -23,7 +23,7 @@ from baton.queues.kafka.client import (
     LeaveGroupRequest,
     SyncGroupRequest,
     TooOld,
-    said,
+    error_name,
 )
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 
@@ -63,7 +63,7 @@ class GuardMember:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def stands(self) -> bool:
+    def joined(self) -> bool:
         """It is in the group."""
         return self._generation >= 0
 
@@ -76,7 +76,7 @@ class GuardMember:
 
     def warnings(self) -> tuple[str, ...]:
         """That it has been out of the group for a while, though it wants to be in it, and why."""
-        if self._task is None or self.stands or time.monotonic() - self._out_since < _MISSED_AFTER:
+        if self._task is None or self.joined or time.monotonic() - self._out_since < _MISSED_AFTER:
             return ()
         client = self._client
         return (
@@ -163,11 +163,11 @@ class GuardMember:
         """It is not in the group: False."""
         if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
             self._member = _NO_MEMBER
-        self._out(f"{what} was answered by {said(code)}")
+        self._out(f"{what} was answered by {error_name(code)}")
         return False
 
     def _out(self, why: str) -> None:
-        if self.stands:
+        if self.joined:
             self._generation, self._out_since = -1, time.monotonic()
         self._why = why
 

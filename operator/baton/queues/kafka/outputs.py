@@ -19,8 +19,8 @@ from baton.queues.kafka.client import (
     KafkaClient,
     ProduceRequest,
     StaleToken,
+    error_name,
     murmur2,
-    said,
 )
 from baton.queues.kafka.record import Token
 from baton.queues.kafka.topic import Topic, describe
@@ -289,8 +289,8 @@ def _why(code: int, who: str) -> str:
         case Code.MSG_SIZE_TOO_LARGE | Code.RECORD_LIST_TOO_LARGE:
             return "one of them is larger than it takes: raise its max.message.bytes, or send less in one"
         case Code.NOT_ENOUGH_REPLICAS | Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            return "fewer of its replicas are in sync than its min.insync.replicas: see whether all brokers run"
+            return "fewer of its replicas are in sync than its min.insync.replicas: check whether all brokers run"
         case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_FOR_PARTITION:
-            return "one of its partitions has no leader: see whether all brokers run"
+            return "one of its partitions has no leader: check whether all brokers run"
         case _:
-            return f"the brokers answer {said(code)}"
+            return f"the brokers answer {error_name(code)}"

@@ -185,7 +185,7 @@ class QueryRanges:
         if missing := sorted(set(numbers) - (found.keys() & begins.keys() & ends.keys())):
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader, or no owner record: "
-                "see whether its brokers run, and what the ConsumerGroup says"
+                "check whether its brokers run, and what the ConsumerGroup says"
             )
         answers: dict[int, LogAnswer] = {}
         reserve: dict[int, Change] = {}

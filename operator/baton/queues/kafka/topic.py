@@ -11,7 +11,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError as Code
 
 from baton.model.ranges import format_numbers
-from baton.queues.kafka.client import PASSING, BrokerLost, KafkaClient, OffsetRequest, TopicMetadata, who_holds_the_place
+from baton.queues.kafka.client import PASSING, BrokerLost, KafkaClient, OffsetRequest, TopicMetadata, foreign_transaction
 from baton.queues.kafka.client import TRANSACTIONS_TOOL as TOOL
 from baton.queues.kafka.record import Committed
 from baton.queues.offsets import PartitionOffsets
@@ -221,5 +221,5 @@ class OpenTransactions:
                 f"list lacks that id, by {TOOL} abort --topic {topic} --partition {number} --start-offset {begin}"
             )
         if self._over_place:
-            said.append(f"{cluster}: {who_holds_the_place(self._client.group, topic, format_numbers(self._over_place))}")
+            said.append(f"{cluster}: {foreign_transaction(self._client.group, topic, format_numbers(self._over_place))}")
         return tuple(said)

@@ -157,7 +157,7 @@ async def test_a_reset_that_cannot_be_made_names_what_is_wrong_and_the_cure(make
 
     await told.use(bootstrapServers="127.0.0.1:1")
     said = await told.refused("--to", "latest")
-    assert "127.0.0.1:1 does not answer" in said and "see whether its brokers run" in said
+    assert "127.0.0.1:1 does not answer" in said and "check whether its brokers run" in said
 
     secret = {"metadata": {"name": "kafka"}, "stringData": {"password": USERS["operator"]}}
     await told.world.api.create(core_path("kafka-refused", "secrets"), secret)

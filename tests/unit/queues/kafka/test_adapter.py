@@ -40,26 +40,26 @@ def paused() -> Pauses:
     ],
 )
 def test_what_is_left_is_said_by_the_record(record: Record | None, left: int | Ownership) -> None:
-    assert paused().left(0, TWO, record) == left
+    assert paused().outstanding(0, TWO, record) == left
 
 
 def test_of_what_was_not_paused_nothing_is_waited_for() -> None:
-    assert Pauses().left(0, Pauses().epoch(0), RECORD) == 0
+    assert Pauses().outstanding(0, Pauses().epoch(0), RECORD) == 0
 
 
 def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() -> None:
     pauses, handed_over = paused(), replace(RECORD, uid=Uid("b"), epoch=THREE)
-    assert pauses.left(0, TWO, handed_over) == Ownership(Uid("b"), THREE)
+    assert pauses.outstanding(0, TWO, handed_over) == Ownership(Uid("b"), THREE)
     pauses.told(0, THREE)
-    assert pauses.left(0, TWO, handed_over) == 0, "whoever asks again grants"
-    assert pauses.left(0, TWO, replace(handed_over, epoch=Epoch(4))) == Ownership(Uid("b"), Epoch(4))
+    assert pauses.outstanding(0, TWO, handed_over) == 0, "whoever asks again grants"
+    assert pauses.outstanding(0, TWO, replace(handed_over, epoch=Epoch(4))) == Ownership(Uid("b"), Epoch(4))
 
 
 def test_that_an_owner_has_let_go_holds_until_another_pause() -> None:
     pauses, let_go = paused(), replace(RECORD, released=True)
-    pauses.left(0, TWO, RECORD)
+    pauses.outstanding(0, TWO, RECORD)
     assert not pauses.let_go
-    pauses.left(0, TWO, let_go)
+    pauses.outstanding(0, TWO, let_go)
     assert pauses.let_go == {0}
     pauses.begin(0, THREE)
     assert not pauses.let_go

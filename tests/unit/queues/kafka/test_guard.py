@@ -59,10 +59,10 @@ async def member(brokers: Brokers) -> AsyncIterator[GuardMember]:
 
 
 async def in_the_group(member: GuardMember) -> None:
-    async def stands() -> bool:
-        return member.stands
+    async def joined() -> bool:
+        return member.joined
 
-    await eventually(stands, "it is in the group")
+    await eventually(joined, "it is in the group")
 
 
 async def test_it_follows_the_coordinator_from_one_broker_that_lives_to_another(brokers: Brokers, member: GuardMember) -> None:
@@ -119,8 +119,8 @@ async def test_it_leaves_the_group_only_where_others_may_have_it(brokers: Broker
     member.start()
     await in_the_group(member)
     await member.close()
-    assert (member.stands, brokers.left) == (False, 0), "a plain commit is refused until the next guard is there"
+    assert (member.joined, brokers.left) == (False, 0), "a plain commit is refused until the next guard is there"
     member.start()
     await in_the_group(member)
     await member.leave()
-    assert (member.stands, brokers.left) == (False, 1)
+    assert (member.joined, brokers.left) == (False, 1)
