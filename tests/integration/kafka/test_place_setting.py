@@ -112,7 +112,7 @@ async def test_no_offset_is_set_of_a_partition_that_was_granted_since_and_its_ow
     heir = await queue.granted("b", 2)
     entries = await asyncio.to_thread(read, heir, 0, 2, 2)
     before = await queue.seen()
-    with pytest.raises(QueueConflict, match="was granted to a member meanwhile"):
+    with pytest.raises(QueueConflict, match="has been granted to a member meanwhile"):
         await queue.another().set_offset(0, Epoch(1), 4)
     assert await queue.seen() == before, "its token was left alone, too"
     await asyncio.to_thread(heir.ack, 0, Epoch(2), [entries[0].offset])
@@ -131,7 +131,7 @@ async def test_no_offset_is_set_where_the_partition_is_granted_on_the_way_and_th
         await end(*what)
 
     monkeypatch.setattr(setting._transactions, "end", late)
-    with pytest.raises(QueueConflict, match="was granted to a member meanwhile"):
+    with pytest.raises(QueueConflict, match="has been granted to a member meanwhile"):
         await setting.set_offset(0, Epoch(1), 4)
     record, transactions = (await queue.operator._before(0)).record, queue.operator._transactions
     assert record is not None

@@ -1,4 +1,4 @@
-"""A topic of Kafka, as the operator sees it for one group."""
+"""A topic of Kafka, as the operator uses it for one group."""
 
 import asyncio
 import logging
@@ -46,51 +46,49 @@ from baton.queues.protocol import (
 
 log = logging.getLogger(__name__)
 
-# -- What the operator opens a topic with.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicToOpen:
-    """What the spec of a PartitionedQueue says of its topic."""
+    """A topic, as the spec of a PartitionedQueue describes it."""
 
     topic: str
     queue: str
     """The PartitionedQueue's name."""
     latest: bool = False
-    """A group that has committed nothing begins at the end."""
+    """Whether a group that has committed nothing begins at the end."""
     max_redeliveries: int = 0
     max_unacknowledged: int = 0
-    """0: any number."""
+    """0: no limit."""
     dead_letters: str = ""
     """The topic for dead letters; empty: the default."""
 
 
-# -- What has become of paused partitions, by their records: their owners still have them, have let go, or have handed them
-# over. Pure.
+# -- The state of paused partitions, by their records: the owner has not let go, has let go, or has handed over. Pure.
 
 
 class Pauses:
-    """Of one topic, as its operator has paused them."""
+    """The partitions of one topic that the operator has paused."""
 
     def __init__(self) -> None:
         self._paused: dict[int, Epoch] = {}
         self.let_go: set[int] = set()
-        """Whose owners were seen to have let go since they were paused: they may be granted without another look."""
+        """Partitions whose owners have let go since the pause: they may be granted without another look."""
         self._told: dict[int, Epoch] = {}
-        """The epoch of each partition's owner, as it was told last."""
+        """The epoch of each partition's owner, as last reported."""
 
     def begin(self, partition: int, epoch: Epoch) -> None:
-        """It is paused under this epoch."""
+        """Note a pause under this epoch."""
         self._paused[partition] = epoch
         self.let_go.discard(partition)
 
     def epoch(self, partition: int) -> Epoch | None:
-        """Under which it was paused last."""
+        """Return the epoch under which the partition was last paused."""
         return self._paused.get(partition)
 
     def outstanding(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Ownership:
-        """How much is left of what was paused under this epoch, where this record stands. IN_USE: the owner has not let go, and
-        only it knows how much it has in hand. One to whom it was handed over: until that was `told`; who asks again grants."""
+        """Return what is outstanding of a partition paused under this epoch, given its record. IN_USE: the owner has not let go,
+        and only it knows how much it has in hand. An owner: the partition was handed over to it, and that was not yet `told`;
+        after that 0, and the next call of grant grants."""
         if record is None or epoch is None or record.epoch < epoch:
             return 0
         if record.epoch == epoch:
@@ -101,32 +99,32 @@ class Pauses:
         return Ownership(record.uid, record.epoch) if self.is_news(partition, record) else 0
 
     def is_news(self, partition: int, record: Record) -> bool:
-        """True if the paused owner has handed the partition over to this one, and neither that nor a later grant was told: a look
-        may be older than the last grant."""
+        """Whether the paused owner has handed the partition over to this record's owner, and neither that nor a later grant was
+        reported: the record may be older than the last grant."""
         paused = self._paused.get(partition)
         handed_over = record.reader == BY_GIVER if paused is None else record.epoch > paused
         return record.uid is not None and handed_over and record.epoch > self._told.get(partition, Epoch(0))
 
     def told(self, partition: int, epoch: Epoch) -> None:
-        """That its owner has it under this epoch."""
+        """Note that the owner under this epoch was reported."""
         self._told[partition] = epoch
 
 
 # -- The adapter.
 
 _TRIES = 6
-"""To grant, while another operator grants, too. After the first, the pause is at most as long as the try took,"""
+"""Tries to grant while another operator grants too. The pause after the first is at most as long as the try took."""
 _LONGEST_TRY = 0.2
-"""which counts as so many seconds at most."""
+"""Seconds that a try counts at most for the pause."""
 _ELECTS_WITHIN, _PAUSE = 2.0, 0.02
-"""Seconds for which a partition without a leader is waited for, and between looks for it: a new one has none for a moment."""
+"""Seconds to wait for a leader, and between two looks: a new partition has none for a moment."""
 _A_RELEASE = 2.0
-"""Seconds after which one answer to `release` gives up no further partition."""
+"""Seconds after which one call of `release` gives up no further partition."""
 
 
 class KafkaQueue:
-    """QueueAdapter (queues/protocol.py) and SetsOffsets (queues/offsets.py) for one topic and one group. Methods raise
-    QueueUnreachable, with a sentence for the user; the next call tries again."""
+    """QueueAdapter (queues/protocol.py) and SetsOffsets (queues/offsets.py) of one topic for one group. Methods raise
+    QueueUnreachable with a message for the user; the next call tries again."""
 
     fenced = KIND.fenced
     answers_within = KIND.answers_within
@@ -140,20 +138,20 @@ class KafkaQueue:
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
         self._guard = GuardMember(address, group, spec.topic)
         self._given_up = False
-        """Another group may have the queue."""
+        """Whether another group may take the queue."""
         self._open = OpenTransactions(self._client, spec.topic)
         self._topic: Topic | None = None
-        """As it was described last."""
+        """The last description of the topic."""
         self._begun_with = claimant.incarnation
         """The id of the topic with which the group began."""
         self._first: int | None = None
-        """How many partitions it had when the group began, once that is known: what it has got since is read from its beginning.
-        0: it is another one, made again since."""
+        """How many partitions the topic had when the group began, if known: later ones are read from their beginning. 0 if the
+        topic was recreated since."""
         self._cut_off: dict[int, CutOff] = {}
         self._pauses = Pauses()
 
     async def check(self) -> QueueCheck:
-        """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
+        """See QueueAdapter. The topic's id is the incarnation: a recreated topic has another."""
         topic = await self._described()
         committed = await self._committed(topic)
         over_place = self._transactions.unsettled
@@ -178,13 +176,13 @@ class KafkaQueue:
         )
 
     async def ensure(self, count: int | None) -> None:
-        """See QueueAdapter. The topic is made by its owner, so this only makes sure that the group has no other user, and the
-        queue one topic."""
+        """See QueueAdapter. Users create topics, so this only makes sure that the group has no other user, and the queue only one
+        topic."""
         await refuse_members(self._client, self._spec.topic)
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
-        self._guard.start()  # first: even if the topic is wrong, no other may commit, and the offset is kept
+        self._guard.start()  # early: even with a wrong topic, no other may commit, and offsets do not expire
         topic = await self._described()
         await self._give_up_elsewhere(found)
         await self._note_beginning(topic)
@@ -192,8 +190,8 @@ class KafkaQueue:
     async def pause(
         self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
     ) -> int | Ownership:
-        """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
-        since then."""
+        """See QueueAdapter. The broker cannot keep an owner from reading, so the pause is announced. The record shows when the
+        owner has let go, or whom it has handed the partition to."""
         self._pauses.begin(partition, epoch)
         now = await self._now.of(partition)
         direct = self._changes_only_owner((now or await self._before(partition)).record)
@@ -205,14 +203,14 @@ class KafkaQueue:
         return self._outstanding(partition, self._pauses.epoch(partition), await self._now.of(partition))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
-        """See QueueAdapter. First a new token, which shuts out holders of earlier ones; then the offset is read, which cannot
-        change any more under an earlier one; then offset and record are written under the new one."""
+        """See QueueAdapter. First take a new token, which shuts out holders of earlier ones; then read the offset, which can no
+        longer change under those; then write offset and record under the new token."""
         owner = await self._granted_in_time(partition, uid, epoch)
         self._pauses.told(partition, owner.epoch)
         return owner
 
     async def release(self) -> bool:
-        """See QueueAdapter. Its PartitionedQueue may name another topic since the last look, or one that is not there."""
+        """See QueueAdapter. The PartitionedQueue may name another topic since the last look, or one that does not exist."""
         found, _ = await committed(self._client, beside_pending=True)
         if not await self._give_up_elsewhere(found, _A_RELEASE):
             return False
@@ -223,12 +221,12 @@ class KafkaQueue:
         return self._given_up
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        """See TellsOffsets. A commit under way is left alone."""
+        """See TellsOffsets. Does not wait for commits under way."""
         topic = await self._described()
         return await self._offsets_of(topic, tuple(sorted(topic.leaders)))
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
-        """See SetsOffsets. `entries` counts offsets: marks of transactions and what was compacted away, too."""
+        """See SetsOffsets. `entries` counts offsets, including transaction markers and compacted messages."""
         topic = self._topic or await self._described()
         now = (await self._offsets_of(topic, (partition,))).get(partition)
         found = {partition: end} if since is None else await offsets(self._client, topic, {partition: since})
@@ -238,13 +236,15 @@ class KafkaQueue:
         return Reached(offset, max(0, offset - max(now.committed or 0, now.earliest)))
 
     async def set_offset(self, partition: int, epoch: Epoch, offset: int) -> None:
-        """See SetsOffsets. A grant without an owner, at the epoch that there is. The broker refuses earlier tokens; a process
-        that takes a later one finds no owner in the record, and commits nothing."""
+        """See SetsOffsets. A grant without an owner, at the present epoch. The broker refuses earlier tokens; a process that
+        takes a later one finds no owner in the record, and commits nothing."""
         for _ in range(_TRIES):
-            self._refuse_granted(partition, epoch, await self._before(partition))  # first: a new token would hold an owner up
+            self._refuse_granted(
+                partition, epoch, await self._before(partition)
+            )  # before the new token, which would delay an owner
             try:
                 return await self._set(partition, epoch, offset)
-            except StaleToken:  # an operator grants just now
+            except StaleToken:  # an operator is granting
                 await asyncio.sleep(GRANTED_WITHIN)
         raise self._others_grant(partition)
 
@@ -256,10 +256,12 @@ class KafkaQueue:
     # -- grants
 
     async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
-        """The same as `_granted`, also where others grant at the same time."""
+        """Try `_granted` several times, as others may grant at the same time."""
         for tries in range(_TRIES):
             if partition not in self._pauses.let_go:
-                record = (await self._now.of(partition) or await self._before(partition)).record  # what is under way may stay so
+                record = (
+                    await self._now.of(partition) or await self._before(partition)
+                ).record  # a commit under way is not waited for
                 if record is not None and self._pauses.is_news(partition, record):
                     return self._handed_over(partition, record)
                 if record is not None and record.epoch >= epoch:
@@ -269,13 +271,13 @@ class KafkaQueue:
             began = time.monotonic()
             try:
                 return await self._granted(partition, uid, epoch)
-            except StaleToken:  # another operator grants: it goes first, however long a grant takes here
+            except StaleToken:  # another operator grants: let it go first, however long a grant takes here
                 took = min(time.monotonic() - began, _LONGEST_TRY)
                 await asyncio.sleep(random.uniform(0, took) * 2**tries)
         raise self._others_grant(partition)
 
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
-        """Raises StaleToken where another had a token since."""
+        """Raises StaleToken if another process has taken a token since."""
         token = await self._transactions.init(partition)
         seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))
         self._refuse_others(seen.record)
@@ -285,7 +287,8 @@ class KafkaQueue:
         return Ownership(record.uid, record.epoch)
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
-        """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
+        """Return the offset and the record to write. A record at this epoch or a higher one keeps its owner, and gets the
+        token."""
         before = seen.record
         ours = before is not None and before.group == self._claimant.uid
         if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
@@ -295,7 +298,7 @@ class KafkaQueue:
     async def _following(
         self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed
     ) -> tuple[int, Record]:
-        """The offset and the record of this owner, after what is `seen`."""
+        """Return the offset and the record of this owner, after the commit `seen`."""
         before, spec = seen.record, self._spec
         topic = self._topic or await self._described()
         same = before is None or before.topic_id == topic.topic_id
@@ -318,12 +321,12 @@ class KafkaQueue:
             unacked=spec.max_unacknowledged,
             dead_letters=spec.dead_letters,
         )
-        if before is not None and same and before.query:  # a query's place does not depend on who owns the partition
+        if before is not None and same and before.query:  # a query goes on, whoever owns the partition
             record = replace(record, query=before.query, reserved=before.reserved)
         return offset, record
 
     def _changes_only_owner(self, record: Record | None) -> bool:
-        """A grant would change nothing else in it: the spec has changed nothing of what an owner is to know."""
+        """Whether a grant would change only the owner in the record: what the spec says is in it already."""
         topic, spec = self._topic, self._spec
         if record is None or record.query or topic is None:
             return False
@@ -332,7 +335,8 @@ class KafkaQueue:
         return known == now
 
     async def _start(self, topic: Topic, partition: int) -> int:
-        """Where a group begins that has committed nothing. What came with a new partition or a new topic is all read."""
+        """Return the offset at which a group begins that has committed nothing. New partitions and new topics are read from their
+        beginning."""
         is_new = self._first is not None and partition >= self._first
         place = LogEnd.END if self._spec.latest and not is_new else LogEnd.BEGINNING
         until = time.monotonic() + _ELECTS_WITHIN
@@ -344,17 +348,16 @@ class KafkaQueue:
         return found[partition]
 
     async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
-        """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
-        query reads on."""
+        """Return `Record.again`, `stale` and `ends` for the next owner, at this offset. A query reads on."""
         if before.query or not before.left_behind:
             return before.again, before.stale, before.ends
         found = await offsets(self._client, topic, {partition: LogEnd.END})
-        if partition not in found:  # another broker leads it since the last look
+        if partition not in found:  # it has another leader since the last look
             found = await offsets(self._client, await self._described(), {partition: LogEnd.END})
         end = found.get(partition, before.reserved)
         return before.again_for_next(end), before.stale_for_next(), before.ends_for_next(offset, end)
 
-    # -- giving up owner records: those of the queue, or what it has in a topic that is not its own
+    # -- giving up owner records, in the queue's topic or another
 
     async def _give_up_elsewhere(self, found: Mapping[tuple[str, int], Committed], within: float = inf) -> bool:
         """Give up the queue's records in other topics, which come from an earlier PartitionedQueue or a foreign commit. `found`:
@@ -364,8 +367,8 @@ class KafkaQueue:
         places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
         for topic in sorted({topic for topic, _ in places}):
             log.warning(
-                "the group %s has owner records of the queue %s in the topic %s, and not in %s alone: its PartitionedQueue had "
-                "that topic, or a foreign user has committed them there. They are given up",
+                "giving up the owner records that the group %s has of the queue %s in the topic %s besides %s: the "
+                "PartitionedQueue had that topic before, or a foreign user has committed them",
                 *(self._client.group, self._spec.queue, topic, self._spec.topic),
             )
             try:
@@ -373,14 +376,14 @@ class KafkaQueue:
                     return False
             except QueueUnreachable as problem:
                 raise QueueUnreachable(
-                    f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up, "
-                    "by which pods would read on there. Let the operator READ that topic, or take them out by "
+                    f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up: "
+                    "pods would still read that topic. Let the operator READ it, or remove the records with "
                     f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
                 ) from None
         return True
 
     async def _give_up(self, topic: str, partitions: Collection[int], within: float) -> bool:
-        """These partitions of a topic; answers as `_give_up_elsewhere`."""
+        """Give up these partitions of a topic; returns as `_give_up_elsewhere`."""
         transactions = PartitionTransactions(self._client, topic)
 
         async def give_up(partition: int) -> None:
@@ -395,7 +398,7 @@ class KafkaQueue:
     # -- setting the offset
 
     async def _set(self, partition: int, epoch: Epoch, offset: int) -> None:
-        """Raises StaleToken where another had a token since."""
+        """Raises StaleToken if another process has taken a token since."""
         token = await self._transactions.init(partition)
         topic = await self._described()
         await self._note_beginning(topic)
@@ -408,7 +411,7 @@ class KafkaQueue:
         if partition not in begins or partition not in ends:
             raise self._without_leader(partition)
         if not begins[partition] <= offset <= ends[partition]:
-            raise QueueConflict(f"{self._spec.topic}/{partition} has no offset {offset} any more: begin again")
+            raise QueueConflict(f"{self._spec.topic}/{partition} no longer has the offset {offset}: start over")
         _, record = await self._following(partition, None, epoch, token, seen)
         there = seen.record is None or seen.record.topic_id == record.topic_id
         place = min(seen.offset, ends[partition]) if there else -1
@@ -417,12 +420,12 @@ class KafkaQueue:
     def _refuse_granted(self, partition: int, epoch: Epoch, seen: Committed) -> None:
         self._refuse_others(seen.record)
         if seen.record is not None and seen.record.epoch > epoch:
-            raise QueueConflict(f"{self._spec.topic}/{partition} was granted to a member meanwhile")
+            raise QueueConflict(f"{self._spec.topic}/{partition} has been granted to a member meanwhile")
 
-    # -- what is there
+    # -- reading
 
     async def _described(self) -> Topic:
-        """As it is now. All of one that was made in the place of the first is read, as of new partitions."""
+        """Describe the topic. One that was recreated is read from the beginning of all its partitions."""
         topic = self._topic = await describe(self._client, self._spec.topic)
         self._begun_with = self._begun_with or topic.topic_id
         if topic.topic_id != self._begun_with:
@@ -430,7 +433,7 @@ class KafkaQueue:
         return topic
 
     async def _note_beginning(self, topic: Topic) -> None:
-        """How many partitions the topic had when the group began."""
+        """Find out how many partitions the topic had when the group began."""
         if self._first is None:
             records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
             known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
@@ -449,19 +452,18 @@ class KafkaQueue:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
 
     async def _before(self, partition: int) -> Committed:
-        """What was committed before the commit that is under way."""
+        """Return the commit before the one under way."""
         return (await self._transactions.before_pending((partition,)))[partition]
 
     def _outstanding(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Ownership:
-        """How much is left where this is seen of it. A partition whose owner is just committing is asked about again: this waits
-        for no commit, and aborts none."""
+        """See `Pauses.outstanding`. IN_USE while the owner commits: no commit is waited for or aborted."""
         if now is None:
             return IN_USE
         left = self._pauses.outstanding(partition, epoch, now.record)
         return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Ownership) else left
 
     def _handed_over(self, partition: int, record: Record) -> Ownership:
-        """To this owner: it is told, and announced."""
+        """Report and announce that the partition was handed over to this record's owner."""
         self._refuse_others(record)
         self._pauses.told(partition, record.epoch)
         self._announcer.granted(partition, record.epoch, record.uid)
@@ -472,11 +474,11 @@ class KafkaQueue:
             return NO_OWNER
         return Ownership(record.uid, record.epoch, paused=self._pauses.epoch(partition) == record.epoch)
 
-    # -- who else is there
+    # -- conflicts
 
     def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
-        """A group of Kafka is one ConsumerGroup's, and there each topic is one queue's: by the records of the group pods find the
-        topic of their queue, so a foreign record is refused in any `topic`; None: in the queue's own."""
+        """Raise QueueConflict for a foreign record. A group of Kafka is one ConsumerGroup's, and each topic in it one queue's.
+        Pods find their topic by the group's records, so a foreign record is refused in any `topic`; None: the queue's own."""
         us, queue, place = self._claimant, self._spec.queue, f"The group {self._client.group} of {self._client.address.place}"
         if record is None or not record.group:
             return
@@ -497,26 +499,26 @@ class KafkaQueue:
             )
 
     def _others_grant(self, partition: int, topic: str | None = None) -> PartitionUnavailable:
-        """Another takes its tokens."""
+        """Return the error for another operator that takes tokens."""
         return PartitionUnavailable(
-            f"{self._client.address.place}: another operator grants partition {partition} of {topic or self._spec.topic} just "
-            f"now, under the group {self._client.group}: see that only one does"
+            f"{self._client.address.place}: another operator is granting partition {partition} of {topic or self._spec.topic} "
+            f"under the group {self._client.group}: see that only one does"
         )
 
 
 def _given_up(seen: Committed) -> Record | None:
-    """The record without its group and owner; what the owner had in hand stays written down for the next one."""
+    """Return the record without group and owner; it keeps what the next owner must know about entries."""
     return replace(seen.record, group="", uid=None) if seen.record is not None else None
 
 
 def _set_to(record: Record, offset: int, place: int) -> Record:
-    """What the next owner is to know that begins at this offset; the group was at `place` of this log; -1: it never was there.
-    What comes again there is marked as redelivered, and not handed out one by one: no process has ended on it."""
+    """Return the record for an offset that was set, for the next owner. `place`: the group's offset before, in this log; -1:
+    none. Entries that come again are marked as redelivered but not handed out one by one: no process has ended on them."""
     if offset < place:
         record = replace(record, again=0, stale=max(record.marked, place))
     return replace(record.at(offset), query=record.query + 1 if record.query else 0)
 
 
 def _of_this(topic: Topic, committed: Mapping[int, Committed]) -> dict[int, Committed]:
-    """Without those that were committed in one that was there before."""
+    """Leave out what was committed in an earlier topic of this name."""
     return {n: one for n, one in committed.items() if one.record is None or one.record.topic_id == topic.topic_id}

@@ -1,4 +1,4 @@
-"""Who else is in a group: members of Kafka's own protocols would read the same, and commit over the owner records."""
+"""Other members of a group: those of Kafka's own protocols would read the same partitions, and overwrite the owner records."""
 
 import asyncio
 import logging
@@ -27,11 +27,11 @@ from baton.queues.kafka.client import (
 )
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 
-# -- The guard member: while the operator is in the group itself, no plain commit can overwrite an owner record.
+# -- The guard member: while the operator itself is in the group, no plain commit can overwrite an owner record.
 #
-# Kafka takes a commit without a token only while the group has no members, or from one of them. So the operator joins,
-# with a protocol that no consumer has: who subscribes with the group's name is refused (INCONSISTENT_GROUP_PROTOCOL), and
-# who commits plainly too (UNKNOWN_MEMBER_ID). Offsets of a topic that a member subscribes to do not expire either.
+# Kafka accepts a commit without a token only from a member, or while the group has none. So the operator joins, with a protocol
+# that no consumer has: clients that subscribe under the group's name are refused (INCONSISTENT_GROUP_PROTOCOL), and so are plain
+# commits (UNKNOWN_MEMBER_ID). Offsets of a topic that a member subscribes to do not expire either.
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +40,16 @@ CLIENT_ID = "baton-operator"
 _SESSION = 10.0
 _BEAT = 2.0
 _JOINS_WITHIN = _SESSION + 5.0
-"""Seconds: after a member that ended without leaving, no other joins before the broker takes it for gone."""
+"""Seconds. If a member ended without leaving, no other can join before the broker considers it gone."""
 _PAUSE = 1.0
 _MISSED_AFTER = 2 * _JOINS_WITHIN
-"""Seconds that the operator may be kept out of the group before that is reported."""
+"""Seconds outside the group after which that is reported."""
 _NO_MEMBER = ""
 
 
 class GuardMember:
-    """Of one group, for one topic. It keeps at it until it is closed. It has a client of its own, for what is slow to be answered
-    here must not end another's connections."""
+    """The guard of one group, for one topic. It tries to be in the group until it is closed. It has its own client, because its
+    slow requests must not end the connections of others."""
 
     def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
         self._client = KafkaClient(address, group, CLIENT_ID, answers_within=_JOINS_WITHIN)
@@ -57,36 +57,36 @@ class GuardMember:
         self._member = _NO_MEMBER
         self._generation = -1
         self._out_since = 0.0
-        """Since when it wants to be in the group, and is not (monotonic),"""
+        """Since when it has tried to join (monotonic)."""
         self._why = ""
-        """and what it was told last."""
+        """The last refusal or error."""
         self._task: asyncio.Task[None] | None = None
 
     @property
     def joined(self) -> bool:
-        """It is in the group."""
+        """Whether it is in the group."""
         return self._generation >= 0
 
     def start(self) -> None:
-        """Does nothing if it has begun."""
+        """Start (idempotent)."""
         if self._task is None:
             self._out_since = time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="baton-guard")
 
     def warnings(self) -> tuple[str, ...]:
-        """That it has been out of the group for a while, though it wants to be in it, and why."""
+        """Return a warning if it has been outside the group for long, with the reason."""
         if self._task is None or self.joined or time.monotonic() - self._out_since < _MISSED_AFTER:
             return ()
         client = self._client
         return (
-            f"{client.address.place}: the operator is not let into the group {client.group} ({self._why or 'it has no answer'}), "
-            "so any user who may READ it can overwrite the offsets of its pods, and these may expire: see whether the "
-            f"brokers' group.min.session.timeout.ms is above {_SESSION * 1000:.0f}, and what they log about the group",
+            f"{client.address.place}: the operator cannot join the group {client.group} ({self._why or 'no answer'}), so any user "
+            "who may READ it can overwrite the offsets of its pods, and these may expire: check whether the brokers' "
+            f"group.min.session.timeout.ms is above {_SESSION * 1000:.0f}, and what they log about the group",
         )
 
     async def leave(self) -> None:
-        """The group: others may have it."""
+        """Leave the group: others may have it."""
         await self._stop()
         if self._member:
             with suppress(QueueUnreachable, TimeoutError):
@@ -95,7 +95,7 @@ class GuardMember:
         await self.close()
 
     async def close(self) -> None:
-        """Go without a word: the group has this member for _SESSION, and by then the next guard."""
+        """Stop without leaving: the member stays in the group for _SESSION, until which the next guard has joined."""
         await self._stop()
         await self._client.close()
         self._member, self._generation = _NO_MEMBER, -1
@@ -114,14 +114,14 @@ class GuardMember:
                     await self._beat()
             except QueueUnreachable as problem:
                 self._out(str(problem))
-            except Exception as error:  # nothing awaits this task, and the group must not stay without a guard unnoticed
+            except Exception as error:  # nothing awaits this task: an error must neither end it nor go unnoticed
                 if repr(error) != self._why:
-                    log.exception("the guard of group %s had an unexpected error, and tries again", self._client.group)
+                    log.exception("the guard of group %s had an unexpected error; retrying", self._client.group)
                 self._out(repr(error))
             await asyncio.sleep(_PAUSE)
 
     async def _join(self) -> bool:
-        """False: it is refused, for now."""
+        """Return False if it was refused, for now."""
         milliseconds = int(_SESSION * 1000)
         group = self._client.group
         protocols = [(PROTOCOL, ConsumerProtocolMemberMetadata(0, [self._topic], None).encode())]
@@ -142,7 +142,7 @@ class GuardMember:
         return True
 
     async def _beat(self) -> None:
-        """Until the group changes."""
+        """Send heartbeats until the group changes."""
         while True:
             await asyncio.sleep(_BEAT)
             answer = await self._ask(HeartbeatRequest(self._client.group, self._generation, self._member))
@@ -160,7 +160,7 @@ class GuardMember:
         return await self._client.until_taken(what, ask, self._topic, code_of=code)
 
     def _refused(self, what: str, code: int) -> bool:
-        """It is not in the group: False."""
+        """Note that it is not in the group; returns False."""
         if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
             self._member = _NO_MEMBER
         self._out(f"{what} was answered by {error_name(code)}")
@@ -173,12 +173,11 @@ class GuardMember:
 
 
 _DEAD = "Dead"
-"""As GROUP_ID_NOT_FOUND it says that there has been neither a commit nor a member yet; or that its members speak the other
-protocol."""
+"""Like GROUP_ID_NOT_FOUND: nothing was committed and no member has joined, or the members use the other protocol."""
 
 
 async def refuse_members(client: KafkaClient, topic: str) -> None:
-    """Raises QueueConflict where there are any, of the classic protocol or that of KIP-848."""
+    """Raise QueueConflict if the group has members of the classic protocol or of KIP-848."""
     others: set[str] = set()
 
     async def classic() -> int:
@@ -192,18 +191,18 @@ async def refuse_members(client: KafkaClient, topic: str) -> None:
     async def kip_848() -> int:
         try:
             answer = await client.to_group(ConsumerGroupMembers(client.group))
-        except TooOld:  # for that protocol
+        except TooOld:  # the broker does not know that protocol
             return Code.NO_ERROR
         code, _, _, _, _, _, _, members, *_ = answer.groups[0]
         others.update(_named(one[4], one[5]) for one in members if one[4] != CLIENT_ID)
         return Code.NO_ERROR if code in (Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION) else int(code)
 
-    await client.until_taken("the question for the group's members", classic, topic, code_of=int)
+    await client.until_taken("DescribeGroups", classic, topic, code_of=int)
     if others:
         named = ", ".join(sorted(others)[:3])
         raise QueueConflict(
             f"The group {client.group} of {client.address.place} has members of Kafka's own protocol: {named}. Stop them; "
-            "work begins when they are gone, where they have left off"
+            "Baton begins when they are gone, at their offsets"
         )
 
 
