@@ -80,8 +80,8 @@ class GuardMember:
             return ()
         client = self._client
         return (
-            f"{client.address.place}: the operator cannot join the group {client.group} ({self._why or 'no answer'}), so any user "
-            "who may READ it can overwrite the offsets of its pods, and these may expire: check whether the brokers' "
+            f"{client.address.place}: the operator cannot join the group {client.group} ({self._why or 'no answer'}), so any "
+            "user who may READ it can overwrite the offsets of its pods, and these may expire: check whether the brokers' "
             f"group.min.session.timeout.ms is above {_SESSION * 1000:.0f}, and what they log about the group",
         )
 
