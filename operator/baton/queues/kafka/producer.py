@@ -296,7 +296,9 @@ class KafkaProducer(InWith):
         return True
 
     def _heard(self, error: KafkaError) -> None:
-        self._trouble = f" ({error.str()})"
+        """Keep the latest error that names a cause, as `KafkaOnlooker` does."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._trouble:
+            self._trouble = f" ({error.str()})"
 
     def _delivered(self, delivery: KafkaDelivery, error: KafkaError | None, message: Message | None) -> None:
         if delivery not in self._under_way:

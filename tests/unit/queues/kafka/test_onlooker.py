@@ -1,12 +1,14 @@
 """What a person is told of a Kafka that does not answer."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from baton.queues.kafka.address import KafkaAddress, read
 from baton.queues.kafka.onlooker import KafkaOnlooker
+from baton.queues.kafka.producer import KafkaProducer
 from baton.queues.protocol import QueueUnreachable
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "kafka:9092/bootstrap: Connect failed: Connection refused")
@@ -27,9 +29,43 @@ class SilentClient:
             self._error_cb(error)
 
 
-@pytest.mark.parametrize(
+class SilentProducer:
+    """librdkafka's producer where no broker answers."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._error_cb: Callable[[KafkaError], None] = settings["error_cb"]
+        self._waiting: list[Callable[[KafkaError, None], None]] = []
+
+    def produce(self, topic: str, *, on_delivery: Callable[[KafkaError, None], None], **message: object) -> None:
+        self._waiting.append(on_delivery)
+
+    def flush(self, timeout: float) -> None:
+        for error in ERRORS if self._waiting else ():
+            self._error_cb(error)
+        while self._waiting:
+            self._waiting.pop()(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+
+    poll = flush
+
+
+ERRORS: list[KafkaError] = []
+CAUSES = pytest.mark.parametrize(
     ("errors", "cause"), [([REFUSED, ALL_DOWN], REFUSED), ([ALL_DOWN, REFUSED], REFUSED), ([ALL_DOWN], ALL_DOWN)]
 )
+
+
+@CAUSES
+def test_a_producer_names_the_cause_and_not_only_that_all_brokers_are_down(
+    errors: list[KafkaError], cause: KafkaError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.queues.kafka.producer.Client", SilentProducer)
+    ERRORS[:] = errors
+    with KafkaProducer("kafka://kafka:9092", "orders") as producer, pytest.raises(QueueUnreachable) as told:
+        producer.send("k", b"v")
+    assert f"({cause.str()})" in str(told.value)
+
+
+@CAUSES
 def test_the_message_names_the_cause_and_not_only_that_all_brokers_are_down(
     errors: list[KafkaError], cause: KafkaError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
