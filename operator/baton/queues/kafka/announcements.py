@@ -1,10 +1,10 @@
-"""What the operator tells the pods of a group between two ledgers: which pods a pause or a grant concerns, and to which an owner
-hands over.
+"""The operator's announcements to the pods of a group between two ledgers: which pods a pause or a grant concerns, and to which
+pod an owner hands over.
 
-It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset, five
-times a second. Who owns a partition stands in its owner record alone: an announcement that is lost or old costs time or a
-question, and no order. Who can forge one can have an owner hand its partition over to a pod that there is not, which costs time:
-the operator sees that, and grants above it.
+They are the metadata of one offset in a separate group, `<group id>/announcements`: pods read that one offset five times a
+second. Only the owner record says who owns a partition: an announcement that is lost or old costs time or a request, and never
+order. A forged one can make an owner hand its partition to a pod that does not exist, which costs time: the operator sees that,
+and grants above it.
 """
 
 import asyncio
@@ -34,44 +34,44 @@ from baton.queues.protocol import Heard, Ownership, QueueUnreachable
 # -- The text of announcements. Pure.
 
 LONGEST = 4000
-"""Characters: a broker takes 4,095 by default."""
+"""Characters; a broker accepts 4,095 by default."""
 _PARTITIONS = 2**31
-"""Kafka's protocol has numbers below it."""
+"""Limit of partition numbers in Kafka's protocol."""
 _FURTHEST = 2**20
-"""The next grant of a partition is no further above the one before."""
+"""A partition's next epoch is at most so much higher."""
 PARTITION = 0
-"""At whose offset it stands."""
+"""The partition of the offset with the announcements."""
 
 
 def announcing_group(group: str) -> str:
-    """Where the announcements of a group are. No group of a queue has a slash in its id."""
+    """Return the group that has a group's announcements. No queue's group has a slash in its id."""
     return f"{group}/announcements"
 
 
 EVERY_POD = -1
-"""Every pod of the group has to look."""
+"""Stands for every pod of the group."""
 
 
 def mark(uid: str | None) -> int:
-    """Of a pod; 0: of none. Two pods may have the same: they look without need."""
+    """Return a short number for a pod; 0: none. Two pods may share one: then one of them looks without need."""
     return 1 + crc32(uid.encode()) % 9999 if uid else 0
 
 
-class Said(NamedTuple):
-    """That something has changed in a partition."""
+class Change(NamedTuple):
+    """A change in a partition."""
 
     number: int
-    """Of the announcement: it is the offset under which it stands, and grows."""
+    """The announcement's number, which is the offset that it is committed with; it grows."""
     partition: int
     epoch: int
     within: int
-    """Milliseconds that its owner has to let go of it; -1: it was granted."""
+    """Milliseconds that the owner has to let go; -1: the partition was granted."""
     owner: int
-    """Who has it until then (`mark`),"""
+    """`mark` of the present owner."""
     receiver: int
-    """and who gets it,"""
-    then: int = 0
-    """under which epoch, if the owner is to grant it itself; 0: the operator does."""
+    """`mark` of the next owner."""
+    next_epoch: int = 0
+    """Under which epoch the owner hands the partition over itself; 0: the operator grants it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,41 +79,42 @@ class Announcement:
     """The latest changes of a queue."""
 
     queue: str
-    said: tuple[Said, ...]
+    changes: tuple[Change, ...]
     pods: Mapping[int, Uid] = field(default_factory=dict)
-    """Those to which partitions are handed over, by their marks. No two of them have the same."""
+    """The pods to which partitions are handed over, by their marks, which are unique among them."""
 
     def to_text(self) -> str:
-        """As it stands beside the offset. What was said first is left out where there is too much."""
-        said = list(self.said)
-        while len(text := self._text(said)) > LONGEST:
-            said = said[max(1, len(said) // 4) :]
+        """Return the metadata string, without the oldest changes if it is too long."""
+        changes = list(self.changes)
+        while len(text := self._text(changes)) > LONGEST:
+            changes = changes[max(1, len(changes) // 4) :]
         return text
 
-    def receiver(self, one: Said) -> Uid | None:
-        """The pod to which its owner is to hand it over; None: the operator grants it."""
-        return self.pods.get(one.receiver) if one.epoch < one.then <= one.epoch + _FURTHEST else None
+    def receiver(self, one: Change) -> Uid | None:
+        """Return the pod to which the owner hands the partition over; None: the operator grants it."""
+        return self.pods.get(one.receiver) if one.epoch < one.next_epoch <= one.epoch + _FURTHEST else None
 
-    def _text(self, said: list[Said]) -> str:
-        named = sorted({one.receiver for one in said if one.then} & self.pods.keys())
-        fields: dict[str, Any] = {"baton": 1, "queue": self.queue, "said": [one if one.then else one[:-1] for one in said]}
+    def _text(self, changes: list[Change]) -> str:
+        named = sorted({one.receiver for one in changes if one.next_epoch} & self.pods.keys())
+        said = [one if one.next_epoch else one[:-1] for one in changes]
+        fields: dict[str, Any] = {"baton": 1, "queue": self.queue, "said": said}
         if named:
             fields["pods"] = [[one, self.pods[one]] for one in named]
         return json.dumps(fields, separators=(",", ":"))
 
 
 def read(text: str | None) -> Announcement | None:
-    """None: it is none of Baton's."""
+    """Return the announcement, or None if the text is not Baton's."""
     if not text or len(text) > LONGEST + 100:
         return None
     try:
         fields = json.loads(text.partition("\0")[0])
         if fields.get("baton") != 1 or not isinstance(fields["queue"], str):
             return None
-        said = tuple(Said(*one) for one in fields["said"])
+        changes = tuple(Change(*one) for one in fields["said"])
         pods = {number: Uid(uid) for number, uid in fields.get("pods", []) if mark(uid) == number and len(uid) <= LONGEST_UID}
-        if all(_whole(one) and 0 <= one.partition < _PARTITIONS for one in said):
-            return Announcement(fields["queue"], said, pods)
+        if all(_whole(one) and 0 <= one.partition < _PARTITIONS for one in changes):
+            return Announcement(fields["queue"], changes, pods)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass
     return None
@@ -123,43 +124,42 @@ def _whole(values: Iterable[object]) -> bool:
     return all(isinstance(one, int) and not isinstance(one, bool) and -1 <= one < 2**63 for one in values)
 
 
-# -- Announcements of the operator: which pods a pause or a grant concerns, and to which an owner hands over.
+# -- The operator's announcements.
 
 log = logging.getLogger(__name__)
 
 _KEPT = 200
-"""Changes that are said once more with each new one: pods that were slow hear them, too. Who has missed one waits for its
-ledger."""
+"""Changes repeated with each new one, for slow pods. A pod that missed one waits for its ledger."""
 _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL = -1, "", -1
 
 
 class KafkaAnnouncer:
-    """Announces changes of one queue to the pods of its group. Nothing waits for an announcement, and a failure is only logged,
-    because the ledger has the same a little later."""
+    """Announces one queue's changes to the pods of its group. Nothing waits for an announcement, and a failure is only logged,
+    because the ledger says the same a little later."""
 
     def __init__(self, address: KafkaAddress, group: str, client_id: str, topic: str, queue: str) -> None:
         self._client = KafkaClient(address, announcing_group(group), client_id)
         self._topic = topic
         self._queue = queue
-        self._waiting: list[Said] = []
-        """They get their number when they are sent."""
-        self._kept: deque[Said] = deque(maxlen=_KEPT)
+        self._waiting: list[Change] = []
+        """Changes to send; they get their number then."""
+        self._kept: deque[Change] = deque(maxlen=_KEPT)
         self._number: int | None = None
-        """Of the last one."""
+        """The last announcement's."""
         self._task: asyncio.Task[None] | None = None
         self._fails = False
         self._owners: dict[int, int] = {}
-        """By partition, as far as it is known."""
+        """The owners' marks by partition, as far as known."""
         self._pods: dict[int, Uid | None] = {}
-        """Who was to get a partition, by their marks; None: two have the same."""
+        """The pods that were to receive a partition, by mark; None: two have the same."""
 
     def owned(self, partition: int, uid: Uid | None) -> None:
-        """The record says so."""
+        """Note the partition's owner."""
         self._owners[partition] = mark(uid)
 
     def paused(self, partition: int, epoch: int, within: float | None, then: Ownership | None, *, direct: bool) -> None:
-        """`within`: seconds that the owner has. `then`: who is to be granted it. `direct`: by its owner,
-        which hands it over."""
+        """Announce a pause. `within`: seconds that the owner has. `then`: the next owner. `direct`: the present owner hands over
+        itself."""
         receiver = then.uid if then is not None else None
         epoch_then = 0
         if then is not None and receiver is not None and direct:
@@ -167,21 +167,21 @@ class KafkaAnnouncer:
             if self._pods.setdefault(number, receiver) != receiver:
                 self._pods[number] = None
             epoch_then = then.epoch
-        self._say(partition, epoch, int(1000 * (within or 0.0)), receiver, epoch_then)
+        self._add(partition, epoch, int(1000 * (within or 0.0)), receiver, epoch_then)
 
     def granted(self, partition: int, epoch: int, uid: Uid | None) -> None:
-        self._say(partition, epoch, -1, uid)
+        self._add(partition, epoch, -1, uid)
         self.owned(partition, uid)
 
     async def close(self) -> None:
-        """What is under way is given up."""
+        """Stop, and send nothing more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._client.close()
 
-    def _say(self, partition: int, epoch: int, within: int, receiver: Uid | None, then: int = 0) -> None:
-        self._waiting.append(Said(0, partition, epoch, within, self._owners.get(partition, EVERY_POD), mark(receiver), then))
+    def _add(self, partition: int, epoch: int, within: int, receiver: Uid | None, then: int = 0) -> None:
+        self._waiting.append(Change(0, partition, epoch, within, self._owners.get(partition, EVERY_POD), mark(receiver), then))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send(), name="baton-announcer")
 
@@ -191,17 +191,17 @@ class KafkaAnnouncer:
             try:
                 await self._announce(waiting)
                 self._fails = False
-            except Exception as problem:  # also an unexpected one: nothing awaits this task
+            except Exception as problem:  # nothing awaits this task
                 if not self._fails:
                     log.warning(
-                        "changes of owner in %s cannot be announced (%s), so its consumers wait for their ledgers",
+                        "cannot announce changes of owner in %s (%s); its consumers wait for their ledgers",
                         self._queue,
                         quoted(str(problem) or repr(problem), 300),
                         exc_info=None if isinstance(problem, QueueUnreachable) else problem,
                     )
                 self._fails = True
 
-    async def _announce(self, waiting: list[Said]) -> None:
+    async def _announce(self, waiting: list[Change]) -> None:
         if self._number is None:
             self._number = await self._last()
         number = self._number + 1
@@ -209,7 +209,7 @@ class KafkaAnnouncer:
         named = {one.receiver for one in (*self._kept, *self._waiting)}
         self._pods = {number: uid for number, uid in self._pods.items() if number in named}
         pods = {number: uid for number, uid in self._pods.items() if uid is not None}
-        text = Announcement(self._queue, tuple(self._kept), pods).to_text() + "\0"  # as for a record
+        text = Announcement(self._queue, tuple(self._kept), pods).to_text() + "\0"  # as in records
         offsets = [(self._topic, [(PARTITION, number, text)])]
         request = OffsetCommitRequest(self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, offsets)
         ask = partial(self._client.to_group, request)
@@ -217,31 +217,31 @@ class KafkaAnnouncer:
         self._number = number
 
     async def _last(self) -> int:
-        """That this operator, or one before it, has used."""
+        """Return the last number that this operator, or an earlier one, has used."""
         ask = partial(self._client.to_group, CommittedOffsets(self._client.group, self._topic, (PARTITION,)))
         answer = await self._client.until_taken("OffsetFetch", ask, self._topic)
         found = [offset for _, those, _ in answer.topics for _, offset, _, text, _, _ in those if read(text) is not None]
         return max(found, default=0)
 
 
-# -- Announcements as a pod hears them: partitions whose owner records it is to look at, and to which pod it hands over its
-# own.
+# -- A pod's announcements.
 
-_EVERY, _LIVELY = 0.2, 0.015
-"""Seconds between two questions for announcements, and between two looks at a partition that is about to be this pod's,"""
+_EVERY, _SHORT_PAUSE = 0.2, 0.015
+"""Seconds between two requests for announcements, and at least between two looks at a partition that the pod is to receive."""
 _LESS_OFTEN = 40
-"""or this part of the time for which it has waited for it."""
+"""After a longer wait for it, the pause is one part in so many of that wait."""
 _HEARD_WITHIN = 0.3
-"""Seconds after which everybody who is concerned has heard of a pause: until then its owner works on, and then hands the
-partition to one who looks out for it,"""
+"""Seconds after which all pods have read an announcement. Until then the owner of a paused partition goes on; then it hands the
+partition to a pod that expects it."""
 _LONG = 1000
-"""where it has so many milliseconds to let go of it."""
+"""Milliseconds that the owner of a paused partition needs for a direct hand-off."""
 _GRANTED_WITHIN = 3.0
-"""Seconds after its owner's time is up for the operator's grant."""
+"""Seconds for the operator's grant, once the owner's time is up."""
 
 
 class KafkaAnnouncements:
-    """Of one pod, for all queues of its group. One thread waits; any may look, or interrupt it. Raises QueueUnreachable."""
+    """One pod's announcements, for all queues of its group. One thread waits; any thread may look, or interrupt. Raises
+    QueueUnreachable."""
 
     def __init__(
         self,
@@ -252,8 +252,8 @@ class KafkaAnnouncements:
         handoffs: DirectHandoffs,
         fetchers: PodFetchers,
     ) -> None:
-        """`group`: the group id in Kafka. `loop`: the pod's. `handoffs`: what is heard of hand-offs, for the pod's readers.
-        `fetchers`: theirs."""
+        """`group`: the group id in Kafka. `loop`: the pod's. `handoffs`: told about hand-offs, for the pod's readers. `fetchers`:
+        the pod's."""
         self._handoffs = handoffs
         self._fetchers = fetchers
         self._uid = uid
@@ -261,29 +261,29 @@ class KafkaAnnouncements:
         self._loop = loop.user()
         self._announced = KafkaClient(address, announcing_group(group), "baton")
         self._records = KafkaClient(address, group, "baton")
-        self._heard: dict[str, tuple[int, str]] = {}
+        self._seen: dict[str, tuple[int, str]] = {}
         """The last announcement of each topic, and its number."""
         self._topics: dict[QueueName, str] = {}
         self._paused: dict[Partition, tuple[int, float]] = {}
         """The last pause of each: its epoch, and until when the owner has it (monotonic)."""
         self._paused_at: dict[Partition, float] = {}
-        """When pauses of this pod's partitions are told (monotonic): their receivers are to have heard of them by then."""
+        """When to report pauses of this pod's partitions (monotonic): by then their receivers have read of them."""
         self._due: set[Partition] = set()
-        """To be looked at: their records are just being written."""
+        """Partitions to look at again, because their records are just being written."""
         self._awaited: set[Partition] = set()
-        """That others let go of for this pod,"""
+        """Partitions that this pod is about to receive."""
         self._awaited_since = 0.0
-        """since the last of them was heard of (monotonic),"""
+        """When the last of them was announced (monotonic)."""
         self._awaited_until = float("-inf")
-        """and until all of them are this pod's (monotonic)."""
+        """When all of them should have been received (monotonic)."""
         self._expected: set[Partition] = set()
-        """Of the awaited ones those that are fetched already."""
+        """Those of the awaited partitions that are prefetched."""
         self._ask_at = 0.0
-        """When the next question for announcements is due (monotonic)."""
+        """When the next request for announcements is due (monotonic)."""
         self._interrupted = threading.Event()
 
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
-        """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
+        """Return the present owner records of partitions with announced changes; nothing after `timeout` seconds."""
         until = time.monotonic() + timeout
         while not self._interrupted.is_set():
             if time.monotonic() >= self._ask_at:
@@ -304,17 +304,17 @@ class KafkaAnnouncements:
             next_at = min(self._ask_at, *self._paused_at.values()) if self._paused_at else self._ask_at
             rest = max(0.0, next_at - time.monotonic())
             if self._due:
-                rest = _LIVELY
+                rest = _SHORT_PAUSE
             elif awaited:
-                rest = min(rest, max(_LIVELY, (now - self._awaited_since) / _LESS_OFTEN))
+                rest = min(rest, max(_SHORT_PAUSE, (now - self._awaited_since) / _LESS_OFTEN))
             self._interrupted.wait(rest)
         self._interrupted.clear()
         return {}
 
     def look(self, partitions: Iterable[Partition], *, beside_pending: bool = True) -> Mapping[Partition, Heard]:
-        """The owner records of these, as they are now. Without those that there are not. One that is just being written is
-        answered as it is until then: else a partition of which a commit is under way would be taken for one that is gone;
-        `beside_pending` False: it is left out."""
+        """Return the present owner records of these partitions, as far as there are any. While a record is being written, the one
+        before counts, so a partition with a commit under way is not taken for one that is gone; `beside_pending` False: it is
+        left out."""
         wanted = {(self._topics[one.queue], one.number): one for one in partitions if one.queue in self._topics}
         found: dict[Partition, Heard] = {}
         for topic in {topic for topic, _ in wanted}:
@@ -333,7 +333,7 @@ class KafkaAnnouncements:
         return found
 
     def interrupt(self) -> None:
-        """End the wait that another thread is in, or the next one."""
+        """End the present wait, or the next one."""
         self._interrupted.set()
 
     def close(self) -> None:
@@ -341,8 +341,8 @@ class KafkaAnnouncements:
         self._fetchers.close()
 
     def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
-        """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of
-        it."""
+        """Look; after an error these partitions are no longer due, as one announcement would otherwise keep this pod from all
+        others. The ledger says the same."""
         try:
             return self.look(partitions, beside_pending=False)
         except Exception:
@@ -352,7 +352,7 @@ class KafkaAnnouncements:
             raise
 
     def _expect(self, partition: Partition, topic: str, seen: Committed) -> None:
-        """Have it fetched from where its owner is, if it is to be this pod's."""
+        """Prefetch the partition from its owner's offset if this pod is about to receive it."""
         if partition in self._awaited and partition not in self._expected and seen.offset >= 0:
             self._expected.add(partition)
             self._fetchers.expect(topic, partition.number, seen.offset)
@@ -363,24 +363,24 @@ class KafkaAnnouncements:
         return Heard(record.uid, Epoch(record.epoch), paused, max(0.0, until - time.monotonic()) if paused else None)
 
     def _news(self) -> set[Partition]:
-        """Partitions that were announced since the last question."""
+        """Return partitions announced since the last request."""
         answer = self._loop.run(self._ask(), ASKED_WITHIN)
         found: set[Partition] = set()
         for topic, those, _ in answer:
             for _, number, _, text, code, _ in those:
-                announcement = read(text) if not code and self._heard.get(topic) != (number, text) else None
+                announcement = read(text) if not code and self._seen.get(topic) != (number, text) else None
                 if announcement is not None:
-                    found |= self._take_in(topic, number, announcement)
-                    self._heard[topic] = number, text
+                    found |= self._apply(topic, number, announcement)
+                    self._seen[topic] = number, text
         return found
 
-    def _take_in(self, topic: str, number: int, announcement: Announcement) -> set[Partition]:
+    def _apply(self, topic: str, number: int, announcement: Announcement) -> set[Partition]:
         queue = QueueName(announcement.queue)
         self._topics[queue] = topic
-        last, _ = self._heard.get(topic, (0, ""))
-        after = last if last < number else 0  # else another operator counts
+        last, _ = self._seen.get(topic, (0, ""))
+        after = last if last < number else 0  # otherwise another operator numbers them
         concerned: set[Partition] = set()
-        for one in announcement.said:
+        for one in announcement.changes:
             partition = Partition(queue, one.partition)
             if one.number > after:
                 self._awaited.discard(partition)
@@ -399,7 +399,7 @@ class KafkaAnnouncements:
             if one.owner in (EVERY_POD, self._mark):
                 self._paused[partition] = one.epoch, now + one.within / 1000
                 uid = announcement.receiver(one) if one.within >= _LONG else None
-                then = Ownership(uid, Epoch(one.then)) if uid and uid != self._uid else None
+                then = Ownership(uid, Epoch(one.next_epoch)) if uid and uid != self._uid else None
                 self._handoffs.set_next_owner(partition, Epoch(one.epoch), then)
                 if then is not None:
                     self._paused_at[partition] = now + _HEARD_WITHIN

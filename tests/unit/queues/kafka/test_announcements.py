@@ -14,9 +14,9 @@ from baton.queues.kafka.announcements import (
     EVERY_POD,
     LONGEST,
     Announcement,
+    Change,
     KafkaAnnouncements,
     KafkaAnnouncer,
-    Said,
     mark,
     read,
 )
@@ -32,21 +32,21 @@ from tests.waiting import eventually
 
 
 def test_what_is_written_is_read() -> None:
-    announcement = Announcement("orders", (Said(3, 0, 7, -1, 0, 12), Said(4, 5, 8, 2500, EVERY_POD, 13)))
+    announcement = Announcement("orders", (Change(3, 0, 7, -1, 0, 12), Change(4, 5, 8, 2500, EVERY_POD, 13)))
     assert read(announcement.to_text() + "\0") == announcement
 
 
 def test_what_was_said_first_is_left_out_where_there_is_too_much() -> None:
-    announcement = Announcement("q" * 200, tuple(Said(10**6 + number, 9999, 10**9, 10**6, 9999, 9999) for number in range(300)))
+    announcement = Announcement("q" * 200, tuple(Change(10**6 + number, 9999, 10**9, 10**6, 9999, 9999) for number in range(300)))
     text = announcement.to_text()
     found = read(text)
     assert len(text) <= LONGEST and found is not None
-    assert found.said and found.said == announcement.said[-len(found.said) :]
+    assert found.changes and found.changes == announcement.changes[-len(found.changes) :]
 
 
 @pytest.mark.parametrize("partition", [-1, 2**31])
 def test_a_partition_that_kafka_cannot_have_is_not_batons(partition: int) -> None:
-    good, forged = Said(1, 2**31 - 1, 1, -1, 0, 0), Said(1, partition, 1, -1, 0, 0)
+    good, forged = Change(1, 2**31 - 1, 1, -1, 0, 0), Change(1, partition, 1, -1, 0, 0)
     assert read(Announcement("q", (good,)).to_text()) == Announcement("q", (good,))
     assert read(Announcement("q", (good, forged)).to_text()) is None
 
@@ -67,16 +67,16 @@ def test_pods_are_told_apart_by_short_marks() -> None:
 B_POD = Uid("0b4f8c11-uid")
 
 
-def handed(partition: int, uid: Uid = B_POD, then: int = 9) -> Said:
-    return Said(4, partition, 8, 2500, 12, mark(uid), then)
+def handed(partition: int, uid: Uid = B_POD, then: int = 9) -> Change:
+    return Change(4, partition, 8, 2500, 12, mark(uid), then)
 
 
 def test_to_whom_an_owner_is_to_hand_its_partition_is_said_with_the_uid() -> None:
-    by_operator = Said(4, 1, 8, 2500, 12, mark(B_POD))
+    by_operator = Change(4, 1, 8, 2500, 12, mark(B_POD))
     found = read(Announcement("orders", (handed(0), by_operator), {mark(B_POD): B_POD}).to_text())
     assert found is not None
-    assert [found.receiver(one) for one in found.said] == [B_POD, None]
-    assert found.said == (handed(0), by_operator)
+    assert [found.receiver(one) for one in found.changes] == [B_POD, None]
+    assert found.changes == (handed(0), by_operator)
 
 
 def test_a_uid_is_said_once_and_only_of_those_that_get_something() -> None:
@@ -86,24 +86,24 @@ def test_a_uid_is_said_once_and_only_of_those_that_get_something() -> None:
 
 def test_who_is_not_told_apart_gets_nothing_from_its_owner() -> None:
     found = read(Announcement("orders", (handed(0),)).to_text())
-    assert found is not None and found.receiver(found.said[0]) is None
+    assert found is not None and found.receiver(found.changes[0]) is None
 
 
 def test_a_uid_that_is_not_that_of_its_mark_is_not_believed() -> None:
     found = read(Announcement("orders", (handed(0),), {mark(B_POD): Uid("another")}).to_text())
-    assert found is not None and found.receiver(found.said[0]) is None
+    assert found is not None and found.receiver(found.changes[0]) is None
 
 
 @pytest.mark.parametrize("then", [8, 7, 2**53])
 def test_an_epoch_that_no_grant_would_have_is_not_handed_on(then: int) -> None:
     found = read(Announcement("orders", (handed(0, then=then),), {mark(B_POD): B_POD}).to_text())
-    assert found is not None and found.receiver(found.said[0]) is None
+    assert found is not None and found.receiver(found.changes[0]) is None
 
 
 def test_what_is_too_long_for_a_uid_is_none() -> None:
     long = Uid("x" * 300)
     found = read(Announcement("orders", (handed(0, long),), {mark(long): long}).to_text())
-    assert found is not None and found.receiver(found.said[0]) is None
+    assert found is not None and found.receiver(found.changes[0]) is None
 
 
 # -- What the operator announces to the pods of a group.
@@ -130,7 +130,7 @@ async def test_an_error_that_nobody_expected_is_told_and_what_comes_later_is_ann
     monkeypatch.setattr(KafkaClient, "to_group", to_group)
 
     async def failed() -> bool:
-        return "cannot be announced" in caplog.text and "an answer that nobody can decode" in caplog.text
+        return "cannot announce" in caplog.text and "an answer that nobody can decode" in caplog.text
 
     async def said() -> bool:
         return announcer._number == 1
@@ -201,8 +201,8 @@ class Listening(Announced):
     """The pod a, which is told one thing."""
 
     def hears(self, owner: Uid, receiver: Uid, *, then: int = TWO, within: int = 10_000, number: int = 1) -> set[Partition]:
-        said = Said(number, 1, ONE, within, mark(owner), mark(receiver), then)
-        return self._take_in("orders-topic", number, Announcement("orders", (said,), {mark(receiver): receiver}))
+        said = Change(number, 1, ONE, within, mark(owner), mark(receiver), then)
+        return self._apply("orders-topic", number, Announcement("orders", (said,), {mark(receiver): receiver}))
 
 
 def test_an_owner_hears_who_is_next_at_once_and_that_it_is_to_let_go_when_that_one_has_heard() -> None:
