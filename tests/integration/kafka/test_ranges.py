@@ -294,5 +294,5 @@ async def test_before_each_partition_was_granted_nobody_knows_where_the_group_be
 
 
 def test_settings_of_the_other_client_are_refused() -> None:
-    with pytest.raises(QueueUnreachable, match=r"has the setting fetch\.min\.bytes, which is of the client of pods"):
+    with pytest.raises(QueueUnreachable, match=r"has the setting fetch\.min\.bytes, which only applies to pods"):
         KafkaRanges("kafka://broker:9092/?fetch.min.bytes=10", "shop/orders", "shop/orders-group")

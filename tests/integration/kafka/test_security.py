@@ -83,7 +83,7 @@ async def test_a_certificate_without_its_key_is_told(queue: Queue) -> None:
     broker = queue.broker
     wrong = KafkaAddress((f"127.0.0.1:{broker.mutual_port}",), tls=True, certificate=broker.ca.read_text(), key="none")
     said = await refusal(KafkaQueue(wrong, queue.group, TopicToOpen(topic=queue.topic, queue="orders"), GROUP))
-    assert "the client certificate and its key do not belong together" in said
+    assert "the client certificate and its key do not match" in said
 
 
 def allow_work(acls: Acls, user: str, queue: Queue) -> None:

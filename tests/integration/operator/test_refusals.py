@@ -94,7 +94,7 @@ def own_words(refusal: ApiError) -> str:
                 ({"sasl": {"user": "u"}}, ["spec.source.kafka.sasl.passwordSecretRef"]),
                 (
                     {"sasl": {"user": "u", "mechanism": "PLAIN", "passwordSecretRef": {"name": "s", "key": "k"}}},
-                    ["PLAIN sends the password as it is: set spec.source.kafka.tls"],
+                    ["PLAIN sends the password unencrypted: set spec.source.kafka.tls"],
                 ),
             )
         ),

@@ -1,4 +1,4 @@
-"""Where a Kafka cluster is and how it is spoken to, as a URL (pods) or in parts (the operator)."""
+"""The address of a Kafka cluster, with user and TLS: from a URL (pods) or in parts (the operator)."""
 
 import base64
 import os
@@ -25,10 +25,10 @@ _OURS = re.compile(
     r"bootstrap\.servers|metadata\.broker\.list|group\..*|security\..*|sasl\..*|ssl\..*|enable\.auto\..*|auto\..*|isolation\.level"
     r"|enable\.partition\.eof|transactional\.id|partition\.assignment\.strategy|plugin\..*|.*_cb|consume\.callback.*"
 )
-"""Settings of the client that are not the user's to make: on them stands what Baton promises, or the URL has them elsewhere."""
+"""Settings of the client that users may not set: Baton's promises depend on them, or they are elsewhere in the URL."""
 _LARGEST = 1 << 20
 _FILES = ("ca", "cert", "key")
-"""Options that name files with PEM."""
+"""Options that name PEM files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,44 +42,44 @@ class KafkaAddress:
     mechanism: str = MECHANISMS[0]
     tls: bool = False
     ca: str = field(default="", repr=False)
-    """Certificates that are trusted, PEM; empty: those that the system trusts."""
+    """Trusted certificates, PEM; empty: the system's."""
     certificate: str = field(default="", repr=False)
-    """What is shown to the brokers, PEM, with the certificates that lead to their CA; empty: none is."""
+    """The client certificate and its chain, PEM; empty: none."""
     key: str = field(default="", repr=False)
-    """Its key."""
+    """The client certificate's key, PEM."""
     group: str | None = None
-    """The group id, where it is not the one that follows from the ConsumerGroup's name."""
+    """The group id, if it does not follow from the ConsumerGroup's name."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """More settings of the consuming client, by librdkafka's names."""
+    """More settings of the consuming client, with librdkafka's names."""
     login: str = "the user, the password or the mechanism in BATON_KAFKA_URL, or in the Secret that it comes from"
-    """Where they stand, for messages."""
+    """Where user, password and mechanism come from, for messages."""
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The cluster's name in messages."""
         return f"Kafka at {','.join(self.servers[:3])}"
 
     @property
     def who(self) -> str:
-        """For messages."""
+        """The user's name in messages."""
         if self.user is not None:
             return f"user {self.user}"
         return "the user of the client certificate" if self.certificate else "everybody (there is no user)"
 
     @property
     def refused(self) -> str:
-        """What a cluster does that does not know the user, with the cure."""
+        """The message for a cluster that refuses the user, with the cure."""
         return f"refuses the user {self.user} by {self.mechanism}: correct {self.login}"
 
     @property
     def protocol(self) -> str:
-        """As Kafka's clients name it."""
+        """The security protocol's name in Kafka."""
         return {(False, False): "PLAINTEXT", (False, True): "SSL", (True, False): "SASL_PLAINTEXT", (True, True): "SASL_SSL"}[
             self.user is not None, self.tls
         ]
 
     def for_librdkafka(self) -> dict[str, Any]:
-        """Settings of a client of confluent-kafka."""
+        """Return settings for a client of confluent-kafka."""
         made: dict[str, Any] = {"bootstrap.servers": ",".join(self.servers), "security.protocol": self.protocol}
         if self.user is not None:
             made |= {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self.password}
@@ -90,7 +90,7 @@ class KafkaAddress:
         return made
 
     def for_aiokafka(self) -> dict[str, Any]:
-        """Arguments of a connection of aiokafka. Raises QueueUnreachable where the certificates are none."""
+        """Return arguments for a connection of aiokafka. Raises QueueUnreachable for malformed certificates."""
         made: dict[str, Any] = {"security_protocol": self.protocol}
         if self.user is not None:
             made |= {"sasl_mechanism": self.mechanism, "sasl_plain_username": self.user, "sasl_plain_password": self.password}
@@ -102,34 +102,34 @@ class KafkaAddress:
         try:
             context = ssl.create_default_context(cadata=self.ca or None)
         except (ssl.SSLError, ValueError):
-            raise QueueUnreachable(f"{self.place}: what is to be trusted is no certificate: give certificates as PEM") from None
+            raise QueueUnreachable(f"{self.place}: the CA is not a certificate: give certificates as PEM") from None
         try:
             if self.certificate:
                 show(context, self.certificate, self.key)
         except (ssl.SSLError, ValueError, OSError):
             raise QueueUnreachable(
-                f"{self.place}: the client certificate and its key do not belong together, or are none: give both as PEM, the "
-                "key without a password"
+                f"{self.place}: the client certificate and its key do not match, or are malformed: give both as PEM, the key "
+                "without a password"
             ) from None
         return context
 
 
 def servers(text: str) -> tuple[str, ...]:
-    """host:port, separated by commas. Raises ValueError."""
+    """Return the servers in a comma-separated list of host:port. Raises ValueError."""
     found = tuple(one.strip() for one in text.split(",") if one.strip())
     for one in found:
         if _SERVER.fullmatch(one) is None:
-            raise ValueError(f"{quoted(one)} is no host:port")
+            raise ValueError(f"{quoted(one)} is not host:port")
     if not found:
         raise ValueError("there is no host:port")
     return found
 
 
 def read(url: str) -> KafkaAddress:
-    """Of a pod. Raises QueueUnreachable, which says what is wrong, and never the password."""
+    """Return the address in a pod's URL. Raises QueueUnreachable with what is wrong, and never the password."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or parts.path not in ("", "/") or parts.fragment:
-        raise QueueUnreachable(f"The address is no URL of a Kafka: write {EXAMPLE}")
+        raise QueueUnreachable(f"The address is not a URL of Kafka: write {EXAMPLE}")
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, colon, password = credentials.partition(":")
     if credentials and not (user and colon):
@@ -138,16 +138,16 @@ def read(url: str) -> KafkaAddress:
         found = servers(hosts)
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError as error:
-        raise QueueUnreachable(f"The address is no URL of a Kafka ({error}): write {EXAMPLE}") from None
+        raise QueueUnreachable(f"The address is not a URL of Kafka ({error}): write {EXAMPLE}") from None
     tls = parts.scheme == "kafkas"
     _refuse_idle(options, user=bool(user), tls=tls)
     mechanism = options.pop("mechanism", MECHANISMS[0])
     if mechanism not in MECHANISMS:
-        raise QueueUnreachable(f"The address has a mechanism that there is not: take one of {', '.join(MECHANISMS)}")
+        raise QueueUnreachable(f"The address has an unknown mechanism: use one of {', '.join(MECHANISMS)}")
     if user and mechanism == "PLAIN" and not tls:
         raise QueueUnreachable(
-            "The address has the mechanism PLAIN, which sends the password as it is, and no TLS: begin it with kafkas://, or "
-            f"take {MECHANISMS[0]}"
+            "The address has the mechanism PLAIN, which sends the password unencrypted, and no TLS: begin it with kafkas://, or "
+            f"use {MECHANISMS[0]}"
         )
     files = {name: options.pop(name, "") for name in _FILES}
     if bool(files["cert"]) != bool(files["key"]):
@@ -156,7 +156,7 @@ def read(url: str) -> KafkaAddress:
     group = options.pop("group", None)
     for name in options:
         if _OURS.fullmatch(name):
-            raise QueueUnreachable(f"The address has the setting {quoted(name)}, which Baton makes itself: take it out")
+            raise QueueUnreachable(f"The address has the setting {quoted(name)}, which Baton sets itself: remove it")
     password = unquote(password)
     return KafkaAddress(found, unquote(user) or None, password, mechanism, tls, ca, certificate, key, group, options)
 
@@ -165,58 +165,58 @@ def _refuse_idle(options: Mapping[str, str], *, user: bool, tls: bool) -> None:
     """Refuse options that would have no effect, because their writer expects one."""
     for name in (*_FILES, "group"):
         if options.get(name) == "":
-            raise QueueUnreachable(f"The address has {name}= without a value: give it one, or take it out")
+            raise QueueUnreachable(f"The address has {name}= without a value: give it one, or remove it")
     if "mechanism" in options and not user:
-        raise QueueUnreachable("The address has mechanism=, and no user: write user:password@ before the host, or take it out")
+        raise QueueUnreachable("The address has mechanism=, but no user: write user:password@ before the host, or remove it")
     for name in _FILES:
         if name in options and not tls:
-            raise QueueUnreachable(f"The address has {name}=, and no TLS: begin it with kafkas://, or take it out")
+            raise QueueUnreachable(f"The address has {name}=, but no TLS: begin it with kafkas://, or remove it")
 
 
 def _pem(option: str, path: str) -> str:
-    """What the file says; empty: there is no such option."""
+    """Return the file's content; without the option an empty text."""
     if not path:
         return ""
     try:
         with Path(path).open("rb") as file:
             return file.read(_LARGEST).decode()
     except (OSError, UnicodeDecodeError):
-        raise QueueUnreachable(f"The address has the option {option}, which names no file that can be read: mount it") from None
+        raise QueueUnreachable(f"The address has the option {option}, but its file cannot be read: mount it") from None
 
 
-# -- A certificate that a client shows, for Python's TLS, which reads it from a file only.
+# -- A client certificate for Python's TLS, which reads it from a file only.
 
 
 def show(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Both are PEM. Raises ssl.SSLError, ValueError or OSError where they are none, or do not belong together. The file is in
-    memory where there is such a thing: a container's file system may be read-only, and the key should not be in it."""
+    """Load a client certificate and its key, both PEM. Raises ssl.SSLError, ValueError or OSError if they are malformed or do not
+    match. The file is in memory if possible: a container's file system may be read-only, and should not have the key."""
     in_memory = hasattr(os, "memfd_create")
     made = os.fdopen(os.memfd_create("baton-certificate"), "wb") if in_memory else NamedTemporaryFile(prefix="baton-")  # noqa: SIM115
     with made as file:
         file.write(f"{certificate.rstrip()}\n{key}".encode())
         file.flush()
         path = f"/proc/self/fd/{file.fileno()}" if in_memory else file.name
-        context.load_cert_chain(path, password="")  # else a terminal would be asked for one
+        context.load_cert_chain(path, password="")  # otherwise a terminal is asked for one
 
 
-# -- A private key in the one form that Kafka's Java client reads, PKCS #8. Pure.
+# -- A private key in the only form that Kafka's Java client reads, PKCS #8. Pure.
 #
 # OpenSSL, and so Python and librdkafka, read others, which some certificate authorities write by default.
 
 _KEY = re.compile(r"-----BEGIN ((?:RSA |EC )?)PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END")
 _VERSION = bytes.fromhex("020100")
 _RSA = bytes.fromhex("300d06092a864886f70d0101010500")
-"""The algorithm rsaEncryption, which has no parameters."""
+"""The algorithm rsaEncryption, without parameters."""
 _EC = bytes.fromhex("06072a8648ce3d0201")
-"""The algorithm id-ecPublicKey, whose parameter is the curve."""
+"""The algorithm id-ecPublicKey; its parameter is the curve."""
 _CURVES = [bytes.fromhex(curve) for curve in ("06082a8648ce3d030107", "06052b81040022", "06052b81040023")]
-"""P-256, P-384 and P-521: Java has no others."""
+"""P-256, P-384 and P-521, the only ones that Java has."""
 _SEQUENCE, _OCTETS = 0x30, 0x04
 
 
 def pkcs8(pem: str) -> str:
-    """The key of a PEM text, which may have certificates, too. A text without a key in PKCS #1, SEC 1 or PKCS #8 is left as it
-    is: Java says what it thinks of it."""
+    """Return the key of a PEM text, which may have certificates too, in PKCS #8. A text without a key in PKCS #1, SEC 1 or PKCS
+    #8 is returned unchanged: Java reports what is wrong."""
     found = _KEY.search(pem)
     if found is None:
         return pem
@@ -232,7 +232,7 @@ def pkcs8(pem: str) -> str:
 
 
 def _element(tag: int, content: bytes) -> bytes:
-    """In DER the length has as few bytes as it can."""
+    """Return a DER element; its length takes as few bytes as possible."""
     length = len(content)
     if length < 0x80:
         return bytes((tag, length)) + content
@@ -240,11 +240,11 @@ def _element(tag: int, content: bytes) -> bytes:
     return bytes((tag, 0x80 + len(size))) + size + content
 
 
-# -- Where a topic is and who connects to it, for a client of another language.
+# -- The address for a client in another language.
 
 
 def reader_address(address: KafkaAddress, topic: str, topic_id: str, group: str) -> Mapping[str, object]:
-    """Fit for JSON. It has the password, and the texts of certificates."""
+    """Return the address as JSON values, with the password and the certificates."""
     return {
         "topic": topic,
         "topicId": topic_id,

@@ -1,4 +1,4 @@
-"""A producer for a topic: confluent-kafka's, with Java's partitioner, which adds nothing twice and polls by itself."""
+"""A producer for a topic: confluent-kafka's, with Java's partitioner, without duplicates, and polled by its own thread."""
 
 import atexit
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.1
 _ANY_SIZE = 1_000_000_000
-"""Bytes: librdkafka's largest. Its own bound is a megabyte; here the topic says how large a message may be."""
+"""Bytes: librdkafka's maximum. Its default is a megabyte; here the topic limits the size."""
 _LAST_PARTITION = 2**31 - 1
 
 
@@ -50,9 +50,9 @@ class KafkaDelivery:
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Sent:
-        """Wait for the outcome. Raises QueueUnreachable where the message may not be in the topic, ValueError where no other try
-        would help, TimeoutError after `timeout` seconds: it is still under way, and RuntimeError in a callback, which would wait
-        for ever."""
+        """Wait for the outcome. Raises QueueUnreachable if the message may not be in the topic, ValueError if no retry would
+        help, TimeoutError if it is still under way after `timeout` seconds, and RuntimeError in a callback, which would wait for
+        ever."""
         if not self.done():
             self._producer._see_no_callback()
         try:
@@ -64,7 +64,7 @@ class KafkaDelivery:
         return sent
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Likewise: what `result` raises, or None."""
+        """Wait for the outcome, and return what `result` raises, or None."""
         try:
             self.result(timeout)
         except (QueueUnreachable, ValueError) as error:
@@ -72,8 +72,8 @@ class KafkaDelivery:
         return None
 
     def add_done_callback(self, callback: "Callable[[KafkaDelivery], object]", /) -> None:
-        """Call it with the delivery when the outcome is known, on the producer's thread, one at a time; what it raises is logged.
-        Raises TypeError for what cannot be called so."""
+        """Call it with the delivery once the outcome is known, on the producer's thread, one at a time; its errors are logged.
+        Raises TypeError if it cannot be called so."""
         function("callback", callback, "delivery")
         if iscoroutinefunction(callback):
             raise TypeError(f"{callback!r} is a coroutine function, which nothing would await: give a plain function")
@@ -87,7 +87,7 @@ class KafkaDelivery:
     def _call(self, callback: "Callable[[KafkaDelivery], object]") -> None:
         try:
             callback(self)
-        except BaseException:  # also SystemExit: it would end the thread that all deliveries come from
+        except BaseException:  # including SystemExit, which would end the thread of all deliveries
             log.exception("a callback of a delivery failed")
 
 
@@ -112,10 +112,9 @@ class KafkaProducer(InWith):
         linger: float = 0.005,
         buffer_bytes: int = 32_000_000,
     ) -> None:
-        """`url`: as in BATON_KAFKA_URL. `patience`: seconds for which a message is tried again. `linger`: seconds that what is
-        given to `produce` waits for others, half of `patience` at most. `buffer_bytes`: so much may wait; then `produce` waits
-        for room. Raises QueueUnreachable for a URL that is none, ValueError and TypeError for other options.
-        """
+        """`url`: as in BATON_KAFKA_URL. `patience`: seconds for which a message is retried. `linger`: seconds that a message
+        given to `produce` waits for others, half of `patience` at most. `buffer_bytes`: bytes that may wait; then `produce` waits
+        for room. Raises QueueUnreachable for a malformed URL, ValueError and TypeError for other options."""
         number("patience", patience, 0.001)
         number("linger", linger, 0, 900)
         number("buffer_bytes", buffer_bytes, 1)
@@ -125,11 +124,11 @@ class KafkaProducer(InWith):
         self._address = url if isinstance(url, KafkaAddress) else read(url)
         self._under_way: set[KafkaDelivery] = set()
         self._failed: set[KafkaDelivery] = set()
-        """That nothing has looked at."""
+        """Failures that the program has not looked at."""
         self._trouble = ""
         self._fatal: KafkaError | None = None
         self._lock = threading.Lock()
-        """Nothing is taken while the producer closes."""
+        """Held to take a message, and to begin closing."""
         self._closing, self._ended, self._hurry = False, threading.Event(), threading.Event()
         self._client = Client(
             {
@@ -151,8 +150,8 @@ class KafkaProducer(InWith):
         _producers.add(self)
 
     def send(self, key: Key, value: bytes | str, headers: Headers | None = None, *, partition: int | None = None) -> Sent:
-        """Where it is now. `key`: messages of a key go to one partition; None: to any. `partition`: where it goes instead. Raises
-        as `KafkaDelivery.result`."""
+        """Send one message and return where it was stored. `key`: messages of a key go to one partition; None: to any.
+        `partition`: send it there instead. Raises as `KafkaDelivery.result`."""
         self._see_no_callback()
         delivery = self.produce(key, value, headers, partition=partition)
         self._hurry.set()
@@ -181,8 +180,8 @@ class KafkaProducer(InWith):
         partition: int | None = None,
         on_delivery: Callable[[KafkaDelivery], object] | None = None,
     ) -> KafkaDelivery:
-        """Send it within `linger`, together with others, and wait for nothing but room in the buffer. A failure that nothing
-        looked at is raised by `flush` or `close`. Raises QueueUnreachable where there was no room for `patience` seconds."""
+        """Send it within `linger`, together with others, waiting only for room in the buffer. `flush` or `close` raises a failure
+        that the program has not looked at. Raises QueueUnreachable if there was no room for `patience` seconds."""
         self._check(key, value, headers)
         if partition is not None and not (isinstance(partition, int) and 0 <= partition <= _LAST_PARTITION):
             raise ValueError(f"a partition is a number from 0 to {_LAST_PARTITION}, not {partition!r}")
@@ -200,8 +199,8 @@ class KafkaProducer(InWith):
         return delivery
 
     def flush(self, within: float | None = None) -> None:
-        """Send at once what was given to `produce`, and wait until the outcome is known, for `within` seconds at most. Raises
-        QueueUnreachable where a message may not be in the topic and the program did not look at its delivery."""
+        """Send everything given to `produce` at once, and wait until the outcome is known, `within` seconds at most. Raises
+        QueueUnreachable if a message may not be in the topic and the program has not looked at its delivery."""
         if left := self._flushed(within):
             what = f"{counted(left, 'message')} to {self._topic} not sent after {within:g} s"
             raise QueueUnreachable(f"{self._address.place}: {what}{self._trouble}")
@@ -222,7 +221,7 @@ class KafkaProducer(InWith):
         self._report()
 
     def _poll(self) -> None:
-        """Of the producer's thread, which alone serves deliveries."""
+        """Run in the producer's thread, which alone serves deliveries."""
         while not self._ended.is_set():
             try:
                 if self._hurry.is_set():
@@ -230,14 +229,14 @@ class KafkaProducer(InWith):
                     self._client.flush(_LOOK_EVERY)
                 else:
                     self._client.poll(_LOOK_EVERY)
-            except KafkaException as failure:  # librdkafka sends nothing any more, as where the user may not write
+            except KafkaException as failure:  # librdkafka sends nothing more, for example because the user may not write
                 self._fatal = failure.args[0]
                 for delivery in list(self._under_way):
                     self._delivered(delivery, self._fatal, None)
                 self._ended.wait(_LOOK_EVERY)
 
     def _flushed(self, within: float | None) -> int:
-        """How many messages are left then."""
+        """Wait, and return how many messages are left."""
         self._see_no_callback()
         until = inf if within is None else time.monotonic() + within
         while self._under_way and time.monotonic() < until:
@@ -255,7 +254,7 @@ class KafkaProducer(InWith):
 
     def _see_no_callback(self) -> None:
         if threading.get_ident() == self._thread.ident:
-            raise RuntimeError("not in a callback of a delivery, which would wait for itself: produce, or do it elsewhere")
+            raise RuntimeError("a callback of a delivery would wait for itself here: call produce, or do this in another thread")
 
     def _check(self, key: Key, value: bytes | str, headers: Headers | None) -> None:
         for name, given in (("key", b"" if key is None else key), ("value", value), *(headers or {}).items()):
@@ -263,15 +262,15 @@ class KafkaProducer(InWith):
                 raise TypeError(f"a {name} is bytes or str, not {type(given).__name__}")
         size = sum(len(part) for part in (key or b"", value, *(headers or {}).values()))
         if size > self._buffer:
-            raise ValueError(f"the message has {size:,} bytes, and the producer's buffer {self._buffer:,}: raise buffer_bytes")
+            raise ValueError(f"the message has {size:,} bytes, the producer's buffer only {self._buffer:,}: raise buffer_bytes")
 
     def _taken(
         self, delivery: KafkaDelivery, key: Key, value: bytes | str, headers: Headers | None, where: Mapping[str, Any]
     ) -> bool:
-        """False: there is no room now."""
+        """Return False if there is no room now."""
         with self._lock:
             if self._closing:
-                raise RuntimeError("this producer is closed: make another")
+                raise RuntimeError("this producer is closed: create another")
             self._under_way.add(delivery)
             try:
                 self._client.produce(
@@ -302,7 +301,7 @@ class KafkaProducer(InWith):
 
     def _delivered(self, delivery: KafkaDelivery, error: KafkaError | None, message: Message | None) -> None:
         if delivery not in self._under_way:
-            return  # it was given up
+            return  # `close` has given it up
         if error is None and message is not None:
             self._trouble = ""
             delivery._future.set_result(Sent(message.partition() or 0, str(message.offset())))
@@ -313,7 +312,7 @@ class KafkaProducer(InWith):
         self._under_way.discard(delivery)
 
     def _error(self, error: KafkaError) -> Exception:
-        """A sentence with the cure."""
+        """Return the error, with its cure."""
         if error.code() == KafkaError._FATAL and self._fatal is not None:
             error = self._fatal
         code, place = error.code(), self._address.place

@@ -1,8 +1,8 @@
-"""A topic of Kafka, as the driver of a Spark query sees it: executors read ranges of its log, and the driver commits their ends.
+"""A topic of Kafka as the driver of a Spark query uses it: executors read ranges of its log, and the driver commits their ends.
 
-The log keeps what was read, so nothing has to be recorded for a range to be read again. What the driver records is its number
-and up to where entries may have been handed out: in the owner records, beside the group's offsets. An entry's number is its
-offset and one: so a position is what Kafka calls the offset of a group, that of the next entry.
+The log keeps what was read, so a range can be read again without a record of it. The driver records its number, and up to where
+entries may have been handed out, in the owner records beside the group's offsets. An entry's number is its offset plus one, so a
+position is the same as a group's offset, that of the next entry.
 """
 
 import asyncio
@@ -46,52 +46,53 @@ T = TypeVar("T")
 
 _TRIES = 5
 _LOOK_EVERY = 0.02
-"""Seconds between two looks for something new."""
+"""Seconds between two looks for new entries."""
 _KNOWN_FOR = 5.0
-"""Seconds until the topic is described again: its partitions may have become more."""
+"""Seconds until the topic is described again, as it may have more partitions."""
 _NEVER = 2**63
 _NOTHING = Gone(0, -1)
-"""Of a topic that was deleted and made again, or of another one that the queue has now: no position of the query's is one of
+"""The answer for a topic that was recreated, or replaced by another topic of the queue: none of the query's positions is in
 it."""
 RESERVED = 1000
-"""Entries beyond a range that a commit reserves at least: so many are marked redelivered without need, at most, where a driver
-ends without a word; and three times the range, where that is more."""
+"""Entries beyond a range that a commit reserves at least, or three times the range. If a driver is killed, so many are marked
+redelivered without need."""
 
 Change = Callable[[Committed], tuple[int, Record] | None]
-"""What is to be committed where this is; None: nothing."""
+"""Returns the commit that follows this one; None: none."""
 
 
 class QueryRanges:
-    """What `KafkaRanges` is asked, in its event loop: which ranges there are, up to where entries may be handed out, and what is
-    done with. Methods raise QueueUnreachable.
+    """Answers `KafkaRanges` in its event loop: which ranges exist, up to where entries may be handed out, and what is finished.
+    Methods raise QueueUnreachable.
 
-    A query commits under the token in the record, regardless of the owner: so a grant does not end it, and a
-    commit that was begun before a grant, or before a later query, is refused by the broker.
+    A query commits under the token in the record, whoever the owner is. So a grant does not end the query, and the broker refuses
+    a commit that was begun before a grant, or before a later query.
     """
 
     def __init__(self, transactions: PartitionTransactions, queue: str) -> None:
-        """`queue`: its name, for people."""
+        """`queue`: its name in messages."""
         self._transactions = transactions
         self._client = transactions.client
         self._queue = queue
         self._topic: Topic | None = None
         self._described_at = 0.0
         self._topic_id = ""
-        """The topic that the query reads. Records of one that was made in its place are not touched. Empty: any."""
+        """The topic that the query reads; empty: any. Records of a topic that was recreated since are not changed."""
         self._beginning = 0
-        """The number of a query whose `begin` has not come to its end. 0: there is none."""
+        """The number of a query whose `begin` has failed; 0: none."""
         self._ends: dict[int, int] = {}
-        """The last position of each partition that was seen."""
+        """The last known position of each partition."""
         self.waits_from: dict[int, int] = {}
-        """By partition that was read to its end: the last position that was there; _NEVER: only a grant helps."""
+        """Partitions that were read to their end, and their last position then; _NEVER: only a grant helps."""
 
     async def begin(self) -> int:
-        """Where it does not come to its end, the next one goes on with its number: over a very large topic it takes several."""
+        """See `KafkaRanges.begin`. After an error, the next call goes on with the same number: a very large topic takes several
+        calls."""
         self._topic_id = (await self.topic(fresh=True)).topic_id
         partitions = await self._partitions()
         found = await self._seen(partitions)
         known = max(map(_query, found.values()), default=0)
-        if known > self._beginning or not self._beginning:  # another query has begun since
+        if known > self._beginning or not self._beginning:  # another query has begun meanwhile
             self._beginning = max(time.time_ns() // 1000, known + 1)
         await self.fence(self._beginning, partitions)
         number, self._beginning = self._beginning, 0
@@ -99,18 +100,18 @@ class QueryRanges:
 
     @property
     def name(self) -> str:
-        """The topic's."""
+        """The topic's name."""
         return self._transactions.topic
 
     async def topic(self, *, fresh: bool = False) -> Topic:
-        """As it was a few seconds ago at most; `fresh`: as it is now."""
+        """Return the topic as it was a few seconds ago at most; `fresh`: as it is now."""
         if fresh or self._topic is None or time.monotonic() - self._described_at > _KNOWN_FOR:
             self._topic, self._described_at = await describe(self._client, self.name), time.monotonic()
         return self._topic
 
     async def fence(self, query: int, partitions: Iterable[int]) -> int:
         """See `KafkaRanges.fence`."""
-        return max(map(_query, (await self._taken(query, partitions)).values()), default=query)
+        return max(map(_query, (await self._claimed(query, partitions)).values()), default=query)
 
     async def positions(self) -> dict[int, PartitionBounds]:
         partitions = await self._partitions()
@@ -118,7 +119,7 @@ class QueryRanges:
         if unknown := sorted(set(partitions) - found.keys()):
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {unknown[0]} of {self._queue} has no owner yet: wait until the "
-                "operator has granted it, or see what the ConsumerGroup says"
+                "operator has granted it, or check the conditions of the ConsumerGroup"
             )
         begins, ends = await self._bounds(found)
         if missing := sorted(found.keys() - (begins.keys() & ends.keys())):
@@ -141,10 +142,10 @@ class QueryRanges:
     async def _look(
         self, query: int, numbers: Sequence[int]
     ) -> tuple[Mapping[int, Committed], Mapping[int, int], Mapping[int, int]] | None:
-        """The records of these, and where each begins and ends. None: the queue was replaced by one with another topic, and no
-        partition of this one is granted again; the topic may be gone, too."""
+        """Return the records and the ends of these partitions. None: the queue was replaced by one with another topic, so no
+        partition of this one will be granted; the topic may be gone too."""
         try:
-            found, (begins, ends) = await asyncio.gather(self._taken(query, numbers), self._bounds(numbers))
+            found, (begins, ends) = await asyncio.gather(self._claimed(query, numbers), self._bounds(numbers))
         except QueueUnreachable:
             if await self._is_elsewhere():
                 return None
@@ -161,11 +162,11 @@ class QueryRanges:
         self.waits_from[partition] = _NEVER
         if seen is not None and (later := _later(query, seen)):
             return later
-        if seen is not None and self._remade(seen):
+        if seen is not None and self._recreated(seen):
             return _NOTHING
         if seen is None or seen.record is None or (seen.record.uid, seen.record.epoch) != (asked.uid, asked.epoch):
             return Stale()
-        if begin is None or end is None:  # it has no leader just now
+        if begin is None or end is None:  # it has no leader
             return Paused()
         if start < begin or start > end:
             return Gone(begin + 1, end)
@@ -185,7 +186,7 @@ class QueryRanges:
         if missing := sorted(set(numbers) - (found.keys() & begins.keys() & ends.keys())):
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader, or no owner record: "
-                "check whether its brokers run, and what the ConsumerGroup says"
+                "check whether its brokers run, and the conditions of the ConsumerGroup"
             )
         answers: dict[int, LogAnswer] = {}
         reserve: dict[int, Change] = {}
@@ -195,7 +196,7 @@ class QueryRanges:
             assert seen.record is not None
             if later := _later(query, seen):
                 answers[number] = later
-            elif self._remade(seen):
+            elif self._recreated(seen):
                 answers[number] = _NOTHING
             elif one.start < begin or one.end > end:
                 answers[number] = Gone(begin + 1, end)
@@ -221,7 +222,7 @@ class QueryRanges:
         return Finished() if seen is not None and seen.offset >= asked.end else Unlogged()
 
     async def news(self, places: Mapping[int, int], seconds: float, interrupted: asyncio.Event) -> set[int]:
-        """Those of these partitions that go beyond these places, as soon as one does."""
+        """Return partitions that go beyond these positions, as soon as one does."""
         until = time.monotonic() + seconds
         try:
             while not interrupted.is_set():
@@ -239,7 +240,7 @@ class QueryRanges:
             interrupted.clear()
         return set()
 
-    # -- where the log begins and ends
+    # -- the ends of logs
 
     async def _bounds(self, partitions: Collection[int]) -> tuple[dict[int, int], dict[int, int]]:
         begins, ends = await asyncio.gather(self._offsets(LogEnd.BEGINNING, partitions), self._offsets(LogEnd.END, partitions))
@@ -247,12 +248,12 @@ class QueryRanges:
         return begins, ends
 
     async def _offsets(self, place: LogEnd, partitions: Iterable[int]) -> dict[int, int]:
-        """Of those of the partitions that have a leader, as a reader of committed messages sees it."""
+        """Return the offsets of partitions that have a leader, as readers of committed messages see them."""
         topic, asked = await self.topic(), dict.fromkeys(partitions, place)
         try:
             found = await offsets(self._client, topic, asked)
         except QueueUnreachable:
-            self._topic = None  # another broker may lead by now
+            self._topic = None  # leaders may have changed
             raise
         if found.keys() != asked.keys():
             self._topic = None
@@ -264,34 +265,36 @@ class QueryRanges:
     # -- owner records
 
     async def _seen(self, partitions: Iterable[int]) -> dict[int, Committed]:
-        """What is committed of each now. One that the operator has not granted yet has no record, and is left out; so is one
-        without an owner: others may set the group's place meanwhile."""
+        """Return the records of these partitions. A partition that was never granted has no record and is left out; so is one
+        without an owner, as others may set its offset meanwhile."""
         found = await self._transactions.all_stable(tuple(partitions))
         return {number: one for number, one in found.items() if _is_owned(one)}
 
-    async def _taken(self, query: int, partitions: Iterable[int]) -> dict[int, Committed]:
-        """The same, and each names the query from now on, unless it names a later one. Who commits for an earlier one, or reads
-        alone, is refused."""
+    async def _claimed(self, query: int, partitions: Iterable[int]) -> dict[int, Committed]:
+        """As `_seen`, and each record names this query from now on, or a later one. Earlier queries, and pods that read alone,
+        are refused."""
         found = await self._seen(partitions)
-        if behind := [number for number, one in found.items() if _query(one) < query and not self._remade(one)]:
+        if behind := [number for number, one in found.items() if _query(one) < query and not self._recreated(one)]:
             ends = await self._offsets(LogEnd.END, behind)
-            found |= await each(lambda number: self._renewed(number, lambda seen: _taken(seen, query, ends.get(number))), behind)
+            found |= await each(
+                lambda number: self._renewed(number, lambda seen: _claimed(seen, query, ends.get(number))), behind
+            )
         return found
 
     async def _changed(self, query: int, changes: Mapping[int, Change], found: Mapping[int, Committed]) -> dict[int, Committed]:
-        """Commit these changes, each unless its record names a later query; what stands there then. `found`: what was seen of
-        them a moment ago."""
+        """Commit these changes, except for records with a later query, and return the resulting commits. `found`: the records as
+        read a moment ago."""
         return await each(lambda number: self._change(query, number, changes[number], found[number]), changes)
 
     async def _change(self, query: int, number: int, change: Change, seen: Committed) -> Committed:
         for _ in range(_TRIES):
-            wanted = change(seen) if _is_owned(seen) and _query(seen) <= query and not self._remade(seen) else None
+            wanted = change(seen) if _is_owned(seen) and _query(seen) <= query and not self._recreated(seen) else None
             if wanted is None:
                 return seen
             try:
                 await self._transactions.commit(number, *wanted, seen=seen)
                 return Committed(*wanted)
-            except StaleToken:  # the holder of another token writes it down, or has ended: then the query takes one itself
+            except StaleToken:  # another process is writing its token down, or has ended: then the query takes one
                 seen, unchanged = await self._transactions.after_refusal(number, wanted[1].token)
                 if unchanged:
                     seen = await self._renewed(number, lambda now: now.record)
@@ -311,13 +314,13 @@ class QueryRanges:
             f"it: see that the group {self._client.group} has one operator and one driver"
         )
 
-    def _remade(self, seen: Committed) -> bool:
-        """The record is of another topic with this name: the query's was deleted."""
+    def _recreated(self, seen: Committed) -> bool:
+        """Whether the record is of a later topic with this name: the query's was deleted."""
         return bool(self._topic_id) and seen.record is not None and seen.record.topic_id != self._topic_id
 
 
 def _is_owned(seen: Committed) -> bool:
-    """True if the partition has an owner."""
+    """Whether the partition has an owner."""
     return seen.record is not None and bool(seen.record.group) and seen.record.uid is not None
 
 
@@ -325,12 +328,12 @@ def _query(seen: Committed) -> int:
     return seen.record.query if seen.record is not None else 0
 
 
-def _taken(seen: Committed, query: int, end: int | None) -> Record | None:
-    """By a query that begins: `end` is where the log ends; None: the partition has no leader. What was reserved before may have
-    been handed out."""
+def _claimed(seen: Committed, query: int, end: int | None) -> Record | None:
+    """Return the record for a query that begins. The log ends at `end`; None: the partition has no leader. What was reserved
+    before may have been handed out."""
     record = seen.record
     if record is None or not _is_owned(seen) or record.query > query:
-        return record  # it needs the new token all the same
+        return record  # to get the new token all the same
     again, stale = record.again_for_next(record.reserved if end is None else end), record.stale_for_next()
     return replace(record, query=query, reader="", again=again, stale=stale, reserved=seen.offset, released=False)
 
@@ -340,7 +343,7 @@ def _later(query: int, seen: Committed) -> LaterQuery | None:
 
 
 def _reserving(one: RangeToLog) -> Change:
-    """The group's offset stays where it is."""
+    """Return a change that leaves the group's offset where it is."""
 
     def change(seen: Committed) -> tuple[int, Record] | None:
         if seen.record is None or seen.record.reserved >= one.end:
@@ -351,7 +354,7 @@ def _reserving(one: RangeToLog) -> Change:
 
 
 def _finishing(query: int, end: int) -> Change:
-    """Not where a pod has begun to read alone since: the record names no query then."""
+    """Return a change that moves the offset, unless a pod has begun to read alone since: then the record names no query."""
 
     def change(seen: Committed) -> tuple[int, Record] | None:
         record = seen.record
@@ -367,8 +370,8 @@ def _reserved(start: int, end: int) -> int:
 
 
 class KafkaRanges:
-    """`LoggedRanges` (baton.queues.spark_side) of a topic. Every method raises QueueUnreachable, also where the operator has not
-    granted any of its partitions yet, and may be repeated after that. One thread asks; another may be in `wait` meanwhile."""
+    """`LoggedRanges` (baton.queues.spark_side) of a topic. Every method raises QueueUnreachable, also before the operator's first
+    grant, and may be repeated after that. One thread asks; another may be in `wait` meanwhile."""
 
     sizes_known = False
     sets_aside = False
@@ -379,8 +382,8 @@ class KafkaRanges:
         address = read(url)
         if address.settings:
             raise QueueUnreachable(
-                f"The address has the setting {next(iter(address.settings))}, which is of the client of pods that read alone: "
-                "take it out of the URL that the fleet is given"
+                f"The address has the setting {next(iter(address.settings))}, which only applies to pods that read alone: "
+                "remove it from the URL of the fleet"
             )
         self._group = address.group or group.replace("/", ".", 1)
         self._queue = queue.rpartition("/")[2]
@@ -390,37 +393,38 @@ class KafkaRanges:
         self._opened: QueryRanges | None = None
 
     def begin(self) -> int:
-        """The number of a query that begins: the time in microseconds, or more. All earlier ones are refused from now on."""
+        """Begin a query and return its number, the time in microseconds or more. All earlier queries are refused from now on."""
         return self._loop.run(self._begin(), ASKED_WITHIN)
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
-        """The latest query that one of these partitions knows: `query`, unless that is over. Earlier ones are refused then."""
+        """Return the latest query that one of these partitions knows: `query` unless there is a later one. Earlier ones are
+        refused from now on."""
         return self._ask(lambda topic: topic.fence(query, partitions))
 
     def positions(self) -> Mapping[int, PartitionBounds]:
-        """Of all partitions, once each has been granted: before, it is unknown where the group begins in it."""
+        """Return the positions of all partitions, once each has been granted: before, it is unknown where the group begins."""
         return self._ask(lambda topic: topic.positions())
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        """In the order of the requests. The sizes of entries are not known."""
+        """Answer in the order of the requests, without the sizes of entries."""
         return self._ask(lambda topic: topic.ahead(query, requests))
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        """In their order. They are there, and it is recorded up to where entries may be handed out. The same range may be logged
-        again."""
+        """Check that these ranges exist, and record up to where entries may be handed out. Answers in order. The same range may
+        be logged again."""
         return self._ask(lambda topic: topic.log(query, ranges))
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        """In their order: the group's offset goes to their ends. To finish once more changes nothing."""
+        """Move the group's offsets to the ends of these ranges. Answers in order. Idempotent."""
         return self._ask(lambda topic: topic.finish(query, ranges))
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
-        """Not over a topic (`sets_aside`)."""
+        """Not available for topics (`sets_aside`)."""
         raise NotImplementedError
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        """Wait until there is something new in one of these partitions. Answers which; the empty set after `timeout` seconds. One
-        that `ahead` was not asked for, or not up to its end, ends the wait at once."""
+        """Wait for new entries and return the partitions that have some; the empty set after `timeout` seconds. Returns at once
+        for a partition that `ahead` has not read to its end."""
         waits_from = self._open().waits_from
         places = {partition: waits_from.get(partition) for partition in partitions}
         woken = {partition for partition, place in places.items() if place is None}
@@ -432,11 +436,11 @@ class KafkaRanges:
         return woken
 
     def interrupt(self) -> None:
-        """End the wait that another thread is in, or the next one."""
+        """End the present wait, or the next one."""
         self._loop.call(self._interrupted.set)
 
     def address(self) -> Mapping[str, object]:
-        """What a reader needs to know of the queue, fit for JSON: with the password, so never to be shown."""
+        """Return what a reader must know of the queue, as JSON values. It includes the password, so never show it."""
         topic = self._ask(lambda ranges: ranges.topic())
         return {"kind": "kafka", "server": reader_address(read(self._url), topic.name, topic.topic_id, self._group)}
 
@@ -450,14 +454,14 @@ class KafkaRanges:
         return self._loop.run(self._find(), ASKED_WITHIN)
 
     async def _begin(self) -> int:
-        """The topic may be another one by now: the PartitionedQueue was replaced."""
+        """Find the topic again, as the PartitionedQueue may have been replaced by one with another topic."""
         topic = await topic_of(self._client, self._queue)
         if self._opened is not None and self._opened.name != topic:
             self._opened = None
         return await (await self._find(topic)).begin()
 
     async def _find(self, known: str | None = None) -> QueryRanges:
-        """`known`: the topic's name, where it has just been asked for."""
+        """`known`: the topic's name, if it was just found."""
         if self._opened is None:
             topic = known or await topic_of(self._client, self._queue)
             self._opened = QueryRanges(PartitionTransactions(self._client, topic), self._queue)

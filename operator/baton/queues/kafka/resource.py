@@ -17,7 +17,7 @@ class StartFrom(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """How a user shows its password."""
+    """The SASL mechanism."""
 
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -59,7 +59,7 @@ class Sasl(Shape):
     """A user of the cluster."""
 
     mechanism: Mechanism = Mechanism.SCRAM_SHA_512
-    """The SASL mechanism. PLAIN, which sends the password as it is, needs tls."""
+    """The SASL mechanism. PLAIN sends the password unencrypted, so it needs tls."""
     user: Annotated[str, Field(min_length=1, max_length=255)]
     """The user's name."""
     password_secret_ref: PasswordKey
@@ -67,7 +67,7 @@ class Sasl(Shape):
 
 
 class Tls(Shape):
-    """The brokers are spoken to by TLS."""
+    """The TLS settings."""
 
     ca_secret_ref: CertificateKey | None = None
     """A Secret with the CA's certificates as PEM. Default: those that the operator's image trusts."""
@@ -94,14 +94,14 @@ class KafkaSource(SourceFields):
             ),
             rule(
                 "self.topic == oldSelf.topic",
-                "spec.source.kafka.topic cannot change, for its offsets mean nothing in another topic: make a second "
+                "spec.source.kafka.topic cannot change, as its offsets mean nothing in another topic: create a second "
                 "PartitionedQueue and add it to the ConsumerGroup's spec.queues",
                 field=".topic",
                 reason="FieldValueForbidden",
             ),
             rule(
                 "has(self.groupId) == has(oldSelf.groupId) && (!has(self.groupId) || self.groupId == oldSelf.groupId)",
-                "spec.source.kafka.groupId cannot change, for the place of the group would be lost: make a second "
+                "spec.source.kafka.groupId cannot change, as the group's offsets would be lost: create a second "
                 "PartitionedQueue and name it in the ConsumerGroup's spec.queues",
                 field=".groupId",
                 reason="FieldValueForbidden",
@@ -115,8 +115,8 @@ class KafkaSource(SourceFields):
             ),
             rule(
                 "!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
-                "spec.source.kafka.sasl.mechanism PLAIN sends the password as it is: set spec.source.kafka.tls, or "
-                "take SCRAM-SHA-512",
+                "spec.source.kafka.sasl.mechanism PLAIN sends the password unencrypted: set spec.source.kafka.tls, or "
+                "use SCRAM-SHA-512",
                 field=".sasl",
                 reason="FieldValueInvalid",
             ),
@@ -138,7 +138,7 @@ class KafkaSource(SourceFields):
             ),
         ),
     ]
-    """Brokers to start from: host:port, separated by commas. An address of IPv6 stands in brackets."""
+    """Brokers to start from: host:port, separated by commas. IPv6 addresses stand in brackets."""
     topic: Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
     """The topic. Cannot be changed."""
     group_id: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9._-]+$")] | None = None
