@@ -38,13 +38,13 @@ def test_a_url_names_brokers_user_and_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("redis://broker:9092", "no URL of a Kafka: write kafka://"),
+        ("redis://broker:9092", "is not a URL of Kafka: write kafka://"),
         ("kafka://me:secret@broker:9092/?mechanism=PLAIN", "PLAIN, which sends the password unencrypted, and no TLS"),
         ("kafka://broker", "is not host:port"),
         ("kafka://", "there is no host:port"),
-        ("kafka://broker:9092/orders", "no URL of a Kafka"),
+        ("kafka://broker:9092/orders", "not a URL of Kafka"),
         ("kafka://user@broker:9092", "a user without a password"),
-        ("kafka://me:secret@broker:9092/?mechanism=GSSAPI", "take one of SCRAM-SHA-512"),
+        ("kafka://me:secret@broker:9092/?mechanism=GSSAPI", "use one of SCRAM-SHA-512"),
         ("kafka://broker:9092/?mechanism=SCRAM-SHA-256", "mechanism=, but no user: write user:password@"),
         ("kafka://broker:9092/?enable.auto.commit=true", "'enable.auto.commit', which Baton sets itself: remove it"),
         ("kafka://broker:9092/?isolation.level=read_uncommitted", "which Baton sets itself"),
