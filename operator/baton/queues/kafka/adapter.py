@@ -73,7 +73,7 @@ class Pauses:
         self._paused: dict[int, Epoch] = {}
         self.let_go: set[int] = set()
         """Partitions whose owners have let go since the pause: they may be granted without another look."""
-        self._told: dict[int, Epoch] = {}
+        self._reported: dict[int, Epoch] = {}
         """The epoch of each partition's owner, as last reported."""
 
     def begin(self, partition: int, epoch: Epoch) -> None:
@@ -87,7 +87,7 @@ class Pauses:
 
     def outstanding(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Ownership:
         """Return what is outstanding of a partition paused under this epoch, given its record. IN_USE: the owner has not let go,
-        and only it knows how much it has in hand. An owner: the partition was handed over to it, and that was not yet `told`;
+        and only it knows how much it has in hand. An owner: the partition was handed over to it, and that was not yet `reported`;
         after that 0, and the next call of grant grants."""
         if record is None or epoch is None or record.epoch < epoch:
             return 0
@@ -103,11 +103,11 @@ class Pauses:
         reported: the record may be older than the last grant."""
         paused = self._paused.get(partition)
         handed_over = record.reader == BY_GIVER if paused is None else record.epoch > paused
-        return record.uid is not None and handed_over and record.epoch > self._told.get(partition, Epoch(0))
+        return record.uid is not None and handed_over and record.epoch > self._reported.get(partition, Epoch(0))
 
-    def told(self, partition: int, epoch: Epoch) -> None:
+    def reported(self, partition: int, epoch: Epoch) -> None:
         """Note that the owner under this epoch was reported."""
-        self._told[partition] = epoch
+        self._reported[partition] = epoch
 
 
 # -- The adapter.
@@ -206,7 +206,7 @@ class KafkaQueue:
         """See QueueAdapter. First take a new token, which shuts out holders of earlier ones; then read the offset, which can no
         longer change under those; then write offset and record under the new token."""
         owner = await self._granted_in_time(partition, uid, epoch)
-        self._pauses.told(partition, owner.epoch)
+        self._pauses.reported(partition, owner.epoch)
         return owner
 
     async def release(self) -> bool:
@@ -321,7 +321,7 @@ class KafkaQueue:
             unacked=spec.max_unacknowledged,
             dead_letters=spec.dead_letters,
         )
-        if before is not None and same and before.query:  # a query goes on, whoever owns the partition
+        if before is not None and same and before.query:  # a query goes on under any owner
             record = replace(record, query=before.query, reserved=before.reserved)
         return offset, record
 
@@ -465,7 +465,7 @@ class KafkaQueue:
     def _handed_over(self, partition: int, record: Record) -> Ownership:
         """Report and announce that the partition was handed over to this record's owner."""
         self._refuse_others(record)
-        self._pauses.told(partition, record.epoch)
+        self._pauses.reported(partition, record.epoch)
         self._announcer.granted(partition, record.epoch, record.uid)
         return Ownership(record.uid, record.epoch)
 

@@ -403,7 +403,7 @@ class OwnerCommits:
 
             return await self._offsets.renewed(partition, change)
 
-    # -- what records tell
+    # -- what records say
 
     def _observe(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> bool:
         """Take in a record that was requested at `asked_at`. `before`: the record known at that time; one committed since is

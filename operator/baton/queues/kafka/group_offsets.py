@@ -163,7 +163,7 @@ class GroupOffsets:
 async def _of_each(
     asked: Mapping[int, Callable[[], Awaitable[T]]], place: str, within: float
 ) -> dict[int, T | StaleToken | QueueUnreachable]:
-    """Return each answer, or the error. Some run at the same time; those that cannot begin in time get an error of their own."""
+    """Return each answer, or the error. Some run at the same time; those that cannot begin in time get an error too."""
 
     async def one(number: int) -> T | StaleToken | QueueUnreachable:
         try:

@@ -74,7 +74,7 @@ class Record:
     dead_letters: str = ""
     """The topic for dead letters; empty: the default one."""
     query: int = 0
-    """The Spark query that commits here, whoever the owner is; 0: only the owner commits."""
+    """The Spark query that commits here, regardless of the owner; 0: only the owner commits."""
 
     def to_text(self) -> str:
         """Return the metadata string."""

@@ -65,8 +65,8 @@ async def describe(client: KafkaClient, name: str, refused: Callable[[int], Queu
 
 async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, int], *, uncommitted: bool = False) -> dict[int, int]:
     """Return the offset at a place of each partition, as readers of committed messages see it, or of all messages if
-    `uncommitted`. A place is a LogEnd, or a time (milliseconds since 1970): then it is that of the first message not older, or
-    -1. Partitions without a leader, or whose leader has just changed or is away, are left out."""
+    `uncommitted`. A place is a LogEnd, or a time (milliseconds since 1970), which stands for the first message not older, or -1.
+    Partitions without a leader, or whose leader has just changed or is away, are left out."""
     isolation = _READ_UNCOMMITTED if uncommitted else _READ_COMMITTED
     by_leader: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, place in places.items():

@@ -50,7 +50,7 @@ def test_of_what_was_not_paused_nothing_is_waited_for() -> None:
 def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() -> None:
     pauses, handed_over = paused(), replace(RECORD, uid=Uid("b"), epoch=THREE)
     assert pauses.outstanding(0, TWO, handed_over) == Ownership(Uid("b"), THREE)
-    pauses.told(0, THREE)
+    pauses.reported(0, THREE)
     assert pauses.outstanding(0, TWO, handed_over) == 0, "whoever asks again grants"
     assert pauses.outstanding(0, TWO, replace(handed_over, epoch=Epoch(4))) == Ownership(Uid("b"), Epoch(4))
 
@@ -72,7 +72,7 @@ def test_whoever_was_granted_what_was_never_paused_is_no_news() -> None:
 
 def test_what_the_operator_has_granted_is_no_news_to_it() -> None:
     pauses = paused()
-    pauses.told(0, THREE)
+    pauses.reported(0, THREE)
     assert not pauses.is_news(0, replace(RECORD, uid=Uid("b"), epoch=THREE))
 
 

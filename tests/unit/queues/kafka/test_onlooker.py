@@ -1,4 +1,4 @@
-"""What a person is told of a Kafka that does not answer."""
+"""The errors of people's commands and producers when no broker answers."""
 
 from collections.abc import Callable
 from typing import Any
