@@ -65,8 +65,8 @@ class QueryRanges:
     """Answers `KafkaRanges` in its event loop: which ranges exist, up to where entries may be handed out, and what is finished.
     Methods raise QueueUnreachable.
 
-    A query commits under the token in the record, regardless of the owner. So a grant does not end the query, and the broker refuses
-    a commit that was begun before a grant, or before a later query.
+    A query commits under the token in the record, regardless of the owner. So a grant does not end the query, and the broker
+    refuses a commit begun before a grant, or before a later query.
     """
 
     def __init__(self, transactions: PartitionTransactions, queue: str) -> None:
