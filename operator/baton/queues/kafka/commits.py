@@ -1,8 +1,8 @@
 """An owner's commits. Each names the token of its record; the broker refuses it if another token is in force.
 
 The layers of a commit, from the consumer down to the broker: `reader` decides when to commit; `read_position` which offset and
-record (pure); this module takes one partition at a time, and follows a refusal; `group_offsets` bounds the time, and commits several
-partitions at once; `fence` makes the transaction; `client` sends its requests.
+record (pure); this module commits a partition once at a time, and follows a refusal; `group_offsets` bounds the time, and commits
+several partitions at once; `fence` makes the transaction; `client` sends its requests.
 """
 
 import asyncio
