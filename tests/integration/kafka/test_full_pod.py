@@ -53,7 +53,7 @@ async def test_it_says_once_what_holds_it_and_goes_on_when_that_is_acknowledged(
 async def test_an_owner_goes_on_where_the_log_is_as_long_as_its_place_again(
     make: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.queues.kafka.fetcher._TELL_EVERY", 0.5)
+    monkeypatch.setattr("baton.queues.kafka.fetcher._REPEAT_AFTER", 0.5)
     queue = make(1)
     queue.send(*map(str, range(10)))
 

@@ -112,5 +112,5 @@ def test_a_key_in_any_form_is_the_same_key_in_pkcs_8(key: rsa.RSAPrivateKey | ec
         "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\n",
     ],
 )
-def test_what_has_no_such_key_is_left_record_with_mark(text: str) -> None:
+def test_what_has_no_such_key_is_left_as_it_is(text: str) -> None:
     assert pkcs8(text) == text

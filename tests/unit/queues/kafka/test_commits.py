@@ -298,7 +298,7 @@ def test_who_is_no_owner_any_more_sends_nothing_more() -> None:
     assert broker.sent == [b"0"]
 
 
-def test_a_commit_of_nothing_but_the_offset_is_repeated_record_with_mark() -> None:
+def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
     owner = Owner(broker := Broker())
     broker.loses = ["answer"]
     owner.position.progress.finish([0])
