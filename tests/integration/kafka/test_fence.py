@@ -44,7 +44,7 @@ async def test_a_stale_owners_commit_is_refused_by_the_broker(queue: Queue) -> N
     assert [entry.value for entry in await asyncio.to_thread(read, successor, 0, 2, 2)] == [b"2", b"3"]
 
 
-async def test_who_was_away_for_a_while_is_told_before_it_reads_on(queue: Queue) -> None:
+async def test_an_owner_that_was_away_is_refused_before_it_reads_on(queue: Queue) -> None:
     queue.send(*map(str, range(10)))
     former = await queue.granted("a", 1)
     await asyncio.to_thread(read, former, 0, 1, 1)
@@ -89,7 +89,7 @@ async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owne
     assert await queue.committed() == 1
 
 
-async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subscribes(queue: Queue) -> None:
+async def test_while_the_operator_is_in_the_group_plain_commits_and_subscriptions_fail(queue: Queue) -> None:
     queue.send("1", "2")
     await queue.granted("a", 1)
 
@@ -116,7 +116,7 @@ async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subs
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-async def test_while_the_operator_is_away_for_a_moment_nobody_commits_plainly_unless_the_queue_is_given_up(
+async def test_while_the_operator_is_away_for_a_moment_plain_commits_fail_unless_the_queue_is_given_up(
     make: MakeQueue, given_up: bool
 ) -> None:
     queue = make(1)
@@ -308,7 +308,7 @@ async def test_a_queue_that_is_given_up_before_it_was_seen_with_its_new_topic_le
     assert await successor.grant(0, Uid("b"), Epoch(6)) == Ownership(Uid("b"), Epoch(6))
 
 
-async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(queue: Queue) -> None:
+async def test_an_overwritten_record_is_noticed_and_granted_above(queue: Queue) -> None:
     """`kafka-consumer-groups.sh --reset-offsets` does so, while nobody is in the group."""
     queue.send("1", "2", "3")
     reader = await queue.granted("a", 1)
@@ -322,7 +322,7 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
     assert [entry.value for entry in await asyncio.to_thread(read, again, 0, 2, 1)] == [b"3"]
 
 
-async def test_a_record_with_an_epoch_beyond_all_bounds_is_nobodys_and_granted_over(queue: Queue) -> None:
+async def test_a_record_with_an_epoch_out_of_bounds_is_granted_over(queue: Queue) -> None:
     await queue.granted("a", 1)
     record = (await queue.seen()).record
     assert record is not None
@@ -347,7 +347,7 @@ async def test_what_a_group_had_in_hand_that_gave_the_queue_up_comes_marked_to_t
     assert [(entry.value, entry.redelivered) for entry in entries] == [(b"1", True), (b"2", True), (b"3", True)]
 
 
-async def test_an_owner_whose_token_somebody_killed_and_went_takes_another(queue: Queue) -> None:
+async def test_an_owner_whose_token_was_replaced_by_a_process_that_ended_takes_another(queue: Queue) -> None:
     """As where an operator ends between its two requests, a stopped owner comes back too late, or the broker has aborted a
     commit that took too long."""
     queue.send("1", "2")
@@ -392,7 +392,7 @@ class OldViews(KafkaClient):
         return await super().to_group(request, transactional_id=transactional_id)
 
 
-async def test_a_coordinator_that_answers_what_was_long_ago_sets_no_place_back(queue: Queue) -> None:
+async def test_a_coordinator_with_an_old_view_sets_no_offset_back(queue: Queue) -> None:
     queue.send("1", "2", "3")
     nothing = await queue.operator._client.to_group(CommittedOffsets(queue.group, queue.topic, (0,)))
     reader = await queue.granted("a", 1)
@@ -416,7 +416,7 @@ async def test_a_coordinator_that_answers_what_was_long_ago_sets_no_place_back(q
     await client.close()
 
 
-async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(queue: Queue) -> None:
+async def test_an_abandoned_commit_holds_up_neither_a_grant_nor_a_look(queue: Queue) -> None:
     queue.send("1")
     await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)
     await begin_a_commit(queue)
@@ -429,7 +429,7 @@ async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(que
     assert await queue.committed() == 1
 
 
-async def test_a_process_that_starts_while_the_only_commit_is_one_that_nobody_ends_finds_its_topic(make: MakeQueue) -> None:
+async def test_a_process_that_starts_while_the_only_commit_is_abandoned_finds_its_topic(make: MakeQueue) -> None:
     """As where the one before was killed while it took up the queue's only partition."""
     queue = make(1)
     queue.send("1")
@@ -440,7 +440,7 @@ async def test_a_process_that_starts_while_the_only_commit_is_one_that_nobody_en
     assert (entry.value, entry.redelivered) == (b"1", False)
 
 
-async def test_whoever_asks_for_offsets_leaves_a_commit_alone_however_long_it_is_under_way(queue: Queue) -> None:
+async def test_reading_offsets_leaves_a_commit_alone_however_long_it_is_under_way(queue: Queue) -> None:
     queue.send("1")
     await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)
     await begin_a_commit(queue)
@@ -453,7 +453,7 @@ async def test_whoever_asks_for_offsets_leaves_a_commit_alone_however_long_it_is
     assert await queue.committed() == 1
 
 
-async def test_who_is_just_committing_has_not_let_go_and_goes_on(queue: Queue) -> None:
+async def test_an_owner_that_is_committing_has_not_let_go_and_goes_on(queue: Queue) -> None:
     queue.send("1")
     reader = await queue.granted("a", 1)
     (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)

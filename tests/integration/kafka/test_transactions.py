@@ -94,7 +94,7 @@ async def test_what_nobody_waits_for_is_committed_in_a_moment_all_partitions_tog
     await eventually(so, "outputs are committed")
 
 
-async def test_who_is_no_owner_any_more_sends_nothing(queue: Queue, out: str) -> None:
+async def test_a_former_owner_sends_nothing(queue: Queue, out: str) -> None:
     queue.send("a")
     stale = await queue.granted("a", 1)
     entries = await asyncio.to_thread(read, stale, 0, 1, 1)

@@ -54,7 +54,7 @@ def test_a_partition_that_kafka_cannot_have_is_not_batons(partition: int) -> Non
 @pytest.mark.parametrize(
     "text", [None, "", "{}", "[1]", '{"baton":1}', '{"baton":1,"queue":"q","said":[[1]]}', "[" * 4000, "x" * 10**6]
 )
-def test_what_does_not_parse_is_not_batons(text: str | None) -> None:
+def test_a_text_that_does_not_parse_is_not_batons(text: str | None) -> None:
     assert read(text) is None
 
 

@@ -32,7 +32,7 @@ def free(locks: PartitionLocks) -> set[int]:
         return found
 
 
-async def test_those_that_nobody_has_are_free() -> None:
+async def test_locks_that_are_not_held_are_free() -> None:
     locks = PartitionLocks()
     async with locks.held([1, 3]):
         assert free(locks) == {2}
@@ -43,7 +43,7 @@ async def test_those_that_nobody_has_are_free() -> None:
     assert free(locks) == {1, 2, 3}
 
 
-async def test_what_cannot_be_had_in_time_keeps_nothing() -> None:
+async def test_a_lock_that_is_not_free_in_time_leaves_none_held() -> None:
     locks = PartitionLocks()
     async with locks.held([2]):
         with pytest.raises(TimeoutError):
@@ -54,7 +54,7 @@ async def test_what_cannot_be_had_in_time_keeps_nothing() -> None:
         assert free(locks) == set()
 
 
-async def test_those_who_want_the_same_in_another_order_do_not_wait_for_each_other() -> None:
+async def test_locks_taken_in_different_orders_cannot_deadlock() -> None:
     locks, turns, has = PartitionLocks(), list[int](), set[int]()
 
     async def take(*wanted: int) -> None:
@@ -203,7 +203,7 @@ both = pytest.mark.parametrize("how", [commit, commit_several])
 
 
 @both
-def test_failures_are_told_though_nothing_is_finished(how: Callable[[Owner], None]) -> None:
+def test_failures_are_committed_even_if_nothing_is_finished(how: Callable[[Owner], None]) -> None:
     owner = Owner(broker := Broker())
     owner.position.failed(3)
     how(owner)
@@ -212,7 +212,7 @@ def test_failures_are_told_though_nothing_is_finished(how: Callable[[Owner], Non
 
 
 @both
-def test_what_is_sent_goes_with_the_offset_once(how: Callable[[Owner], None]) -> None:
+def test_outputs_go_with_the_offset_once(how: Callable[[Owner], None]) -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
     how(owner)
@@ -224,7 +224,7 @@ def test_what_is_sent_goes_with_the_offset_once(how: Callable[[Owner], None]) ->
 
 @both
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_after_a_commit_without_an_answer_the_offset_says_what_is_left_to_send(how: Callable[[Owner], None], lost: str) -> None:
+def test_after_a_commit_without_an_answer_the_offset_shows_what_is_left_to_send(how: Callable[[Owner], None], lost: str) -> None:
     owner = Owner(broker := Broker())
     broker.loses = [lost]
     owner.finish(0, 1)
@@ -267,7 +267,7 @@ LARGE = Output("out", b"." * (MOST_IN_TRANSACTION * 2 // 5))
 """Two of them go into one transaction."""
 
 
-def test_what_is_more_than_one_transaction_may_send_goes_in_several_and_the_last_has_the_last_word() -> None:
+def test_too_many_outputs_for_one_transaction_go_in_several_and_the_last_has_the_last_record() -> None:
     owner = Owner(broker := Broker())
     for offset in range(9, -1, -1):
         owner.position.outputs.add([offset], [LARGE])
@@ -287,7 +287,7 @@ def test_partitions_that_together_send_more_than_a_transaction_may_commit_one_by
     assert list(sent_together(several)) == [0, 1, 3]
 
 
-def test_who_is_no_owner_any_more_sends_nothing_more() -> None:
+def test_a_former_owner_sends_nothing_more() -> None:
     owner = Owner(broker := Broker())
     broker.loses = ["owner"]
     owner.finish(0)
@@ -311,7 +311,7 @@ def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
     assert broker.tokens[-1] == Token(1, 1), "but nothing is sent under a token of which a commit may be under way"
 
 
-def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
+def test_partitions_that_no_process_has_read_are_taken_up_together() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
     found = run(commits.newly_granted({0: Epoch(1)}))
     assert run(commits.take_up(found))[0].offset == 0
@@ -323,7 +323,7 @@ def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
     assert not run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).newly_granted({0: Epoch(1)}))
 
 
-def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
+def test_a_partition_granted_to_another_pod_meanwhile_is_not_taken_up() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
     found = run(commits.newly_granted({0: Epoch(1)}))
     broker.in_force = Token(1, 7)
@@ -352,7 +352,7 @@ def handed_over(then: Ownership | None) -> tuple[Owner, Broker]:
     return owner, broker
 
 
-def test_an_owner_that_lets_go_hands_it_over_and_takes_no_token_any_more() -> None:
+def test_an_owner_that_lets_go_hands_over_and_takes_no_further_token() -> None:
     _, broker = handed_over(Ownership(Uid("b"), Epoch(2)))
     record = broker.committed.record
     assert record is not None
@@ -373,7 +373,7 @@ def test_only_the_last_of_several_transactions_hands_it_over() -> None:
     assert (last.uid, broker.committed.offset) == ("b", 10)
 
 
-def test_where_nobody_is_planned_the_owner_says_that_it_has_let_go() -> None:
+def test_without_a_planned_owner_the_record_says_released() -> None:
     _, broker = handed_over(None)
     record = broker.committed.record
     assert record is not None and (record.uid, record.released) == (UID, True)
@@ -402,7 +402,7 @@ def received() -> Receiver:
     return Receiver(handed_over(Ownership(Uid("b"), Epoch(2)))[1])
 
 
-def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be_its_owner() -> None:
+def test_a_receiver_begins_without_a_commit_and_counts_as_the_owner() -> None:
     receiver = received()
     assert [one.offset for one in receiver.found.values()] == [10]
     run(receiver.commits.check_owner(0, receiver.positions[0]))
@@ -447,7 +447,7 @@ class Granting(Broker):
 
 
 @pytest.mark.parametrize("several", [True, False])
-def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same(several: bool) -> None:
+def test_the_mark_is_written_even_if_the_operator_takes_a_token_meanwhile(several: bool) -> None:
     handed = handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed
     receiver = Receiver(Granting(handed, 1))
     if several:
@@ -457,7 +457,7 @@ def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same
     assert receiver.record.reader not in ("", BY_GIVER)
 
 
-def test_the_giver_is_refused_what_it_says_after_that() -> None:
+def test_commits_of_the_giver_are_refused_after_the_mark() -> None:
     owner, broker = handed_over(Ownership(Uid("b"), Epoch(2)))
     run(Receiver(broker).commits.commit_several({0}))
     assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}, "it was taken before"
@@ -486,7 +486,7 @@ def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None
     assert receiver.positions[0].lost is None
 
 
-def test_a_look_from_before_an_own_commit_does_not_tell_whose_the_partition_is() -> None:
+def test_a_look_from_before_an_own_commit_says_nothing_about_the_owner() -> None:
     class Old(Broker):
         meanwhile: Callable[[], Awaitable[object]] | None = None
 
@@ -517,7 +517,7 @@ def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark
     assert again.record.reader != position.record.reader, "it is the earlier process by now"
 
 
-def test_who_is_next_stays_while_the_last_word_may_have_been_taken() -> None:
+def test_the_next_owner_stays_while_the_last_commit_is_in_doubt() -> None:
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
     handoffs.set_next_owner(place, Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := Broker(), handoffs=handoffs)
@@ -554,7 +554,7 @@ class NoToken(Broker):
         return {}
 
 
-def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_at_its_old_place() -> None:
+def test_entries_finished_during_a_commit_do_not_make_it_the_last_record_at_the_old_offset() -> None:
     handoffs = DirectHandoffs()
     handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
@@ -569,7 +569,7 @@ def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_
     assert (broker.committed.offset, broker.records[-1].uid) == (10, "b")
 
 
-def test_what_was_handed_over_by_a_commit_in_the_background_is_not_said_once_more() -> None:
+def test_a_hand_over_in_a_background_commit_is_not_repeated() -> None:
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
     handoffs.set_next_owner(place, Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
@@ -582,7 +582,7 @@ def test_what_was_handed_over_by_a_commit_in_the_background_is_not_said_once_mor
     assert [(one.uid, one.epoch) for one in broker.records[1:]] == [("b", 2)]
 
 
-def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
+def test_a_mark_whose_answer_was_lost_is_not_an_earlier_process() -> None:
     class Losing(Broker):
         loses_answer = True
 
@@ -607,7 +607,7 @@ def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
     assert (position.marked, position.record.ends, position.handed_over) == (0, {}, False)
 
 
-def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
+def test_a_partition_without_a_token_does_not_hold_up_other_commits() -> None:
     receiver = Receiver(broker := NoToken(handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed))
     other = receiver.positions[1] = ReadPosition.begun(Committed(0, replace(receiver.record, reader="p")), 0.0)
     other.progress.handed_out([0])
@@ -628,7 +628,7 @@ def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
         run(second.commits.check_owner(0, second.positions[0]))
 
 
-def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_with() -> None:
+def test_a_hand_over_seen_under_an_earlier_epoch_or_in_another_topic_is_ignored() -> None:
     broker = handed_over(Ownership(Uid("b"), Epoch(2)))[1]
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
     handoffs.saw(place, Epoch(1))
@@ -659,7 +659,7 @@ class SeveralPartitions(Broker):
         return self.refuses
 
 
-def test_partitions_that_run_low_are_reserved_for_together() -> None:
+def test_low_reservations_are_renewed_together() -> None:
     owner = Owner(broker := SeveralPartitions())
     for number, handed_out in ((1, 900), (2, 100), (3, 900)):
         owner.positions[number] = one = ReadPosition.begun(broker.committed, 0.0)
@@ -669,7 +669,7 @@ def test_partitions_that_run_low_are_reserved_for_together() -> None:
     assert [one.record.reserved for one in owner.positions.values()] == [5_000, 900 + 1_800, 1_000, 900 + 1_800]
 
 
-def test_what_another_partition_is_refused_keeps_nobody_from_reading() -> None:
+def test_a_refusal_of_another_partition_does_not_stop_reading() -> None:
     owner = Owner(broker := SeveralPartitions())
     owner.positions[1] = other = ReadPosition.begun(broker.committed, 0.0)
     other.progress.handed_out(range(900))
@@ -680,7 +680,7 @@ def test_what_another_partition_is_refused_keeps_nobody_from_reading() -> None:
         run(owner.commits.reserve(1, other, 5_000))
 
 
-def test_nothing_is_reserved_of_what_is_somebody_elses() -> None:
+def test_nothing_is_reserved_in_a_lost_partition() -> None:
     owner = Owner(broker := SeveralPartitions())
     assert broker.committed.record is not None
     broker.committed = Committed(0, replace(broker.committed.record, uid=Uid("b"), epoch=Epoch(2), token=Token(2, 0)))
@@ -689,7 +689,7 @@ def test_nothing_is_reserved_of_what_is_somebody_elses() -> None:
         run(owner.commits.reserve(0, owner.position, 5_000))
 
 
-def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> None:
+def test_last_commits_go_together_within_their_time() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
     run(owner.commits.release({0: owner.position}, 2.5))
@@ -699,7 +699,7 @@ def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> N
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str) -> None:
+def test_a_failed_last_commit_is_reported_and_may_be_repeated(lost: str) -> None:
     owner = Owner(broker := Broker())
     owner.finish(*range(10))
     broker.loses = [lost]
@@ -712,7 +712,7 @@ def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str)
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_what_is_committed_after_a_last_word_that_was_not_taken_is_the_last_word_too(lost: str) -> None:
+def test_every_commit_after_a_failed_last_commit_has_the_last_record_too(lost: str) -> None:
     owner = Owner(broker := Broker())
     owner.position.progress.finish(range(10))
     broker.loses = [lost]
@@ -723,7 +723,7 @@ def test_what_is_committed_after_a_last_word_that_was_not_taken_is_the_last_word
 
 
 @pytest.mark.parametrize(("seconds", "again"), [(4.0, "in time"), (0.1, "does not answer")])
-def test_where_none_of_several_last_words_was_taken_only_a_broker_that_is_silent_is_not_asked_at_once_again(
+def test_after_failed_last_commits_only_a_silent_broker_is_left_alone_for_a_moment(
     seconds: float, again: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
@@ -743,7 +743,7 @@ def test_where_none_of_several_last_words_was_taken_only_a_broker_that_is_silent
     assert "does not answer" in str(run(owner.commits.release({0: owner.position}, PATIENCE))[0])
 
 
-def test_what_nobody_has_committed_for_hours_is_committed_again_as_it_expires() -> None:
+def test_an_offset_that_was_not_committed_for_hours_is_committed_again_before_it_expires() -> None:
     owner = Owner(broker := Broker())
     before = list(broker.tokens)
     run(owner.commits.commit_several({0}))
@@ -755,7 +755,7 @@ def test_what_nobody_has_committed_for_hours_is_committed_again_as_it_expires() 
     assert not owner.commits.idle(), "that was enough"
 
 
-def test_what_is_somebody_elses_is_not_kept_from_expiring() -> None:
+def test_a_lost_partitions_offset_is_not_kept_from_expiring() -> None:
     owner = Owner(broker := Broker())
     broker.loses = ["owner"]
     with pytest.raises(StaleOwner):
@@ -787,7 +787,7 @@ class UnderWay(Broker):
     owner: Owner
 
 
-def test_somebody_elses_transaction_is_waited_for_once_and_keeps_no_other_from_its_commit() -> None:
+def test_a_foreign_transaction_is_waited_for_once_and_holds_up_no_other_commit() -> None:
     broker = UnderWay()
     broker.owner = owner = Owner(broker)
     for _ in range(3):
@@ -806,7 +806,7 @@ def test_somebody_elses_transaction_is_waited_for_once_and_keeps_no_other_from_i
     assert [seconds > 0 for seconds in broker.waited[3:]] == [False, True, True], "its own commit ends"
 
 
-def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_now() -> None:
+def test_a_record_from_before_the_grant_says_nothing_about_the_present_owner() -> None:
     class OfOneTopic(Broker):
         async def found_elsewhere(self, partition: int, uid: Uid, epoch: Epoch) -> bool:
             return False
@@ -828,7 +828,7 @@ def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_n
         run(owner.commits.check_owner(0, owner.position))
 
 
-def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -> None:
+def test_a_later_grant_is_a_loss_even_if_seen_beside_an_own_commit() -> None:
     class Granted(UnderWay):
         async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
             owner.position.record = replace(owner.position.record, reserved=7)  # its own commit has ended meanwhile
@@ -839,7 +839,7 @@ def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -
         run(owner.commits.check_owner(0, owner.position))
 
 
-def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_word() -> None:
+def test_a_hanging_commit_holds_up_no_other_reservation_or_last_commit() -> None:
     owner = Owner(broker := SeveralPartitions())
     owner.position.progress.handed_out(range(10, 900))  # it runs low, too
     other = owner.positions[1] = ReadPosition.begun(broker.committed, 0.0)
@@ -856,7 +856,7 @@ def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_w
     assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}, "the broker is not taken for silent"
 
 
-def test_an_offset_from_before_the_grant_is_not_taken_for_the_place_that_was_reached() -> None:
+def test_an_offset_from_before_the_grant_does_not_move_the_position() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
     run(owner.commits.commit(0, owner.position))
@@ -878,7 +878,7 @@ class Shrinking(dict[int, ReadPosition]):
         return found
 
 
-def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a_look() -> None:
+def test_a_partition_let_go_by_another_thread_does_not_break_a_commit_or_a_look() -> None:
     class Slow(Broker):
         def __init__(self) -> None:
             super().__init__()
@@ -899,14 +899,14 @@ def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a
     assert owner.position.lost is None and not broker.held
 
 
-def test_where_no_time_is_left_nobody_is_asked() -> None:
+def test_without_time_left_no_request_is_sent() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0)
     assert run(owner.commits.release({0: owner.position}, 0.0)).keys() == {0}
     assert broker.committed.offset == 0
 
 
-def test_a_commit_has_no_more_than_the_seconds_that_it_is_given() -> None:
+def test_a_commit_keeps_within_its_time() -> None:
     class Hanging(PartitionTransactions):
         async def commit(
             self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = (), seen: Committed | None = None

@@ -27,20 +27,20 @@ from baton.queues.kafka.record import Committed, Record, Token
 
 
 @pytest.mark.parametrize("other", [("orders.eu", "pay", 1), ("orders", "eu.pay.1", 1), ("orders", "eu.pay", 11)])
-def test_dots_in_the_names_of_groups_and_topics_make_no_two_ids_the_same(other: tuple[str, str, int]) -> None:
+def test_transactional_ids_stay_distinct_with_dots_in_names(other: tuple[str, str, int]) -> None:
     assert transactional_id("orders", "eu.pay", 1) != transactional_id(*other)
 
 
-def test_an_acl_on_the_prefix_of_a_group_covers_no_other() -> None:
+def test_an_acl_on_a_groups_prefix_covers_no_other_group() -> None:
     assert transactional_id("orders", "pay", 0).startswith("baton.orders/")
     assert not transactional_id("orders.eu", "pay", 0).startswith("baton.orders/")
 
 
-def test_no_group_of_a_queue_has_the_id_of_another_ones_announcements() -> None:
+def test_no_queues_group_has_the_id_of_an_announcing_group() -> None:
     assert announcing_group("shop.orders") != "shop.orders.announcements"
 
 
-def test_at_a_slow_broker_an_operator_has_as_long_for_a_grant_as_two_answers_take() -> None:
+def test_at_a_slow_broker_a_grant_may_take_two_answers() -> None:
     assert granted_within(0.005) == GRANTED_WITHIN
     assert granted_within(1.5) == 3.0
 
@@ -102,7 +102,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 LATE = 3, replace(RECORD, reader="p-1").to_text()
 
 
-async def test_a_commit_that_came_when_its_transaction_was_over_ends_with_the_next_one_and_counts_for_nothing(
+async def test_a_commit_that_came_after_its_transaction_is_aborted_with_the_next_one(
     coordinator: Coordinator,
 ) -> None:
     transactions = PartitionTransactions(coordinator, "orders")
@@ -113,7 +113,7 @@ async def test_a_commit_that_came_when_its_transaction_was_over_ends_with_the_ne
     assert (await transactions.renewed(0)).offset == 5
 
 
-async def test_one_that_is_somebody_elses_is_left_to_him(coordinator: Coordinator) -> None:
+async def test_a_foreign_late_commit_is_left_alone(coordinator: Coordinator) -> None:
     transactions = PartitionTransactions(coordinator, "orders")
     coordinator.under_way[SOMEBODY_ELSE] = LATE
     with pytest.raises(Unsettled):

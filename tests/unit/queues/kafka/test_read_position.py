@@ -17,7 +17,7 @@ from baton.queues.protocol import Ownership
 
 
 @given(st.permutations(range(8)), st.integers(0, 8))
-def test_the_offset_is_behind_the_last_entry_before_which_all_are_finished(order: list[int], count: int) -> None:
+def test_the_offset_passes_entries_that_are_finished_without_a_gap(order: list[int], count: int) -> None:
     offsets = [3, 4, 7, 8, 9, 20, 21, 22]  # a log has gaps
     finished = FinishedOffsets(3)
     finished.handed_out(offsets)
@@ -30,7 +30,7 @@ def test_the_offset_is_behind_the_last_entry_before_which_all_are_finished(order
     assert finished.offset == (before[-1] + 1 if before else 3)
 
 
-def test_what_was_not_handed_out_or_is_finished_is_passed_over() -> None:
+def test_finish_ignores_offsets_that_are_not_out() -> None:
     finished = FinishedOffsets(0)
     finished.handed_out([0, 1, 2])
     finished.finish([1])
@@ -42,7 +42,7 @@ def test_what_was_not_handed_out_or_is_finished_is_passed_over() -> None:
     assert finished.offset == 3 and not finished.is_unfinished(2)
 
 
-def test_marks_behind_what_is_finished_are_gone_over_and_never_what_is_not() -> None:
+def test_markers_behind_finished_entries_are_skipped_but_no_unfinished_entry() -> None:
     progress = FinishedOffsets(3)
     progress.handed_out([3])
     progress.skip_to(6)
@@ -61,18 +61,18 @@ def position(record: Record, offset: int = 10) -> ReadPosition:
     return ReadPosition.begun(Committed(offset, record), 0.0)
 
 
-def test_who_takes_up_what_was_let_go_marks_nothing() -> None:
+def test_after_a_release_nothing_is_marked_redelivered() -> None:
     record = taken_up(replace(GRANTED, reader="p-0", reserved=50, released=True), 10, 100, "p-1")
     assert (record.reader, record.again, record.tries, record.released) == ("p-1", 0, {}, False)
     assert record.reserved == 10 + AHEAD
 
 
-def test_who_takes_up_what_was_left_counts_a_try_of_the_first_entry() -> None:
+def test_a_process_that_ended_counts_for_the_first_entry() -> None:
     record = taken_up(replace(GRANTED, reader="p-0", reserved=50, tries={10: 3}, ends={2: 3, 10: 1}), 10, 100, "p-1")
     assert (record.again, record.tries, record.ends) == (50, {10: 3}, {10: 2})
 
 
-def test_what_may_have_ended_a_process_is_reserved_when_it_is_handed_out() -> None:
+def test_an_entry_that_may_have_ended_a_process_is_not_reserved_yet() -> None:
     ended = replace(GRANTED, reader="p-0", reserved=50)
     assert taken_up(replace(ended, most=3), 10, 100, "p-1").reserved == 10
     assert taken_up(replace(ended, most=3), 10, 10, "p-1").reserved == 10 + AHEAD, "nothing was there"
@@ -80,18 +80,18 @@ def test_what_may_have_ended_a_process_is_reserved_when_it_is_handed_out() -> No
     assert taken_up(replace(GRANTED, again=50), 10, 100, "p-1").reserved == 10 + AHEAD, "none has ended on it"
 
 
-def test_who_takes_up_what_a_query_read_marks_what_that_had_reserved_and_ends_it() -> None:
+def test_after_a_query_what_it_reserved_is_marked_and_the_query_ends() -> None:
     record = taken_up(replace(GRANTED, query=5, reserved=50), 10, 100, "p-1")
     assert (record.again, record.query) == (50, 0)
 
 
-def test_what_may_yet_be_handed_out_is_known_after_another_has_taken_it_up_and_its_own_last_process_is_over() -> None:
+def test_stale_stays_when_a_pods_own_process_is_replaced_and_covers_a_querys_reservation() -> None:
     granted = replace(GRANTED, stale=80, reader="p-0", reserved=200)
     assert taken_up(granted, 10, 100, "p-1").stale == 80
     assert taken_up(replace(granted, reader="", query=5), 10, 100, "p-1").stale == 200, "the query's driver may be at work"
 
 
-def test_what_comes_after_all_others_have_heard_is_not_marked() -> None:
+def test_nothing_is_marked_once_all_former_readers_have_stopped() -> None:
     one = position(replace(GRANTED, again=12, stale=80))
     one.reached_end(2 * SURE_FOR)
     assert (one.marked, one.next_record().stale) == (80, 80), "somebody may be at work"
@@ -110,11 +110,11 @@ def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> No
     assert one.room(0) is None
 
 
-def test_where_no_tries_are_counted_entries_are_handed_out_as_ever() -> None:
+def test_without_a_limit_entries_are_handed_out_as_usual() -> None:
     assert position(replace(GRANTED, again=12)).room(0) is None
 
 
-def test_what_a_process_ended_on_is_handed_out_alone_and_does_not_count_until_it_is_begun() -> None:
+def test_an_entry_that_may_have_ended_a_process_comes_alone_and_counts_once_begun() -> None:
     ended = taken_up(replace(GRANTED, reader="p-0", reserved=50), 10, 100, "p-1")
     one = position(ended)
     assert (one.times, one.room(0), one.reservation_low) == ({}, 1, False)
@@ -128,13 +128,13 @@ def test_what_a_process_ended_on_is_handed_out_alone_and_does_not_count_until_it
     assert begun.reserved > 12 and begun.ends_for_next(10, 100) == {10: 2}
 
 
-def test_how_often_processes_ended_is_told_with_a_limit_too() -> None:
+def test_the_number_of_ended_processes_is_reported_with_a_limit_too() -> None:
     one = position(replace(GRANTED, most=3, again=30, reserved=10, ends={10: 2}))
     one.handed_out([10])
     assert (one.first_not_begun, one.times) == (True, {"10": 2})
 
 
-def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_it_careful() -> None:
+def test_without_a_limit_entries_come_one_by_one_after_two_ended_processes() -> None:
     once, twice = (position(replace(GRANTED, again=30, ends={10: count})) for count in (1, 2))
     assert (once.one_by_one, twice.one_by_one) == (False, True)
     twice.handed_out([10])
@@ -143,7 +143,7 @@ def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_
 
 
 @pytest.mark.parametrize("most", [0, 20])
-def test_an_entry_that_fails_keeps_no_other_from_being_handed_out_however_often_it_is_handed_over(most: int) -> None:
+def test_a_failing_entry_does_not_hold_up_others_however_often_it_is_handed_over(most: int) -> None:
     record = replace(GRANTED, reader="p-0", reserved=20, most=most)
     for owner in range(4):
         one = position(record)
@@ -203,7 +203,7 @@ def test_processes_that_ended_on_an_entry_are_failed_attempts_once_one_survives_
     assert (left.ends, left.tries) == ({10: 1}, {10: 3 + begun}), "the next owner counts one process, the one that let go"
 
 
-def test_the_next_commit_tells_of_failures_and_a_look_before_it_does_not_lose_them() -> None:
+def test_the_next_commit_records_failures_even_after_a_look() -> None:
     one = position(GRANTED)
     one.handed_out([10, 11, 12])
     for _ in range(2):
@@ -218,17 +218,17 @@ def test_the_next_commit_tells_of_failures_and_a_look_before_it_does_not_lose_th
     assert (one.record.tries, one.failures, one.has_news) == ({}, {}, False)
 
 
-def test_what_is_reserved_covers_what_is_to_be_handed_out_and_never_shrinks() -> None:
+def test_a_reservation_covers_what_is_handed_out_next_and_never_shrinks() -> None:
     one = position(replace(GRANTED, reserved=5000))
     assert one.next_record().reserved == 5000
     assert one.next_record(upto=7000).reserved == 7000
 
 
-def test_a_pod_has_no_more_in_hand_than_it_may() -> None:
+def test_a_pod_has_no_more_in_hand_than_its_limit() -> None:
     assert [position(replace(GRANTED, unacked=5)).room(in_hand) for in_hand in (0, 3, 5, 9)] == [5, 2, 0, 0]
 
 
-def test_what_is_left_says_how_far_it_was_read_and_whether_it_was_done() -> None:
+def test_the_last_record_says_how_far_it_was_read_and_whether_all_is_finished() -> None:
     one = position(replace(GRANTED, reserved=10 + AHEAD))
     one.progress.handed_out([10, 11])
     assert (one.last_record().reserved, one.last_record().released) == (12, False)
@@ -237,7 +237,7 @@ def test_what_is_left_says_how_far_it_was_read_and_whether_it_was_done() -> None
     assert one.next_record().reserved == 12 + AHEAD
 
 
-def test_an_entry_that_failed_too_often_is_known_by_its_tries() -> None:
+def test_an_entry_has_failed_too_often_above_its_limit() -> None:
     one = position(replace(GRANTED, most=1))
     for expected in (False, True):
         for _ in range(2):  # it is the same failure, until it is counted
@@ -246,7 +246,7 @@ def test_an_entry_that_failed_too_often_is_known_by_its_tries() -> None:
         assert one.too_often(10) is expected
 
 
-def test_what_processes_ended_on_counts_for_the_first_entry_that_is_handed_out_wherever_it_stands() -> None:
+def test_ended_processes_count_for_the_first_entry_handed_out_even_above_the_committed_offset() -> None:
     ended = replace(GRANTED, most=2, again=30, tries={13: 1, 14: 1}, ends={10: 2})
     one = position(ended)
     assert not one.too_often(13), "nothing was handed out yet"
@@ -266,7 +266,7 @@ def test_an_entry_at_the_committed_offset_is_counted_once() -> None:
     assert one.too_often(10)
 
 
-def test_it_is_careful_until_it_is_past_what_a_process_may_have_ended_on() -> None:
+def test_entries_come_one_by_one_until_all_are_passed_that_may_have_ended_a_process() -> None:
     found = []
     one = position(replace(GRANTED, most=3, again=11, ends={10: 1}))
     one.progress.handed_out([10])
@@ -277,7 +277,7 @@ def test_it_is_careful_until_it_is_past_what_a_process_may_have_ended_on() -> No
     assert found == [True, False, False]
 
 
-def test_it_runs_low_when_more_than_three_quarters_of_what_was_reserved_is_handed_out() -> None:
+def test_a_reservation_is_low_once_three_quarters_are_handed_out() -> None:
     one = position(replace(GRANTED, reserved=10 + AHEAD))
     one.progress.handed_out(range(10, 10 + 3 * AHEAD // 4))
     found = [one.reservation_low]
@@ -288,7 +288,7 @@ def test_it_runs_low_when_more_than_three_quarters_of_what_was_reserved_is_hande
     assert found == [False, True, False]
 
 
-def test_twice_what_was_handed_out_since_the_last_record_is_reserved_and_less_again_when_that_was_less() -> None:
+def test_a_reservation_grows_and_shrinks_with_what_was_handed_out_since_the_last_record() -> None:
     one = position(GRANTED)
     one.progress.handed_out(range(10, 10 + AHEAD))
     fast = one.next_record()
@@ -314,7 +314,7 @@ def left(record: Record, finished: int = 2) -> Record:
     return one.last_record()
 
 
-def test_by_the_last_word_the_next_owner_has_it_and_may_begin() -> None:
+def test_the_last_record_grants_the_partition_to_the_next_owner() -> None:
     record = left(GRANTED)
     assert (record.uid, record.epoch, record.reader, record.reserved) == (*B2[:2], BY_GIVER, 12 + AHEAD)
     assert not record.released, "it has an owner"
@@ -325,22 +325,22 @@ def test_by_the_last_word_the_next_owner_has_it_and_may_begin() -> None:
     ("record", "finished"),
     [(GRANTED, 1), (replace(GRANTED, stale=80), 2), (replace(GRANTED, again=80), 2), (replace(GRANTED, tries={12: 1}), 2)],
 )
-def test_where_the_next_owner_has_to_know_of_something_the_operator_grants(record: Record, finished: int) -> None:
+def test_the_operator_grants_if_the_record_has_more_to_say(record: Record, finished: int) -> None:
     assert left(record, finished).uid == GRANTED.uid
 
 
-def test_what_an_owner_was_handed_is_committed_under_a_token_of_its_own_only() -> None:
+def test_a_partition_that_was_handed_over_needs_a_new_token() -> None:
     one = position(left(GRANTED))
     assert (one.handed_over, one.needs_token) == (True, True)
     assert not position(GRANTED).needs_token
 
 
-def test_who_was_handed_a_partition_and_did_not_even_put_its_mark_there_has_not_tried_an_entry() -> None:
+def test_a_receiver_that_ended_before_its_mark_counts_for_no_entry() -> None:
     assert left(GRANTED).ends_for_next(12, 100) == {}
     assert replace(left(GRANTED), reader="p-1").ends_for_next(12, 100) == {12: 1}
 
 
-def test_nothing_more_is_handed_out_where_what_is_to_be_sent_fills_the_memory_behind_an_entry_that_is_not_finished() -> None:
+def test_nothing_more_is_handed_out_while_too_many_outputs_wait_behind_an_unfinished_entry() -> None:
     one = position(GRANTED)
     one.progress.handed_out([10, 11])
     one.outputs.add([11], [Output("paid", b"x" * 64_000_000)])
@@ -350,7 +350,7 @@ def test_nothing_more_is_handed_out_where_what_is_to_be_sent_fills_the_memory_be
     assert (one.is_full, one.room(0)) == (False, None), "all of it can be sent"
 
 
-def test_nothing_more_is_handed_out_where_very_many_are_finished_behind_an_entry_that_is_not() -> None:
+def test_nothing_more_is_handed_out_while_too_many_finished_entries_wait_behind_an_unfinished_one() -> None:
     one = position(GRANTED)
     one.handed_out(range(10, 200_000))
     one.progress.finish(range(11, 100_010))

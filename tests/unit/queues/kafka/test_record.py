@@ -43,7 +43,7 @@ def test_what_is_written_is_read() -> None:
     assert len(RECORD.to_text()) < LONGEST // 4
 
 
-def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
+def test_a_nul_from_clients_in_c_ends_the_record() -> None:
     assert read(RECORD.to_text() + "\0") == RECORD
     assert read(RECORD.to_text() + "\0rest") == RECORD
 
@@ -70,11 +70,11 @@ def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
         *(json.dumps(json.loads(RECORD.to_text()) | {"ends": ends}) for ends in ENDS),
     ],
 )
-def test_what_does_not_parse_is_not_batons(text: str | None) -> None:
+def test_a_text_that_does_not_parse_is_not_batons(text: str | None) -> None:
     assert read(text) is None
 
 
-def test_only_so_many_failures_are_written_down_that_the_record_stays_short() -> None:
+def test_only_some_failures_are_written_so_the_record_stays_short() -> None:
     many = replace(RECORD, tries={10**12 + offset: 10**6 for offset in range(500)})
     text = many.to_text()
     found = read(text)
@@ -93,7 +93,7 @@ def test_only_so_many_failures_are_written_down_that_the_record_stays_short() ->
         ({"again": 15}, 15),  # an owner before had more
     ],
 )
-def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[str, Any], again: int) -> None:
+def test_again_ends_at_the_reservation(change: dict[str, Any], again: int) -> None:
     assert replace(RECORD, **change).again_for_next(20) == again
 
 
@@ -109,7 +109,7 @@ def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[
         ({"reserved": 40, "end": 8}, {8: 2}),  # nothing was there
     ],
 )
-def test_a_process_that_ended_without_a_word_counts_for_the_first_entry_that_it_may_have_had(
+def test_a_process_that_ended_without_a_last_record_counts_for_its_first_entry(
     change: dict[str, Any], ends: dict[int, int]
 ) -> None:
     end = change.pop("end", 20)
@@ -127,15 +127,15 @@ def test_a_process_that_ended_without_a_word_counts_for_the_first_entry_that_it_
         ({"query": 0, "released": False, "stale": 30}, 30),
     ],
 )
-def test_what_may_yet_be_handed_out_is_all_that_was_reserved(change: dict[str, Any], stale: int) -> None:
+def test_stale_covers_the_whole_reservation(change: dict[str, Any], stale: int) -> None:
     assert replace(RECORD, **change).stale_for_next() == stale
 
 
-def test_what_was_handed_out_and_what_may_yet_be_is_marked() -> None:
+def test_again_and_stale_are_both_marked() -> None:
     assert (RECORD.marked, replace(RECORD, stale=30).marked) == (9, 30)
 
 
-def test_what_is_said_of_entries_that_are_finished_is_dropped() -> None:
+def test_counts_of_finished_entries_are_dropped() -> None:
     assert (RECORD.at(8).tries, RECORD.at(8).ends, RECORD.at(9).ends) == ({8: 2}, {8: 4}, {})
     assert RECORD.at(8).again == 9 and RECORD.at(9).again == 0
     late = replace(RECORD, stale=30)

@@ -57,7 +57,7 @@ class Restarted(TakingUp):
         return ReadPosition.begun(Committed(0, RECORD), 0.0)
 
 
-async def test_what_is_one_partitions_trouble_keeps_no_other_from_being_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_partitions_error_does_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
     pod = Restarted()
     problem = PartitionUnavailable("somebody else's transaction is open")
 
@@ -72,7 +72,7 @@ async def test_what_is_one_partitions_trouble_keeps_no_other_from_being_taken_up
     assert found[1] is problem and all(isinstance(found[number], ReadPosition) for number in (0, 2))
 
 
-async def test_what_cannot_be_taken_up_goes_behind_the_others() -> None:
+async def test_a_partition_that_cannot_be_taken_up_goes_behind_the_others() -> None:
     pod = Restarted(1, 3)
     assert await pod.takes_up(0, 1, 2, 3, 4) == {1, 2, 3, 4}, "the cluster may be away: it is not asked once for each"
     assert await pod.takes_up(1, 2, 3, 4) == {1, 3, 4}
@@ -132,7 +132,7 @@ def broker() -> Iterator[Broker]:
     made.loop.close()
 
 
-def test_nobody_waits_for_what_is_taken_up_and_what_is_asked_for_meanwhile_is_taken_up_together(broker: Broker) -> None:
+def test_reading_goes_on_during_taking_up_and_later_requests_are_taken_up_together(broker: Broker) -> None:
     broker.shut()
     assert broker.asks(0, 1, 2, 1) == [False] * 4 and not broker.told.is_set()
     assert all(map(broker.taking_up.under_way, (0, 1, 2)))
@@ -144,7 +144,7 @@ def test_nobody_waits_for_what_is_taken_up_and_what_is_asked_for_meanwhile_is_ta
     assert broker.asks(1) == [False], "it was taken"
 
 
-def test_whoever_lets_go_of_what_is_being_taken_up_waits_for_it_and_has_its_last_word(broker: Broker) -> None:
+def test_letting_go_waits_for_a_partition_being_taken_up_and_commits_its_last_record(broker: Broker) -> None:
     broker.shut()
     broker.asks(1)
     with ThreadPoolExecutor() as threads:
@@ -157,7 +157,7 @@ def test_whoever_lets_go_of_what_is_being_taken_up_waits_for_it_and_has_its_last
     assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS
 
 
-def test_what_is_taken_up_after_everybody_has_gone_is_not_read(broker: Broker) -> None:
+def test_a_partition_taken_up_after_it_was_given_up_is_not_read(broker: Broker) -> None:
     broker.shut()
     assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0, give_up=True) == ({}, {0})
     broker.open.set()
@@ -165,7 +165,7 @@ def test_what_is_taken_up_after_everybody_has_gone_is_not_read(broker: Broker) -
     assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == NOBODYS
 
 
-def test_what_is_still_being_taken_up_is_withdrawn_once_more(broker: Broker) -> None:
+def test_a_partition_still_being_taken_up_is_withdrawn_again(broker: Broker) -> None:
     broker.shut()
     assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == ({}, {0})
     broker.open.set()
@@ -173,7 +173,7 @@ def test_what_is_still_being_taken_up_is_withdrawn_once_more(broker: Broker) -> 
     assert (set(taken_up), under_way, broker.ended) == ({0}, set(), [])
 
 
-def test_what_was_taken_up_under_another_epoch_is_nobodys(broker: Broker) -> None:
+def test_a_position_under_another_epoch_is_dropped(broker: Broker) -> None:
     until(lambda: broker.asks(0) == [True])
     assert broker.taking_up.withdraw({0: Epoch(2)}, HOUR) == NOBODYS
     assert broker.asks(0, epoch=2) == [False]
@@ -181,7 +181,7 @@ def test_what_was_taken_up_under_another_epoch_is_nobodys(broker: Broker) -> Non
     assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS
 
 
-def test_an_outage_is_told_once_and_all_are_tried_again(broker: Broker) -> None:
+def test_an_outage_is_raised_once_and_all_partitions_are_tried_again(broker: Broker) -> None:
     broker.shut()
     broker.refusals = {number: QueueUnreachable("away") for number in (1, 2)}
     broker.asks(1, 2)
@@ -193,7 +193,7 @@ def test_an_outage_is_told_once_and_all_are_tried_again(broker: Broker) -> None:
     assert [broker.taking_up.take(number, Epoch(1)).epoch for number in (0, 1, 2)] == [1, 1, 1]
 
 
-def test_a_refusal_is_told_to_whom_it_concerns(broker: Broker) -> None:
+def test_a_refusal_is_raised_for_its_partition(broker: Broker) -> None:
     broker.refusals[0] = StaleOwner(0, Uid("a"), Epoch(1), Ownership(Uid("b"), Epoch(2)))
     broker.shut()
     broker.asks(1)
@@ -204,7 +204,7 @@ def test_a_refusal_is_told_to_whom_it_concerns(broker: Broker) -> None:
     assert broker.taking_up.take(1, Epoch(1)).epoch == 1
 
 
-def test_after_the_end_nobody_waits(broker: Broker) -> None:
+def test_after_close_no_call_waits(broker: Broker) -> None:
     broker.taking_up.close()
     with pytest.raises(QueueUnreachable):
         broker.taking_up.take(0, Epoch(1))
