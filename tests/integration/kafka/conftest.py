@@ -1,4 +1,4 @@
-"""One broker for the tests that do it no harm, with a topic and a group of their own for each."""
+"""One broker for the tests that do not harm it, with its own topic and group for each."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ def broker() -> Iterator[KafkaBroker]:
 
 @dataclass
 class Queue:
-    """A topic, with the operator's side of it, readers and a producer that are closed after the test."""
+    """A topic with the operator's side, readers and a producer, all closed after the test."""
 
     broker: KafkaBroker
     topic: str
@@ -47,20 +47,20 @@ class Queue:
         return reader
 
     def another(self, claimant: Claimant = GROUP, *, latest: bool = False, redeliveries: int = 0) -> KafkaQueue:
-        """Another operator's side of it."""
+        """Return a second operator's side."""
         spec = TopicToOpen(topic=self.topic, queue="orders", latest=latest, max_redeliveries=redeliveries)
         made = KafkaQueue(self.address, self.group, spec, claimant)
         self._operators.append(made)
         return made
 
     def of_topic(self, topic: str, claimant: Claimant = GROUP, *, queue: str = "orders") -> KafkaQueue:
-        """An operator's side of a queue with another topic, under the same group id."""
+        """Return the operator's side of a queue with another topic, under the same group id."""
         made = KafkaQueue(self.address, self.group, TopicToOpen(topic=topic, queue=queue), claimant)
         self._operators.append(made)
         return made
 
     async def granted(self, uid: str, epoch: int, partition: int = 0) -> KafkaReader:
-        """A reader for the member that the partition has just been granted to."""
+        """Grant the partition, and return the owner's reader."""
         owner = await self.operator.grant(partition, Uid(uid), Epoch(epoch))
         assert owner == (uid, epoch, False)
         return self.reader(uid)
@@ -75,7 +75,7 @@ class Queue:
         assert self.producer.flush(PATIENCE) == 0
 
     def commit_plainly(self, offset: int) -> None:
-        """For the first partition, as whoever has no token, and is in no group."""
+        """Commit for the first partition without a token, outside the group."""
         plain = Consumer({"bootstrap.servers": self.broker.servers, "group.id": self.group})
         try:
             plain.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
@@ -83,15 +83,15 @@ class Queue:
             plain.close()
 
     async def committed(self, partition: int = 0) -> int:
-        """The group's offset, as anybody sees it."""
+        """Return the group's offset."""
         return (await self.seen(partition)).offset
 
     async def seen(self, partition: int = 0) -> Committed:
-        """With the record beside it."""
+        """Return the group's offset with the record."""
         return (await self.operator._transactions.committed((partition,)))[partition]
 
     async def remade(self) -> None:
-        """Delete the topic and make it again; returns when the operator sees the new one, which has no records."""
+        """Recreate the topic; returns when the operator sees the new one, without records."""
         before = (await self.operator.check()).incarnation
         admin = self.broker.admin()
         admin.delete_topics([self.topic])[self.topic].result(PATIENCE)
@@ -116,7 +116,7 @@ class Queue:
         await eventually(again, "the new topic is another, without a record")
 
     async def let_go(self, partition: int = 0) -> None:
-        """Wait until the operator sees that its owner has let go: a commit is under way for a moment after it was taken."""
+        """Wait until the operator sees that the owner has let go: a commit stays under way for a moment after it was taken."""
 
         async def so() -> bool:
             return not await self.operator.outstanding(partition)
@@ -135,7 +135,7 @@ MakeQueue = Callable[..., "Queue"]
 
 @pytest.fixture
 async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
-    """`make(partitions=4, latest=False, …)`: a queue whose operator's side has not been asked for anything yet."""
+    """`make(partitions=4, latest=False, …)`: a queue whose operator's side has not been used yet."""
     made: list[Queue] = []
 
     def one(

@@ -1,4 +1,4 @@
-"""Reading until there is something, and of what was committed."""
+"""Reading until entries come, and reading what was committed."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE, until
 
 
 def read_some(reader: KafkaReader, partition: int, epoch: int, count: int) -> Sequence[Entry]:
-    """What there is, all of it begun: behind what is left over nothing comes before."""
+    """Read what there is, and begin all of it: nothing comes behind an unbegun entry of an earlier process."""
     entries = Entries.of(reader.read(partition, Epoch(epoch), count))
     for offset, times in entries.times.items():
         assert reader.begin_again(partition, Epoch(epoch), offset, times)
@@ -21,7 +21,7 @@ def read_some(reader: KafkaReader, partition: int, epoch: int, count: int) -> Se
 
 
 def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[Entry]:
-    """So many entries, in the order in which they came."""
+    """Read so many entries, in order."""
     found: list[Entry] = []
 
     def enough() -> bool:
@@ -33,13 +33,12 @@ def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[En
 
 
 def committed_values(broker: KafkaBroker, topic: str) -> list[list[bytes | None]]:
-    """Of `committed_messages`."""
+    """The values in `committed_messages`."""
     return [[message.value() for message in messages] for messages in committed_messages(broker, topic)]
 
 
 def committed_messages(broker: KafkaBroker, topic: str) -> list[list[Message]]:
-    """Of each partition, in order: as a reader sees them that reads committed messages only. Up to the
-    first transaction that is open."""
+    """Return each partition's messages in order, as readers of committed messages see them, up to the first open transaction."""
     settings = {"bootstrap.servers": broker.servers, "group.id": "who-only-reads", "enable.partition.eof": True}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
     try:

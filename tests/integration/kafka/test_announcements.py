@@ -1,4 +1,4 @@
-"""Pods hear of grants and pauses before their ledgers say so."""
+"""Pods learn of grants and pauses before their ledgers say so."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ QUEUE = QueueName("orders")
 
 
 WITHIN = 60.0
-"""Seconds that an owner has, of which some are over when they are told."""
+"""Seconds that an owner has, of which some are over when the pod learns of them."""
 
 
 def rounded(found: Mapping[Partition, Heard]) -> dict[Partition, Heard]:
@@ -30,7 +30,7 @@ def rounded(found: Mapping[Partition, Heard]) -> dict[Partition, Heard]:
 
 
 async def heard(announcements: KafkaAnnouncements, expected: Mapping[Partition, Heard]) -> None:
-    """Until the last word of each of these is as expected."""
+    """Wait until the last record of each is as expected."""
     found: dict[Partition, Heard] = {}
 
     async def all_of_it() -> bool:

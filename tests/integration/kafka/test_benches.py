@@ -1,4 +1,4 @@
-"""The benches of Kafka, with little to do: they measure what they say they do. How fast that was is nobody's concern here."""
+"""The benches of Kafka, with little to do: they measure what they claim. Speed does not matter here."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""As on Redis: what Kafka knows is at which committed offset processes ended, and how often."""
+"""As on Redis: Kafka's records say at which committed offset processes ended, and how often."""
 
 import asyncio
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ async def test_what_was_read_and_not_begun_is_not_what_a_process_has_ended_by(ma
     await asyncio.to_thread(read, await queue.granted("pod", 1), 0, 1, 2)
 
     async def restarted() -> tuple[KafkaReader, Mapping[str, int]]:
-        """The one before was killed."""
+        """The process before was killed."""
         reader = queue.reader("pod")
         entries = Entries.of(await asyncio.to_thread(until, lambda: reader.read(0, Epoch(1))))
         assert (entries.offsets, entries.redelivered) == (["0"], 1), "alone"

@@ -1,4 +1,4 @@
-"""An owner that lets go hands its partition to the receiver itself, which reads on at once."""
+"""An owner that lets go hands its partition to the receiver directly, which reads on at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ B, C = Uid("b"), Uid("c")
 
 
 class Pod:
-    """A process of a pod: what it hears, and its reader."""
+    """A pod's process: its announcements and its reader."""
 
     def __init__(self, queue: Queue, uid: str) -> None:
         self.uid = Uid(uid)
@@ -48,7 +48,7 @@ class Pod:
         await eventually(so, "it is heard")
 
     async def looks_out(self) -> None:
-        """It has heard what it is to get."""
+        """Wait until it knows what it is about to receive."""
 
         async def so() -> bool:
             return FIRST in self._announcements._awaited
@@ -98,14 +98,14 @@ async def pod(queue: Queue) -> AsyncIterator[MakePod]:
 
 
 async def record(queue: Queue) -> Record:
-    """As it stands beside the offset when what is under way has ended, by itself."""
+    """Return the record once the commit under way has ended by itself."""
     found = (await queue.operator._transactions.stable(0)).record
     assert found is not None
     return found
 
 
 async def begun(queue: Queue, pod: MakePod) -> tuple[Pod, list[Entry]]:
-    """The pod a owns the first partition, and has read what there is."""
+    """Pod a owns the first partition, and has read everything."""
     giver = pod("a")
     queue.send("1", "2", "3")
     await queue.operator.grant(0, giver.uid, ONE)
@@ -114,7 +114,7 @@ async def begun(queue: Queue, pod: MakePod) -> tuple[Pod, list[Entry]]:
 
 
 async def handed(queue: Queue, giver: Pod, receiver: Pod, entries: list[Entry]) -> None:
-    """From one to the other, without the operator."""
+    """Hand the partition over without the operator."""
     await queue.operator.pause(0, ONE, PATIENCE, Ownership(receiver.uid, TWO))
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()

@@ -46,7 +46,7 @@ async def values(queue: Queue, *arguments: str, user: str = "") -> list[str]:
 
 
 def members(queue: Queue) -> list[str]:
-    """Of the group in Kafka."""
+    """Members of the group in Kafka."""
     admin = queue.broker.admin()
     return [one.member_id for one in admin.describe_consumer_groups([queue.group])[queue.group].result(PATIENCE).members]
 

@@ -1,4 +1,4 @@
-"""The broker takes commits under the latest grant only, whoever else tries."""
+"""The broker takes commits under the latest grant only."""
 
 import asyncio
 import random
@@ -55,7 +55,7 @@ async def test_an_owner_that_was_away_is_refused_before_it_reads_on(queue: Queue
 
 
 async def test_the_owner_goes_on_where_its_own_grant_got_another_token(queue: Queue) -> None:
-    """As where another operator, with a lower epoch in mind, had a new token before it saw that it is too late."""
+    """As if another operator, with a lower epoch, had taken a token before it saw that it is too late."""
     queue.send("1", "2")
     reader = await queue.granted("a", 5)
     entries = await asyncio.to_thread(read, reader, 0, 5, 2)
@@ -298,7 +298,7 @@ async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there
 async def test_a_queue_that_is_given_up_before_it_was_seen_with_its_new_topic_leaves_nothing_in_the_former(
     queue: Queue, make: MakeQueue, there: bool
 ) -> None:
-    """`there`: the new topic is. The next group of the same name may read the former one again."""
+    """`there`: whether the new topic exists. The next group of the same name may read the former one again."""
     await queue.granted("a", 5)
     replaced = queue.of_topic(make(1).topic if there else f"{queue.topic}-with-a-slip")
     with nullcontext() if there else pytest.raises(QueueUnreachable, match="there is no topic"):
@@ -309,7 +309,7 @@ async def test_a_queue_that_is_given_up_before_it_was_seen_with_its_new_topic_le
 
 
 async def test_an_overwritten_record_is_noticed_and_granted_above(queue: Queue) -> None:
-    """`kafka-consumer-groups.sh --reset-offsets` does so, while nobody is in the group."""
+    """`kafka-consumer-groups.sh --reset-offsets` overwrites it while the group is empty."""
     queue.send("1", "2", "3")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 3)
@@ -348,8 +348,8 @@ async def test_what_a_group_had_in_hand_that_gave_the_queue_up_comes_marked_to_t
 
 
 async def test_an_owner_whose_token_was_replaced_by_a_process_that_ended_takes_another(queue: Queue) -> None:
-    """As where an operator ends between its two requests, a stopped owner comes back too late, or the broker has aborted a
-    commit that took too long."""
+    """As if an operator ended between its two requests, a stopped owner came back too late, or the broker aborted a commit that
+    took too long."""
     queue.send("1", "2")
     reader = await queue.granted("a", 1)
     first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
@@ -365,7 +365,7 @@ async def test_an_owner_whose_token_was_replaced_by_a_process_that_ended_takes_a
 
 
 async def begin_a_commit(queue: Queue, partition: int = 0) -> None:
-    """Of its owner, which ends before it has ended it."""
+    """Begin a commit of an owner that ends before it has ended it."""
     transactions, client = queue.operator._transactions, queue.operator._client
     seen = await queue.seen(partition)
     assert seen.record is not None
@@ -379,8 +379,8 @@ async def begin_a_commit(queue: Queue, partition: int = 0) -> None:
 
 
 class OldViews(KafkaClient):
-    """Of a coordinator that answers what was committed long ago, until something is written: one has just taken over that knows
-    its log, and not yet that all of it is committed."""
+    """A coordinator that answers with old commits until something is written: it has just taken over and knows its log, but not
+    yet that all of it is committed."""
 
     old: Any = None
 
@@ -430,7 +430,7 @@ async def test_an_abandoned_commit_holds_up_neither_a_grant_nor_a_look(queue: Qu
 
 
 async def test_a_process_that_starts_while_the_only_commit_is_abandoned_finds_its_topic(make: MakeQueue) -> None:
-    """As where the one before was killed while it took up the queue's only partition."""
+    """As if the process before was killed while it took up the queue's only partition."""
     queue = make(1)
     queue.send("1")
     await queue.granted("a", 1)

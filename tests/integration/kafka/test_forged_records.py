@@ -1,4 +1,4 @@
-"""Owner records that no operator has written: whoever may READ a group may commit one, by a transaction of its own."""
+"""Owner records that no operator has written: any user with READ on a group can commit one, in a transaction."""
 
 import asyncio
 import logging

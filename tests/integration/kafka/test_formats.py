@@ -1,4 +1,4 @@
-"""What stands at the broker while a topic is read: records beside offsets, announcements, dead letters."""
+"""What is at the broker while a topic is read: records, announcements, dead letters."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ async def test_what_stands_in_a_group_and_beside_a_dead_letter(make: MakeQueue) 
 
 
 def records_of(queue: Queue, group: str) -> Any:
-    """What stands in a group, as any client sees it."""
+    """Return what is in a group, as any client sees it."""
     consumer = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": group})
     try:
         places = consumer.committed([TopicPartition(queue.topic, number) for number in range(2)], PATIENCE)

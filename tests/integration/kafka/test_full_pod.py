@@ -62,7 +62,7 @@ async def test_an_owner_goes_on_where_the_log_is_as_long_as_its_place_again(
     found: list[bytes | None] = []
 
     def read() -> bool:
-        """Whether it was told that the log was cut off."""
+        """Whether the reader was told that the log was cut off."""
         try:
             found.extend(entry.value for entry in reader.read(0, Epoch(1)))
         except QueueUnreachable as problem:

@@ -1,4 +1,4 @@
-"""The program of the guide to Kafka sends what it says, exactly once, though a process of it is killed."""
+"""The guide's program sends its outputs exactly once, although one of its processes is killed."""
 
 import json
 import os
@@ -24,7 +24,7 @@ PROGRAM, MODELS = (next(one for one in PROGRAMS if part in one) for part in (".t
 
 
 async def start(queue: Queue, directory: Path, uid: str, epoch: int, program: str = PROGRAM) -> "subprocess.Popen[bytes]":
-    """A pod's container, to which all partitions are granted."""
+    """Start a pod's container that is granted all partitions."""
     ledger = directory / uid
     ledger.mkdir()
     for partition in range(4):

@@ -1,4 +1,4 @@
-"""Transactions of somebody else's that stay open: in the topic, and over the group's place."""
+"""Foreign transactions that stay open: in the topic, and over the group's offset."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _TEN_MINUTES = 600_000
 
 @pytest.fixture
 def foreign(queue: Queue) -> Iterator[Producer]:
-    """That has begun a transaction, which the broker ends by itself only much later."""
+    """A producer with an open transaction, which the broker ends only much later."""
     settings = {"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-another-{queue.topic}"}
     producer = Producer({**settings, "transaction.timeout.ms": _TEN_MINUTES})
     producer.init_transactions(PATIENCE)

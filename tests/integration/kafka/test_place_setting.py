@@ -1,5 +1,5 @@
-"""The place of a paused group without owners is set (`SetsOffsets.set_offset`). Who owned a partition before cannot commit over
-it, and Kafka's own tool is not let in."""
+"""The offset of a paused group without owners is set (`SetsOffsets.set_offset`). Former owners cannot commit over it, and Kafka's
+tool is refused."""
 
 import asyncio
 from dataclasses import replace
@@ -27,7 +27,7 @@ NO_OWNER = "belongs to no pod"
 
 @pytest.fixture
 async def at_work(make: MakeQueue) -> Queue:
-    """The pod `a` owns its one partition, of five entries, and the operator has seen that; it is in the group."""
+    """Pod `a` owns the only partition, with five entries, and the operator has seen that; it is in the group."""
     queue = make(1)
     await queue.operator.ensure(None)
     await guarded(queue)

@@ -1,5 +1,5 @@
-"""What a Spark query's driver asks of a topic: it commits the ends of ranges as the group's offsets, and of two queries the later
-one wins."""
+"""A Spark query's driver on a topic: it commits the ends of ranges as the group's offsets, and of two queries the later one
+wins."""
 
 import asyncio
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ async def queue(make: MakeQueue) -> Queue:
 
 
 class Drivers:
-    """Of one queue; each asks it as another process would."""
+    """Drivers of one queue, each like a process of its pod."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -111,7 +111,7 @@ async def test_the_later_of_two_queries_wins_wherever_the_earlier_one_is(queue: 
 
 
 async def test_a_commit_that_was_begun_before_a_later_query_is_refused_by_the_broker(queue: Queue, drivers: Drivers) -> None:
-    """The former has the record of a moment ago in hand, as a driver that was stopped there."""
+    """The earlier query has the record of a moment ago, like a driver that was stopped there."""
     queue.send(*numbers(10))
     await owned(queue)
     former = drivers.another()
@@ -173,7 +173,7 @@ async def test_to_finish_again_or_before_what_is_finished_changes_nothing(queue:
 
 
 async def test_a_range_before_the_committed_offset_is_still_there(queue: Queue, drivers: Drivers) -> None:
-    """A checkpoint that was kept from before is replayed."""
+    """An old checkpoint is replayed."""
     queue.send(*numbers(10))
     await owned(queue)
 

@@ -1,4 +1,4 @@
-"""What an owner reads of a topic, and what becomes of it."""
+"""What an owner reads of a topic, and what happens to it."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
 
 
 class NoText(str):
-    """A name that clients without Unicode send."""
+    """A header's name that is not valid UTF-8."""
 
     __slots__ = ()
 
@@ -232,7 +232,7 @@ async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_afte
 
 
 async def test_what_an_owner_reads_that_has_not_heard_of_its_successor_comes_marked_to_that_one(queue: Queue) -> None:
-    """The broker refuses no reader: its pod may be at work after Kubernetes has forgotten it."""
+    """The broker refuses no reader: a pod may go on after Kubernetes has forgotten it."""
     queue.send("1")
     former = await queue.granted("a", 1)
     (first,) = await asyncio.to_thread(read, former, 0, 1, 1)
@@ -556,7 +556,7 @@ def send_plainly(queue: Queue, *values: str) -> None:
 
 
 def send_in_transactions(queue: Queue, *values: str) -> None:
-    """Each in one, so that a mark stands behind it; before each an aborted one."""
+    """Send each in a transaction, with an aborted one before it: so a marker follows each."""
     producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-{queue.topic}"})
     producer.init_transactions(PATIENCE)
     for value in values:
@@ -576,7 +576,7 @@ async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make:
     handled: list[bytes] = []
 
     def work_until_the_end() -> None:
-        """As a container that starts again and again."""
+        """Like a container that restarts again and again."""
         reader = queue.reader("a")
 
         def poisoned_or_done() -> bool:
@@ -598,7 +598,7 @@ async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make:
 
 
 def all_of(queue: Queue, topic: str) -> list[bytes | None]:
-    """What a topic of one partition has."""
+    """Return the values in a topic of one partition."""
     consumer = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": "looks"})
     place = TopicPartition(topic, 0, 0)
     consumer.assign([place])

@@ -1,4 +1,4 @@
-"""Users, passwords, certificates and ACLs: what works, and what is said where something is missing."""
+"""Users, passwords, certificates and ACLs: what works, and the messages if something is missing."""
 
 import asyncio
 from dataclasses import replace
@@ -30,7 +30,7 @@ from tests.waiting import PATIENCE
 
 
 class Acls:
-    """What a user may do, as an administrator says it."""
+    """A user's rights, as an administrator sets them."""
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._admin: AdminClient = broker.admin()

@@ -1,4 +1,4 @@
-"""Three brokers of which two come to harm: what was committed stays, and what is wrong is said."""
+"""Three brokers, two of which fail: commits stay, and messages say what is wrong."""
 
 import asyncio
 import itertools
@@ -38,7 +38,7 @@ MakeOperator = Callable[[str, str], KafkaQueue]
 
 @pytest.fixture
 async def operator(cluster: KafkaCluster) -> AsyncIterator[MakeOperator]:
-    """`operator(topic, group)`: the operator's side, that is closed after the test."""
+    """`operator(topic, group)`: the operator's side, closed after the test."""
     made: list[KafkaQueue] = []
 
     def one(topic: str, group: str) -> KafkaQueue:
@@ -54,7 +54,7 @@ async def operator(cluster: KafkaCluster) -> AsyncIterator[MakeOperator]:
 async def coordinated_by(
     cluster: KafkaCluster, operator: MakeOperator, topic: str, nodes: tuple[int, ...]
 ) -> tuple[KafkaQueue, str, int]:
-    """A group whose place one of these brokers keeps: the operator's side, the group's id, and which broker it is."""
+    """Return a group that one of these brokers coordinates: the operator's side, the group's id, and the broker."""
     asked = KafkaClient(KafkaAddress(cluster.servers), topic, "test")
 
     async def found() -> tuple[str, int] | None:
@@ -130,7 +130,7 @@ async def test_a_coordinator_that_is_killed_while_commits_are_under_way_loses_no
 async def test_the_operator_stays_in_a_group_whose_coordinator_moves_between_brokers_that_live(
     cluster: KafkaCluster, operator: MakeOperator
 ) -> None:
-    """As each time when brokers were restarted one after the other, and the preferred leaders are elected again."""
+    """As whenever brokers are restarted one after the other, and preferred leaders are elected again."""
     cluster.make_topic("moved", [[1, 2, 3]])
     queue, _, _ = await coordinated_by(cluster, operator, "moved", (1, *MORTAL))
     await in_the_group_of_its_coordinator(cluster, queue)

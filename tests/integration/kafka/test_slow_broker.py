@@ -1,5 +1,5 @@
-"""A broker whose answers take long: it has too much to do, or is far away. All goes on, slowly, and no slowness is taken for
-something else."""
+"""A broker with slow answers, because it is overloaded or far away. Everything goes on, slowly, and slowness is not mistaken for
+another problem."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -30,13 +30,13 @@ T = TypeVar("T")
 LONG, TOO_LONG = 1.0, 6.0
 """Seconds for an answer."""
 HANDOFF = 3.0
-"""Likewise, that an owner has to let go."""
+"""Seconds that an owner has to let go."""
 PARTITIONS, EACH = 2, 50
-"""And messages of each."""
+"""Partitions, and messages of each."""
 
 
 class Slow:
-    """A topic whose broker operator and pods reach by a link, with a password: that is three more answers to connect."""
+    """A topic whose broker is behind a slow link, and requires a password: that is three more answers to connect."""
 
     def __init__(self, broker: KafkaBroker, link: Link, topic: str, partitions: int) -> None:
         self._link = link
@@ -94,12 +94,12 @@ async def slow(slowed: tuple[KafkaBroker, Link]) -> AsyncIterator[MakeSlow]:
 
 
 async def in_time(question: Awaitable[T]) -> T:
-    """As the operator asks."""
+    """With the operator's time limit."""
     return await asyncio.wait_for(question, KIND.answers_within)
 
 
 def read_all(reader: KafkaReader, partitions: range, epoch: int, each: int = EACH) -> dict[int, list[Entry]]:
-    """So many entries of each of these, as a consumer reads them that has just heard of them."""
+    """Read so many entries of each, like a consumer that has just learned of them."""
     found: dict[int, list[Entry]] = {number: [] for number in partitions}
     for number in partitions:
         reader.ready(number, Epoch(epoch))  # they are taken up together

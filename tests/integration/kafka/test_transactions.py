@@ -1,4 +1,5 @@
-"""Outputs are sent in the transaction that finishes entries: visible with the group's offset, and by nobody but the owner."""
+"""Outputs are sent in the transaction that finishes entries: visible together with the group's offset, and sent by the owner
+only."""
 
 import asyncio
 from collections.abc import Sequence

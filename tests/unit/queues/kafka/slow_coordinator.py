@@ -1,4 +1,4 @@
-"""A coordinator of a large topic, without a broker: time is what it takes to answer."""
+"""A coordinator of a large topic, without a broker, in which only answers take time."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,8 +12,8 @@ OWNED = Record(group="uid", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_
 
 
 class SlowCoordinator:
-    """Answers one request after the other, each in a hundredth of a second, and has the records of all partitions. It stands in
-    for the client's `PartitionTransactions`, too."""
+    """Has the records of all partitions, and answers one request after the other, each in a hundredth of a second. Stands in for
+    the client and for its `PartitionTransactions`."""
 
     def __init__(self) -> None:
         self.records = dict.fromkeys(range(PARTITIONS), Committed(5, OWNED))
@@ -36,5 +36,5 @@ class SlowCoordinator:
         return self.records[partition]
 
     def count(self, of: Callable[[Record], bool]) -> int:
-        """Records of which this holds."""
+        """Count the records for which this holds."""
         return sum(one.record is not None and of(one.record) for one in self.records.values())

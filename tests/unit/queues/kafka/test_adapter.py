@@ -22,7 +22,7 @@ RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=TWO, topic_id="t"
 
 
 def paused() -> Pauses:
-    """The partition 0, whose owner has the epoch 2."""
+    """Partition 0, whose owner has epoch 2."""
     made = Pauses()
     made.begin(0, TWO)
     return made
@@ -78,7 +78,7 @@ def test_what_the_operator_has_granted_is_no_news_to_it() -> None:
 
 OTHERS = Committed(7, replace(OWNED, group="another"))
 FORMER, NOW = "former", "orders"
-"""Topics of the queue."""
+"""The queue's topics."""
 
 
 def ours(record: Record) -> bool:

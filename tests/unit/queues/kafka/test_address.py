@@ -1,4 +1,4 @@
-"""Client keys in the forms that OpenSSL reads, for a client in Java that reads one."""
+"""The address of a Kafka cluster, and client keys in the only form that Java reads."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A pod goes on hearing announcements, whatever one of them says."""
+"""A pod keeps receiving announcements, whatever one of them contains."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
@@ -111,7 +111,7 @@ def test_what_is_too_long_for_a_uid_is_none() -> None:
 
 @pytest.fixture
 async def announcer() -> AsyncIterator[KafkaAnnouncer]:
-    """That is closed after the test."""
+    """Closed after the test."""
     made = KafkaAnnouncer(KafkaAddress(("127.0.0.1:1",)), "shop.orders", "baton-operator", "orders", "orders")
     yield made
     await made.close()
@@ -147,7 +147,7 @@ HEARD = Heard(Uid("a"), Epoch(2))
 
 
 class NotFetching(PodFetchers):
-    """Knows what it is to fetch."""
+    """Records what it should fetch."""
 
     def __init__(self) -> None:
         super().__init__(partial(Fetcher, ADDRESS, GROUP))
@@ -158,7 +158,7 @@ class NotFetching(PodFetchers):
 
 
 class Announced(KafkaAnnouncements):
-    """Without a broker: says once that partitions have changed, and cannot look at all of them."""
+    """Works without a broker: announces changed partitions once, and cannot look at all of them."""
 
     def __init__(self, *news: set[Partition]) -> None:
         self.handoffs, self.fetchers = DirectHandoffs(), NotFetching()
@@ -198,7 +198,7 @@ ONE, TWO = Epoch(1), Epoch(2)
 
 
 class Listening(Announced):
-    """The pod a, which is told one thing."""
+    """Pod a, which receives one change."""
 
     def hears(self, owner: Uid, receiver: Uid, *, then: int = TWO, within: int = 10_000, number: int = 1) -> set[Partition]:
         said = Change(number, 1, ONE, within, mark(owner), mark(receiver), then)

@@ -1,4 +1,4 @@
-"""Commits of Kafka's reader that nobody waits for."""
+"""Background commits of Kafka's reader."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE, eventually, until
 
 
 class Broker:
-    """Takes commits while it is `open`, one at a time, and refuses those that it is told to."""
+    """Takes commits while it is `open`, one at a time, and refuses those that the test names."""
 
     def __init__(self) -> None:
         self.asked: list[set[int]] = []
@@ -24,11 +24,11 @@ class Broker:
         self.open = threading.Event()
         self.open.set()
         self.refusal: Exception | None = None
-        """Of all,"""
+        """Refuses all commits."""
         self.refused: dict[int, QueueUnreachable] = {}
-        """or of these."""
+        """Refuses the commits of these partitions."""
         self.leaving: set[int] = set()
-        """Are about to be let go of."""
+        """Partitions that are about to be let go of."""
         self.loop = EventLoopThread().user()
         self.commits = BackgroundCommits(self.loop, self.commit, self.look, self.leaving.__contains__)
 
@@ -145,7 +145,7 @@ def test_what_is_let_go_of_is_not_told_of_what_was_refused_before(broker: Broker
 
 
 class CountedWakes(LoopUser):
-    """Knows how often the loop was woken."""
+    """Counts how often the loop was woken."""
 
     told = 0
 
@@ -169,14 +169,15 @@ def test_the_loop_is_woken_for_the_first_that_is_due_and_the_first_in_a_hurry_an
 
 
 class Clock:
-    """Of a broker that takes so long for each commit and each look. No wait takes time; before each comes `while_it_waits`."""
+    """A broker that takes the given time for each commit and look. No wait takes real time; before each, `while_it_waits` is
+    called."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, takes: float = 0.01, look_takes: float = 0.01) -> None:
         self.now = 1000.0
         self.begun: list[float] = []
         self.looked: list[float] = []
         self.refusals: list[Exception] = []
-        """Of the first commits."""
+        """Errors of the first commits."""
         self.refused: list[tuple[set[int], float]] = []
         """What is tried again, and after how long."""
         self.look_fails = False
@@ -189,7 +190,7 @@ class Clock:
         monkeypatch.setattr(self.commits, "_try_again", self._try_again)
 
     def of_three(self) -> list[float]:
-        """Seconds from the first commit to the second, and from that to the third."""
+        """Return the seconds between the first three commits."""
         self.commits.due(1)
         assert self._end.wait(PATIENCE)
         self.close()

@@ -1,4 +1,4 @@
-"""What concerns one partition's transactional id is that partition's trouble, and not the cluster's."""
+"""An error about one partition's transactional id concerns that partition, not the cluster."""
 
 import asyncio
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ async def test_a_group_that_nobody_looks_after_is_the_queues(without: int | None
 
 
 class Broker:
-    """Answers one request of a connection after the other; the time for an answer counts from when it was sent."""
+    """Answers the requests of a connection one after the other; the time for an answer counts from when it was sent."""
 
     def __init__(self, takes: float, within: float) -> None:
         self.takes, self.within = takes, within

@@ -1,4 +1,4 @@
-"""Whoever is closed closes its connections, and does not leave them to whoever collects them."""
+"""`close` closes the connections, without waiting for garbage collection."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ class Closes(Protocol):
 
 
 class Connection:
-    """To a broker that has a group with one partition of the queue."""
+    """A connection to a broker with a group that has one partition of the queue."""
 
     def __init__(self) -> None:
         self.closed = False

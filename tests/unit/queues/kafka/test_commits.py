@@ -1,4 +1,4 @@
-"""What an owner sends comes once, whatever becomes of the commit that it is sent with."""
+"""An owner's outputs are sent once, whatever happens to the commit that they go with."""
 
 import asyncio
 import time
@@ -90,12 +90,12 @@ class Broker(GroupOffsets):
         self.end_of_log = 0
         self.sent: list[bytes | None] = []
         self.tokens: list[Token] = []
-        """Of commits that were taken."""
+        """Tokens of successful commits."""
         self.within: float | None = None
-        """Seconds that the last of several commits were given."""
+        """Seconds given to the last call of `commit_several`."""
         self.loses: list[str] = []
-        """What becomes of the next commits: "answer" or "request" is lost, or the "owner" is another by then, or another has
-        "renewed" the token."""
+        """What happens to the next commits: the "answer" or the "request" is lost, the "owner" has changed, or another process
+        has "renewed" the token."""
 
     async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
         return {0: self.committed}, ()
@@ -184,7 +184,7 @@ class Owner:
         self.position.progress.handed_out(range(10))
 
     def finish(self, *offsets: int) -> None:
-        """Each with an output."""
+        """Finish entries, each with an output."""
         for offset in offsets:
             self.position.outputs.add([offset], [out(str(offset))])
             self.position.progress.finish([offset])
@@ -248,7 +248,7 @@ def test_a_commit_that_was_taken_before_its_token_was_renewed_is_not_sent_again(
 
 
 class RolledOver(Broker):
-    """All epochs of its producer id are used up: the next token is another id's first."""
+    """The epochs of its producer id are used up: the next token is the first of another id."""
 
     def next_token(self) -> Token:
         return Token(0, 0)
@@ -264,7 +264,7 @@ def test_a_token_of_a_new_producer_id_is_in_force_though_it_is_smaller() -> None
 
 
 LARGE = Output("out", b"." * (MOST_IN_TRANSACTION * 2 // 5))
-"""Two of them go into one transaction."""
+"""Two of these fit in one transaction."""
 
 
 def test_too_many_outputs_for_one_transaction_go_in_several_and_the_last_has_the_last_record() -> None:
@@ -331,7 +331,7 @@ def test_a_partition_granted_to_another_pod_meanwhile_is_not_taken_up() -> None:
 
 
 class OneAtATime(Broker):
-    """Remembers what was committed."""
+    """Records what was committed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -343,7 +343,7 @@ class OneAtATime(Broker):
 
 
 def handed_over(then: Ownership | None) -> tuple[Owner, Broker]:
-    """All that was handed out is finished, and who has it next is known or not, when the owner lets go."""
+    """An owner that lets go with everything finished; `then` is the next owner, if known."""
     handoffs = DirectHandoffs()
     handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), then)
     owner = Owner(broker := Broker(), handoffs=handoffs)
@@ -380,7 +380,7 @@ def test_without_a_planned_owner_the_record_says_released() -> None:
 
 
 class Receiver:
-    """Was handed the partition, and has begun."""
+    """Has received the partition, and has begun."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -430,7 +430,7 @@ def test_what_is_finished_before_the_mark_is_there_waits_for_it() -> None:
 
 
 class Granting(Broker):
-    """An operator takes a token of the partition each time before an owner has one, so many times."""
+    """An operator takes a token before the owner has one, so many times."""
 
     def __init__(self, seen: Committed, times: int) -> None:
         super().__init__()
@@ -465,7 +465,7 @@ def test_commits_of_the_giver_are_refused_after_the_mark() -> None:
 
 
 class AnsweredLate(Broker):
-    """A look is asked for, and its answer looked at when the mark of this process is there."""
+    """The answer to a look arrives after this process's mark."""
 
     def __init__(self, seen: Committed) -> None:
         super().__init__()
@@ -533,7 +533,7 @@ def test_the_next_owner_stays_while_the_last_commit_is_in_doubt() -> None:
 
 
 class NoToken(Broker):
-    """None is to be had of one partition; of others what is committed is remembered."""
+    """One partition gets no token; commits of others are recorded."""
 
     def __init__(self, seen: Committed) -> None:
         super().__init__()
@@ -645,7 +645,7 @@ def test_a_hand_over_seen_under_an_earlier_epoch_or_in_another_topic_is_ignored(
 
 
 class SeveralPartitions(Broker):
-    """Of those that are committed together, it refuses some."""
+    """Refuses some of the partitions that are committed together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -765,7 +765,7 @@ def test_a_lost_partitions_offset_is_not_kept_from_expiring() -> None:
 
 
 class UnderWay(Broker):
-    """A commit of partition 0 is under way, which is somebody else's."""
+    """A foreign commit of partition 0 is under way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -870,7 +870,7 @@ def test_an_offset_from_before_the_grant_does_not_move_the_position() -> None:
 
 
 class Shrinking(dict[int, ReadPosition]):
-    """Another thread lets go of all as soon as somebody knows which there are."""
+    """Another thread lets go of all partitions as soon as they are listed."""
 
     def keys(self) -> Any:
         found = dict(self).keys()

@@ -1,4 +1,4 @@
-"""The topic for dead letters, where it takes none."""
+"""A topic that refuses dead letters."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ POISON = Message(topic="orders", partition=0, offset=7, value=b"v")
 
 
 class Cluster:
-    """Answers each dead letter with a code, after so many seconds. No wait takes time."""
+    """Answers each dead letter with an error code after so many seconds. No wait takes real time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -37,7 +37,7 @@ class Cluster:
         self._told(None if self.code is None else KafkaError(self.code), None)
 
     def put(self, topic: str = "dead") -> str:
-        """What it says of a dead letter."""
+        """Return the error for a dead letter."""
         try:
             self._letters.put(topic, POISON, "it fails", "group")
         except PartitionUnavailable as problem:
@@ -45,7 +45,7 @@ class Cluster:
         return "taken"
 
     def pauses(self, count: int) -> list[float]:
-        """Seconds from the end of a try to the next one that is made."""
+        """Seconds from the end of a try to the next."""
         found = []
         for _ in range(count):
             self.put()

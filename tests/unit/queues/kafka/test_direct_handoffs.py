@@ -1,4 +1,4 @@
-"""What a process knows of partitions that owners hand over."""
+"""What a process knows about partitions that are handed over."""
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ HANDED_OVER = HandedOver("orders-topic", Committed(7, RECORD), 0.0)
 
 
 def seen(*epochs: Epoch) -> DirectHandoffs:
-    """The first partition had these epochs when this process looked at it."""
+    """The first partition was seen at these epochs."""
     handoffs = DirectHandoffs()
     for epoch in epochs:
         handoffs.saw(FIRST, epoch)
@@ -101,7 +101,7 @@ SHORT = 0.05
 
 
 class Reading(KafkaReader):
-    """Has the partition 0; the partition 1 is taken up when it is `open`."""
+    """Has partition 0; partition 1 is taken up once it is `open`."""
 
     def __init__(self) -> None:
         address, group = KafkaAddress(("nowhere:9092",)), "shop.orders"
@@ -111,7 +111,7 @@ class Reading(KafkaReader):
         self.said: list[set[int]] = []
         self._commits.release = self._say  # type: ignore[method-assign]
         self.waited: list[float] = []
-        """Seconds, for what is still taken up."""
+        """Seconds of each wait for partitions that are still being taken up."""
         self._withdraw, self._taking_up.withdraw = self._taking_up.withdraw, self._wait  # type: ignore[method-assign]
         self._positions[0] = position()
         assert not self.ready(1, ONE)

@@ -1,4 +1,4 @@
-"""Questions for one partition each, and what is asked of the coordinator."""
+"""The event loop, and requests for single partitions that are sent together."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE, until
 
 
 class SlowStart(threading.Thread):
-    """Another thread may come between the question whether it was started and its start."""
+    """Another thread may come between the check whether it was started and the start."""
 
     def __init__(self, started: threading.Thread, both: threading.Barrier) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ async def test_none_is_begun_when_the_time_is_over_and_what_was_begun_is_done(mo
 
 
 class Coordinator:
-    """Answers when it is `open`. Of odd partitions a commit is under way."""
+    """Answers while it is `open`. Odd partitions have a commit under way."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, ...]] = []

@@ -1,6 +1,5 @@
-"""A commit that the broker got when its transaction was over, as a process sends it that slept between two requests: older
-brokers take it, and it is under way for ever.
-"""
+"""A commit that reached the broker after its transaction was over, from a process that slept between two requests. Older brokers
+take it, and it stays under way for ever."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -50,7 +49,8 @@ SOMEBODY_ELSE = 8
 
 
 class Coordinator(KafkaClient):
-    """Of partition 0 and its transactional id, as brokers were before they looked whether a commit's transaction is there."""
+    """The coordinator of partition 0 and of its transactional id, in brokers that do not check whether a commit's transaction is
+    open."""
 
     def __init__(self) -> None:
         super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton")
@@ -84,7 +84,7 @@ class Coordinator(KafkaClient):
         return SimpleNamespace(error_code=0, topics=[("orders", [(0, offset, 0, text, code, {})], {})])
 
     def _over(self, *, commit: bool) -> None:
-        """With what of its producer is under way, in this transaction or in none."""
+        """End what its producer has under way, in this transaction or in none."""
         if self.open:
             found = self.under_way.pop(7, None)
             self.committed = found if found is not None and commit else self.committed

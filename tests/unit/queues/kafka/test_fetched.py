@@ -13,7 +13,7 @@ from baton.queues.kafka.messages import Size, size_of
 NOTHING, SMALL = FetchedAhead(0, 0), FetchedAhead(1_999, 20_000)
 MUCH, LARGE = FetchedAhead(2_000, 20_000), FetchedAhead(10, 32_000_000)
 SHARE = FetchedAhead(8, 8_000_000)
-"""Of eight partitions."""
+"""One of eight partitions' share."""
 
 
 def of_all(*those: FetchedAhead) -> AllAhead:
@@ -60,7 +60,7 @@ def test_one_that_has_rested_goes_on_when_there_is_little(one: FetchedAhead, oth
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 10, 100])
 def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
-    """One poll brings a megabyte of each partition that does not rest, and nobody takes anything."""
+    """Each poll brings a megabyte of each partition that does not rest, and nothing is taken."""
     ahead = [NOTHING] * partitions
     resting: set[int] = set()
     while len(resting) < partitions:
@@ -72,7 +72,7 @@ def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
 
 @pytest.mark.parametrize("partitions", [16, 1_000, 5_000])
 def test_of_many_partitions_with_small_messages_each_rests_with_its_share(partitions: int) -> None:
-    """One poll brings what it may of one partition, and nobody takes anything."""
+    """Each poll brings as much as it may of one partition, and nothing is taken."""
     together = AllAhead(partitions)
     for _ in range(partitions):
         one = NOTHING

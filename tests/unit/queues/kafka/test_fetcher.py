@@ -1,4 +1,4 @@
-"""A pod fetches what it is to get in a moment, also where it has nothing yet."""
+"""A pod prefetches partitions that it is about to receive, even if it has none yet."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from tests.waiting import HOUR, until
 
 @pytest.fixture
 def fetcher() -> Iterator[Fetcher]:
-    """Of a broker that is not there: two of its partitions are assigned."""
+    """A fetcher without a broker, with two partitions assigned."""
     made = Fetcher(KafkaAddress(("127.0.0.1:1",)), "group", "orders")
     made.begin({0: 0, 1: 0})
     until(lambda: len(made._assigned) == 2)
@@ -64,7 +64,7 @@ def test_nothing_is_fetched_from_behind_what_is_corrupt_until_that_was_told(fetc
 
 
 class FailsOnce:
-    """A consumer that hands out one message, fails at the next ones, and has nothing after that."""
+    """A consumer that returns one message, then fails once, and has nothing after that."""
 
     def __init__(self) -> None:
         self.assigned: list[tuple[int, int]] = []
@@ -92,7 +92,7 @@ def test_what_a_poll_brought_that_failed_is_fetched_again(fetcher: Fetcher) -> N
 
 
 class Silent(FailsOnce):
-    """One that has nothing."""
+    """A consumer without messages."""
 
     def poll(self, timeout: float) -> Message | None:
         return None
@@ -145,7 +145,7 @@ def test_partitions_of_which_there_is_little_are_not_looked_at_one_by_one(
 
 
 class Endless(Silent):
-    """One that has ever more of partition 0."""
+    """A consumer with endless messages of partition 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ def test_partitions_that_are_taken_up_together_are_assigned_together(fetcher: Fe
 
 
 class Told(Silent):
-    """Knows what it was told to fetch, and no more."""
+    """Records what it should fetch, and fetches nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class Told(Silent):
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
-    """Fetches nothing yet. What it expects stays so: a busy machine may need long."""
+    """A fetcher that fetches nothing yet. Expected partitions stay expected: a busy machine may need long."""
     client = Told()
     monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", HOUR)
     monkeypatch.setattr("baton.queues.kafka.fetcher.fetching_client", lambda *_, **__: client)
@@ -361,7 +361,7 @@ def test_who_waits_is_woken_by_a_failure_to_fetch(fetcher: Fetcher) -> None:
 
 
 class Connecting(Fetcher):
-    """Without a broker."""
+    """Works without a broker."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -378,7 +378,7 @@ class Connecting(Fetcher):
 
 
 class Pod:
-    """Its fetchers, in the order in which they were made."""
+    """A pod's fetchers, in the order in which they were made."""
 
     def __init__(self) -> None:
         self.made: list[Connecting] = []

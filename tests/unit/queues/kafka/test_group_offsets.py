@@ -1,4 +1,4 @@
-"""Many partitions of a slow broker: the first have their commits before the time for all is over."""
+"""With many partitions at a slow broker, the first commits are done before the time for all is over."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,7 +15,7 @@ MANY, WITHIN = 40, 20.0
 
 
 class Broker:
-    """Takes a second for each."""
+    """Takes a second for each request."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""The guard member finds the group's coordinator wherever it goes, and says for how long it was kept out."""
+"""The guard member finds the group's coordinator wherever it moves, and reports how long it was kept out."""
 
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -15,15 +15,15 @@ from tests.waiting import eventually
 
 
 class Brokers:
-    """Two that live. The group's coordinator knows one member; the other says that it is not it."""
+    """Two brokers. The group's coordinator knows one member; the other answers that it is not the coordinator."""
 
     def __init__(self) -> None:
         self.coordinator = 1
         self.refuses: int = Code.NO_ERROR
-        """What it answers to whoever joins."""
+        """The answer to joining members."""
         self.raises: Exception | None = None
         self.left = 0
-        """So many members have left the group."""
+        """How many members have left the group."""
 
     async def to_any(self, _: object) -> Any:
         return SimpleNamespace(error_code=0, coordinator_id=self.coordinator)
@@ -52,7 +52,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 @pytest.fixture
 async def member(brokers: Brokers) -> AsyncIterator[GuardMember]:
-    """That is closed after the test."""
+    """Closed after the test."""
     made = GuardMember(KafkaAddress(("127.0.0.1:1",)), "shop.orders", "orders")
     yield made
     await made.close()

@@ -1,4 +1,4 @@
-"""What is sent in transactions finds its way where a broker is lost."""
+"""Outputs reach their partitions although a broker is lost."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +51,7 @@ def test_a_commit_goes_to_no_place_between_entries_that_are_finished_together() 
 
 
 HALF = [Output("out", b"." * (MOST_IN_TRANSACTION // 2 - EACH))]
-"""Two of them go into one transaction."""
+"""Two of these fit in one transaction."""
 
 
 def test_a_commit_sends_no_more_than_a_transaction_may_and_goes_to_a_place_between_blocks() -> None:
@@ -148,7 +148,7 @@ def test_a_batch_says_whose_it_is_and_where_in_the_sequence() -> None:
 
 
 class Brokers(KafkaClient):
-    """The first one has ended, and the second leads since."""
+    """The first broker has ended, and the second leads since."""
 
     def __init__(self) -> None:
         super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton")

@@ -1,4 +1,4 @@
-"""A query over a very large topic begins, in as many questions as it takes."""
+"""A query over a very large topic begins, in as many calls as it takes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +18,7 @@ PARTITIONS = range(5)
 
 
 class Records:
-    """Of a topic, in the place of its transactions: each question comes to its time when two partitions have been taken."""
+    """A topic's records, in place of its transactions: each call times out after two partitions."""
 
     client, topic = None, "orders"
 

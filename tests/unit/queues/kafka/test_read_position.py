@@ -1,4 +1,4 @@
-"""What a reader may be handed out, and what it leaves in the record."""
+"""What a reader may hand out, and what it writes into the record."""
 
 from dataclasses import replace
 
@@ -306,7 +306,7 @@ B2 = Ownership(Uid("b"), Epoch(2))
 
 
 def left(record: Record, finished: int = 2) -> Record:
-    """The last word on two entries that were handed out, of which so many are finished, where it is known who is next."""
+    """Return the last record after two entries were handed out, some of them finished, if the next owner is known."""
     one = position(record)
     one.next_owner = B2
     one.progress.handed_out([10, 11])

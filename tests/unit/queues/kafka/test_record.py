@@ -1,4 +1,4 @@
-"""The owner record as it stands beside an offset: what is Baton's is read, and nothing else."""
+"""The owner record's text: Baton's is read, and nothing else."""
 
 import json
 from dataclasses import replace

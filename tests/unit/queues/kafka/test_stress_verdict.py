@@ -1,4 +1,4 @@
-"""What the stress of Kafka takes for wrong, of lines that are made up."""
+"""What the stress test of Kafka considers wrong, with made-up lines."""
 
 from tests.integration.kafka.stress.verdict import Line, Verdict, lines, verdict
 
@@ -6,7 +6,7 @@ ALL_RIGHT = Verdict([], {}, [], [], [])
 
 
 def judged(text: str, sent: int) -> Verdict:
-    """`what partition epoch offset redelivered`, a line each, of one partition."""
+    """Judge lines of one partition: `what partition epoch offset redelivered`."""
     return verdict(lines(text), {0: sent})
 
 

@@ -33,7 +33,7 @@ def nobody_fetches() -> Fetcher:
 
 
 class Restarted(TakingUp):
-    """An earlier process has read all its partitions, and some of them cannot be read now."""
+    """A pod whose earlier process has read all partitions, some of which cannot be read now."""
 
     def __init__(self, *away: int) -> None:
         offsets = GroupOffsets(KafkaAddress(("nowhere:9092",)), "shop.orders", "orders")
@@ -43,7 +43,7 @@ class Restarted(TakingUp):
         self.away = away
 
     async def takes_up(self, *partitions: int) -> set[int]:
-        """Those that it cannot."""
+        """Partitions that cannot be taken up."""
         found = [one async for answer in self.take_up(dict.fromkeys(partitions, Epoch(1))) for one in answer.items()]
         return {number for number, one in found if one is AWAY}
 
@@ -86,7 +86,7 @@ NOBODYS: tuple[dict[int, ReadPosition], set[int]] = {}, set()
 
 
 class Broker:
-    """Lets partitions be taken up while it is `open`, and refuses those that it is told to."""
+    """Lets partitions be taken up while it is `open`, and refuses those that the test names."""
 
     def __init__(self) -> None:
         self.asked: list[Mapping[int, Epoch]] = []
@@ -112,7 +112,7 @@ class Broker:
         return [self.taking_up.ready(number, Epoch(epoch)) for number in partitions]
 
     def shut(self) -> None:
-        """With the partition 0 under way."""
+        """With partition 0 under way."""
         self.open.clear()
         self.asks(0)
         until(lambda: self.asked)

@@ -1,4 +1,4 @@
-"""What is still to be done of a topic, and what cannot be done any more."""
+"""What is left to do in a topic, and what is lost."""
 
 from confluent_kafka import Message
 
@@ -11,7 +11,7 @@ from baton.queues.kafka.topic import CutOff, cut_off, lag, lost_entries
 
 
 def at(**offsets: int) -> dict[int, Committed]:
-    """What is committed: `p0=7`."""
+    """Return what is committed: `p0=7`."""
     return {int(name[1:]): Committed(offset, None) for name, offset in offsets.items()}
 
 
