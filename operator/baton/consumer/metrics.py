@@ -11,7 +11,7 @@ from baton.model.extras import extra
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
 from baton.queues.consumer_side import Reader
-from baton.queues.entries import Entries
+from baton.queues.entry import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 

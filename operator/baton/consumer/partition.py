@@ -20,7 +20,7 @@ from baton.consumer.outcome import Ack, DeadLetter, Kept, Nack, Outcome
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
 from baton.queues.consumer_side import SURE_FOR, Reader
-from baton.queues.entries import Entries
+from baton.queues.entry import Entries
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import QueueUnreachable
 

@@ -14,7 +14,7 @@ from baton.consumer.partition import EntrySequence, HeldPartition, Outage, Phase
 from baton.model.ids import QueueName
 from baton.model.wording import one_line
 from baton.queues.consumer_side import Reader, TransactionalReader
-from baton.queues.entries import Entries
+from baton.queues.entry import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from baton.controller.large_work import SharedThreads
-from baton.queues.lookup_namespace import NAMESPACE
+from baton.queues.opening import LOOKUP_NAMESPACE
 
 LOOKUPS, OF_NAMESPACE = 64, 8
 """Look-ups under way."""
@@ -85,7 +85,7 @@ class _Loop(asyncio.SelectorEventLoop):
         self._lookups = SharedThreads(LOOKUPS, OF_NAMESPACE, "lookup")
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
-        namespace = NAMESPACE.get()
+        namespace = LOOKUP_NAMESPACE.get()
         if namespace is None:
             return await super().getaddrinfo(host, port, **how)
         return await asyncio.shield(await self._lookups.begin(namespace, partial(socket.getaddrinfo, host, port, **how)))

@@ -28,7 +28,7 @@ class Reader(Protocol):
     """
 
     def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:
-        """One that has many at a time answers `baton.queues.entries.Entries` that makes each when it is looked at."""
+        """One that has many at a time answers `baton.queues.entry.Entries` that makes each when it is looked at."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = ...) -> None:
         """`soon`: no caller waits for the queue to have it; but it has it when the partition is let go of."""

@@ -55,7 +55,7 @@ class QueueKind:
     schemes: tuple[str, ...] = ()
     """What an address of such a queue begins with, up to the ://."""
     spark: str | None = None
-    """Spark's side: an OpenSparkSide (baton.queues.spark_side)."""
+    """Spark's side: an OpenSparkSide (baton.queues.logged_ranges)."""
     dead_letters: str | None = None
     """Where it keeps dead letters: an OpenDeadLetters (baton.queues.dead_letters)."""
     onlooker: str | None = None

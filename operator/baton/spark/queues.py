@@ -16,14 +16,16 @@ from baton.queues.logged_ranges import (
     AheadRequest,
     FinishAnswer,
     LogAnswer,
+    LoggedRanges,
+    OpenSparkSide,
     PartitionBounds,
     RangeToFinish,
     RangeToLog,
     RangeToSetAside,
     SetAsideAnswer,
+    logged_ranges,
 )
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.spark_side import LoggedRanges, OpenSparkSide, logged_ranges
 
 log = logging.getLogger("baton.spark")
 

@@ -26,8 +26,7 @@ from baton.consumer.partition import Notice
 from baton.consumer.turns import Turns
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.queues.entries import Entries
-from baton.queues.entry import NO_HEADERS, Entry
+from baton.queues.entry import NO_HEADERS, Entries, Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Ownership, QueueUnreachable
 from baton.queues.redis.routing import RoutingTable

@@ -15,7 +15,7 @@ import confluent_kafka
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.queues.entries import Entries
+from baton.queues.entry import Entries
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
 from tests.kafka_pod import shared, wait_for_entries

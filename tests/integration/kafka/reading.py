@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from baton.model.ids import Epoch
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from baton.queues.kafka.reader import KafkaReader
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import PATIENCE, until

@@ -8,7 +8,7 @@ import pytest
 
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.queues.entries import Entries
+from baton.queues.entry import Entries
 from baton.queues.kafka.reader import KafkaReader
 from tests.crash_loop import PROGRAM, RETRIES, CrashLoop
 from tests.integration.kafka.conftest import MakeQueue, Queue

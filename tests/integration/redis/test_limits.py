@@ -9,8 +9,7 @@ import pytest
 from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisReader

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.lookup_namespace import NAMESPACE
+from baton.queues.opening import LOOKUP_NAMESPACE
 from baton.queues.protocol import Claimant, QueueCheck, QueueUnreachable
 from baton.queues.redis import RedisQueue
 from tests.redis_server import RedisServer
@@ -80,7 +80,7 @@ async def test_connections_look_the_host_up_in_the_name_of_one_namespace_after_t
     resolve = loop.getaddrinfo
 
     async def seen(*arguments: Any, **options: Any) -> Any:
-        names.append(NAMESPACE.get())
+        names.append(LOOKUP_NAMESPACE.get())
         return await resolve(*arguments, **options)
 
     loop.getaddrinfo = seen  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The modelled partitions as the driver's own code asks a queue: `baton.queues.spark_side.LoggedRanges`."""
+"""The modelled partitions as the driver's own code asks a queue: `baton.queues.logged_ranges.LoggedRanges`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

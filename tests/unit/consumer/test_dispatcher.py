@@ -14,8 +14,7 @@ from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.consumer_side import Reader
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from baton.testing import InMemoryReader, TestQueue, _Sent
 from tests.unit.consumer.readers import GoesAway, queue_of
 from tests.waiting import HOUR, PATIENCE, until

@@ -11,8 +11,7 @@ from baton.consumer.entry import Acknowledgement, Batch, HeldEntry
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, Policies
 from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 
 ORDERS = QueueName("orders")
 

@@ -7,8 +7,7 @@ import pytest
 from baton.consumer.entry import HeldEntry
 from baton.consumer.outcome import Nack
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from tests.unit.consumer.test_entry_sequence import holding
 
 ORDERS = QueueName("orders")

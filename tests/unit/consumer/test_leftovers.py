@@ -8,7 +8,7 @@ from baton.consumer.dispatcher import Delivery, Want
 from baton.consumer.entry import Batch
 from baton.consumer.outcome import ACK
 from baton.model.ids import Epoch
-from baton.queues.entries import Entries
+from baton.queues.entry import Entries
 from baton.testing import InMemoryReader, TestQueue
 from tests.unit.consumer.readers import queue_of
 

@@ -4,8 +4,7 @@ import pytest
 from redis.crc import key_slot
 
 from baton.model.ids import Epoch, QueueName
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from baton.queues.redis.headers import pack, unpack
 from baton.queues.redis.keys import announcements_key, partition_keys, queue_key
 

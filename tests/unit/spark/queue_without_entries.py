@@ -23,7 +23,7 @@ from tests.waiting import HOUR, PATIENCE
 
 
 class QueueWithoutEntries:
-    """A `LoggedRanges` (baton.queues.spark_side). Everything asked of it is answered, unless it is `away`."""
+    """A `LoggedRanges` (baton.queues.logged_ranges). Everything asked of it is answered, unless it is `away`."""
 
     sizes_known = True
     sets_aside = True

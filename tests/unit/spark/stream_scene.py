@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from baton.model.ids import MemberId, QueueName
 from baton.model.session import Release
+from baton.queues.logged_ranges import LoggedRanges
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.spark_side import LoggedRanges
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse

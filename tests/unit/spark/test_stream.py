@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from baton.model.ids import Partition, QueueName
-from baton.queues.logged_ranges import PartitionBounds
+from baton.queues.logged_ranges import LoggedRanges, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.spark_side import LoggedRanges
 from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
 from baton.spark.offsets import AskAgain, OffsetPlace, SourceError

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, cast
 from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName
-from baton.queues.entries import Entries
-from baton.queues.entry import NO_HEADERS, Entry
+from baton.queues.entry import NO_HEADERS, Entries, Entry
 
 # -- Headers, also if the name of one is not valid UTF-8.
 

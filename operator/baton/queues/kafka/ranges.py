@@ -370,7 +370,7 @@ def _reserved(start: int, end: int) -> int:
 
 
 class KafkaRanges:
-    """`LoggedRanges` (baton.queues.spark_side) of a topic. Every method raises QueueUnreachable, also before the operator's first
+    """`LoggedRanges` of a topic. Every method raises QueueUnreachable, also before the operator's first
     grant, and may be repeated after that. One thread asks; another may be in `wait` meanwhile."""
 
     sizes_known = False

@@ -13,8 +13,7 @@ from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.consumer_side import SURE_FOR
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits

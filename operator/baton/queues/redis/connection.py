@@ -36,7 +36,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from baton.queues.lookup_namespace import NAMESPACE
+from baton.queues.opening import LOOKUP_NAMESPACE
 from baton.queues.redis.records import OddAnswerError
 from baton.queues.redis.url import SOCKET, Address, RedisUrl, can_be_resolved
 from baton.queues.redis.url_files import Credentials, TlsFiles, on_own_thread
@@ -331,7 +331,7 @@ class _TaskConnection:
     async def connect_check_health(self, *arguments: object, **options: object) -> None:
         if self.is_connected:
             return
-        before = NAMESPACE.set(self.namespace())
+        before = LOOKUP_NAMESPACE.set(self.namespace())
         try:
             if self.check is not None and self.ssl_context.context is None:
                 await on_own_thread(self._read_files)
@@ -339,7 +339,7 @@ class _TaskConnection:
                 self.host, self.port = await self.finder.find()
             await super().connect_check_health(*arguments, **options)  # type: ignore[misc]
         finally:
-            NAMESPACE.reset(before)
+            LOOKUP_NAMESPACE.reset(before)
 
     def _read_files(self) -> None:
         assert self.check is not None

@@ -11,8 +11,7 @@ from secrets import token_hex
 from typing import Any, Self
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import Ownership, QueueUnreachable
 from baton.queues.redis import scripts

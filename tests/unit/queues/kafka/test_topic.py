@@ -3,8 +3,7 @@
 from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName
-from baton.queues.entries import Entries
-from baton.queues.entry import Entry
+from baton.queues.entry import Entries, Entry
 from baton.queues.kafka.messages import MessageEntries
 from baton.queues.kafka.record import Committed
 from baton.queues.kafka.topic import CutOff, cut_off, lag, lost_entries
