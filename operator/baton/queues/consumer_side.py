@@ -1,4 +1,4 @@
-"""What a consumer needs of the queues of its group."""
+"""What a consumer asks of the queues of its group."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -11,58 +11,64 @@ from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Heard, QueueUnreachable
 
 SURE_FOR = 1.5
-"""Seconds for which a queue's word that a partition is ours is taken (`Reader.sure_at`): after a longer silence (a long handler,
-a stopped process) it is asked before the next entry is handed out or begun."""
+"""Seconds for which a confirmed ownership of a partition counts (`Reader.sure_at`). After that (a long handler, a stopped
+process) the consumer calls `Reader.verify` before it hands out or starts the next entry."""
 
 
 class Reader(Protocol):
-    """One queue, read for its owner; `baton.queues.redis.RedisReader` is one.
+    """Reads one queue for the owner of partitions, such as `baton.queues.redis.RedisReader`.
 
-    Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable. A queue that gives
-    a paused partition away as soon as nothing of it is outstanding also has `keep(partition, epoch)`: from then on the partition
-    counts as in use until it is let go of, so that `on_revoked` runs before the next owner begins. One that bounds what a pod may
-    have unacknowledged has `is_full()`, for any thread. One whose entries have `Entries.times` counts when one of these is begun,
-    by `begin_again(partition, epoch, offset, times)`: False where the entry was finished with, or is a dead letter now. One that
-    counts processes which may have ended on an entry has `survived(partition, epoch, offset)`, called after each failed attempt
-    at an entry: this process did not end on it. It sends no request and raises nothing.
+    Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable.
+
+    Methods that only some kinds have:
+
+    - `keep(partition, epoch)`, if the queue hands over a paused partition as soon as none of its entries is outstanding: the
+      partition counts as in use until `let_go`, so that `on_revoked` returns before the next owner begins.
+    - `is_full()`, if the queue limits a pod's unacknowledged entries: whether the limit is reached. Safe from any thread.
+    - `begin_again(partition, epoch, offset, times)`, if `Entries.times` is set: count another attempt at an entry, before it
+      begins. False: the entry is finished, or a dead letter now.
+    - `survived(partition, epoch, offset)`, if the queue counts processes that may have ended on an entry: called after each failed
+      attempt at an entry, which this process survived. Sends no request and raises nothing.
     """
 
     def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:
-        """One that has many at a time answers `baton.queues.entry.Entries` that makes each when it is looked at."""
+        """Return up to `count` entries in order. A reader of large batches returns `baton.queues.entry.Entries`, which creates
+        each entry on access. `new` False: only entries that this owner was handed before."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = ...) -> None:
-        """`soon`: no caller waits for the queue to have it; but it has it when the partition is let go of."""
+        """Acknowledge entries. `soon`: may return before the queue has the acknowledgement; `let_go` delivers it at the
+        latest."""
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        """Count a failed delivery of an entry. False: it was one too many (maxRedeliveries), and the entry is a dead letter."""
+        """Count a failed delivery of an entry. False: the entry exceeded maxRedeliveries and is a dead letter now."""
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
-        """Make a dead letter of an entry that no retry would help."""
+        """Move an entry that cannot succeed to the dead letters."""
 
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = ...) -> Mapping[int, QueueUnreachable]:
-        """Nothing more is done with what was read of these under these epochs. The queue has so many seconds to take what was
-        acknowledged, and that this is all. The answer: of which it has not, and why; it is told once more when they are let go of
-        again. `give_up`: they are not told again, and the next owner gets what the queue has not taken."""
+        """Release partitions: the pod does nothing more with entries read under these epochs. Takes up to `within` seconds to
+        deliver pending acknowledgements and the release to the queue. Returns the partitions for which that failed; calling again
+        retries them. `give_up`: do not try; the next owner gets the entries whose acknowledgement did not arrive."""
 
     def verify(self, partition: int, epoch: Epoch) -> None:
-        """Ask the queue whether the partition is still the pod's. Raises StaleOwner if it is not."""
+        """Ask the queue whether the pod still owns the partition. Raises StaleOwner if it does not."""
 
     def sure_at(self, partition: int) -> float:
-        """When the last question was asked by whose answer the partition was this process' (monotonic): what was asked of the
-        queue, not when its answer was looked at, for a process may be stopped between the two. 0: nothing was asked yet."""
+        """Time at which the last request was sent whose answer confirmed the ownership (monotonic; 0: none yet). The time of the
+        request, not of its answer, as a process may be stopped between the two."""
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
-        """There may be something to read now, as far as is known. Asks no server."""
+        """Whether there may be something to read now. Sends no request."""
 
     def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
-        """Have `woken` called once, from any thread, when there may be something to read in one of these that are at rest. This
-        returns at once. It stands for what was asked for before; `woken` always is the same."""
+        """Have `woken` called once, from any thread, when one of these idle partitions may have something to read. Returns at
+        once, and replaces the previous call. `woken` is the same function every time."""
 
     def close(self) -> None: ...
 
 
 class TransactionalReader(Reader, Protocol):
-    """Of a kind with transactions (`QueueKind.transactions`)."""
+    """The reader of a kind with transactions (`QueueKind.transactions`)."""
 
     def ack(
         self,
@@ -73,37 +79,41 @@ class TransactionalReader(Reader, Protocol):
         soon: bool = ...,
         together: Sequence[FinishedTogether] = ...,
     ) -> None:
-        """`together`: some of these, and what is sent in the transaction that finishes them."""
+        """`together`: some of these offsets with the outputs to send in the transaction that finishes them."""
 
 
 class Announcements(Protocol):
-    """What the pod's queues announce; `baton.queues.redis.RedisAnnouncements` is one. Raise QueueUnreachable."""
+    """Changes of owner records that the pod's queues announce. Methods raise QueueUnreachable."""
 
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
-        """The owner records of partitions that concern the pod, as they are now; nothing after `timeout` seconds."""
+        """Wait for announcements and return the current owner records of the partitions; empty after `timeout` seconds."""
 
-    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]: ...
-    def interrupt(self) -> None: ...
+    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
+        """Return the current owner records of these partitions."""
+
+    def interrupt(self) -> None:
+        """End a `wait` of another thread."""
+
     def close(self) -> None: ...
 
 
 class ConsumerSide(Protocol):
-    """The queues of one kind, as a pod of one group has them."""
+    """The queues of one kind, for a pod of one group."""
 
     def reader(self, queue: QueueName) -> Reader:
-        """It connects when it is first asked something."""
+        """Return a reader, which connects at its first request."""
 
     def announcements(self) -> Announcements | None:
         """None: the queues announce nothing, and hand-offs wait for the ledger."""
 
 
 OpenConsumerSide = Callable[[str, str, Uid], ConsumerSide]
-"""`QueueKind.consumer`, given what `QueueKind.variable` says, the group (namespace/name) and the pod's UID. Raises
-QueueUnreachable where the address is none."""
+"""`QueueKind.consumer`, given the address (the value of `QueueKind.variable`), the group (namespace/name) and the pod's UID.
+Raises QueueUnreachable for an invalid address."""
 
 
 def addressed(environment: Mapping[str, str]) -> tuple[QueueKind, str]:
-    """The kind of the group's queues, and their address. Raises ValueError where the environment names none, or several."""
+    """Return the kind of the group's queues and their address. Raises ValueError if the environment has none, or several."""
     kinds = [kind for kind in KINDS if kind.consumer is not None and kind.variable is not None]
     found = [(kind, environment[kind.variable]) for kind in kinds if kind.variable and environment.get(kind.variable)]
     if not found:
@@ -119,7 +129,7 @@ def addressed(environment: Mapping[str, str]) -> tuple[QueueKind, str]:
 
 
 def opened(kind: QueueKind, address: str, group: str, uid: Uid) -> ConsumerSide:
-    """Raises QueueUnreachable where the address is none."""
+    """Open the consumer's side of a kind. Raises QueueUnreachable for an invalid address."""
     assert kind.consumer is not None
     side: OpenConsumerSide = load(kind.consumer)
     return side(address, group, uid)

@@ -9,30 +9,30 @@ from typing import Any, overload
 from baton.model.ids import Epoch, QueueName
 
 NO_HEADERS: Mapping[str, bytes | None] = MappingProxyType({})
-"""Of all entries that have none: a mapping of its own for each would be one more object to make, and to collect."""
+"""Shared by all entries without headers, to save creating and collecting one mapping per entry."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Entry:
-    """One entry of one partition. Baton does not change it; it is not frozen, for to make a frozen one takes six times as long,
-    which is as long as all else that a consumer does with it."""
+    """One entry of one partition. Baton does not change it. It is not frozen because creating a frozen dataclass takes six times
+    as long, which equals everything else that a consumer does with an entry."""
 
     queue: QueueName
     partition: int
     offset: str
-    """Its place in the partition, opaque: grows along the partition; acknowledge with it."""
+    """Position in the partition: an opaque text that grows along the partition. Entries are acknowledged by it."""
     key: bytes = field(hash=False)
-    """Of a message of Kafka it may be None: it has none."""
+    """None for a Kafka message without a key."""
     value: bytes = field(hash=False)
-    """Of a message of Kafka it may be None: a tombstone, which says that its key is deleted."""
+    """None for a Kafka tombstone, which marks its key as deleted."""
     timestamp: int
-    """When the queue took it, by the server's clock: milliseconds since 1970."""
+    """When the queue stored it, by the server's clock: milliseconds since 1970."""
     epoch: Epoch
-    """The grant under which it was read; acknowledgements carry it."""
+    """The epoch under which it was read; acknowledgements carry it."""
     redelivered: bool
-    """It was handed out before, perhaps to another consumer, and may have been worked on in part or in full."""
+    """Whether it was handed out before, perhaps to another consumer, and may have been processed in part or in full."""
     headers: Mapping[str, bytes | None] = field(default_factory=dict, hash=False)
-    """What its producer sent beside key and value. Of a message of Kafka one may be None: it has a name alone."""
+    """Headers that its producer sent. The value of a Kafka header may be None."""
 
 
 def _itself(entry: Entry) -> Entry:
@@ -40,28 +40,29 @@ def _itself(entry: Entry) -> Entry:
 
 
 class Entries(Sequence[Entry]):
-    """Entries of one partition, in order. A reader of many makes each when it is looked at: its subclass says of all of them
-    what is asked of all of them, and makes none for that."""
+    """Entries of one partition, in order. A reader of large batches creates each entry on access: its subclass overrides
+    `offsets`, `keys` and `values` so that they create none."""
 
     without_key: bytes | None = b""
     """The key of an entry that was sent without one."""
     times: Mapping[str, int] = MappingProxyType({})
-    """How often entries, by offset, were handed out before and not finished with, where the queue knows that: once when they were
-    first read, and then each time that one was begun (`Reader.begin_again`)."""
+    """By offset, how often unfinished entries were handed out before, if the queue counts that: once at the first read, then at
+    each attempt that `Reader.begin_again` counts."""
     attempts: Mapping[str, int] = MappingProxyType({})
-    """How many attempts at entries, by offset, were made before, where the queue knows more than `times` says."""
+    """By offset, the number of earlier attempts, if the queue knows of more than `times` has."""
     bounded = False
-    """Those are counted for maxRedeliveries: each begins alone, so that none counts for another."""
+    """Whether `times` counts towards maxRedeliveries. Then such entries are processed one at a time, so that the failure of one
+    does not count for another."""
 
     def __init__(self, sources: Sequence[Any], make: Callable[[Any], Entry] = _itself) -> None:
-        """`make` makes an entry of its source, and may be asked for the same one again. It holds none of the others: what keeps
-        one entry for long keeps no more."""
+        """`make` creates an entry from its source, perhaps repeatedly. An entry holds no reference to the others, so that keeping
+        one in memory keeps no more."""
         self.sources = sources
         self.make = make
 
     @classmethod
     def of(cls, read: Sequence[Entry]) -> "Entries":
-        """What any reader has answered."""
+        """Wrap the answer of any reader."""
         return read if isinstance(read, Entries) else cls(read)
 
     @overload
@@ -85,15 +86,15 @@ class Entries(Sequence[Entry]):
 
     @cached_property
     def keys(self) -> Sequence[bytes]:
-        """As `Entry.key`: of a message of Kafka one may be None."""
+        """As `Entry.key`; None for a Kafka message without a key."""
         return [entry.key for entry in self]
 
     @cached_property
     def values(self) -> Sequence[bytes]:
-        """Likewise."""
+        """As `Entry.value`; None for a Kafka tombstone."""
         return [entry.value for entry in self]
 
     @property
     def redelivered(self) -> int:
-        """How many of them were handed out before."""
+        """The number of entries that were handed out before."""
         return sum(entry.redelivered for entry in self)

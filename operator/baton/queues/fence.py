@@ -1,16 +1,16 @@
-"""The answers of a queue to a pod that may not have what it asks for."""
+"""A queue's refusals to a pod that is not, or not for much longer, the owner of a partition."""
 
 from baton.queues.protocol import Ownership
 
 
 class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fence's own word
-    """The caller does not own the partition at that epoch, or no longer. `record` is who does.
+    """The caller does not own the partition at that epoch, or no longer does. `record` is the current owner record.
 
-    There is nothing to retry: whatever was read under that epoch belongs to another pod now.
+    Do not retry: entries read under that epoch belong to another pod now.
     """
 
     def __init__(self, partition: int, uid: str, epoch: int, record: Ownership, *, other_process: bool = False) -> None:
-        """`other_process`: the owner is right, but a later process with its UID reads the partition now."""
+        """`other_process`: uid and epoch are right, but a newer process with the same UID reads the partition now."""
         super().__init__(partition, uid, epoch, record)
         self.other_process = other_process
         self.partition = partition
@@ -28,7 +28,8 @@ class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fen
 
 
 class PartitionPaused(Exception):  # noqa: N818 - likewise
-    """The partition changes hands: nothing new is handed out. What was handed out may still be acknowledged or committed."""
+    """The partition is about to change hands, so no new entries are handed out. Entries that were handed out may still be
+    acknowledged or committed."""
 
     def __init__(self, partition: int) -> None:
         super().__init__(partition)

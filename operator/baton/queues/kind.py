@@ -1,75 +1,77 @@
-"""What a kind of queue brings, and what it says of itself."""
+"""The description of a kind of queue: its properties, and where its code is."""
 
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 ANSWERS_WITHIN = 5.0
-"""Seconds."""
+"""Default of `QueueKind.answers_within`, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueKind:
-    """One kind. Its sides are named and not imported ("module:attribute"), so that a pod loads the one that it needs, and the
-    registry needs no client of any server. `baton.queues.kinds` says what the sides are."""
+    """One kind of queue. Its sides are names ("module:attribute") and not imports, so that a pod loads only the one it needs, and
+    the registry needs no client library. `baton.queues.kinds` describes the sides."""
 
     name: str
-    """As spec.source.type names it."""
+    """The value of spec.source.type."""
     about: str
-    """The description of its fields, for kubectl explain."""
+    """Description of its fields, for kubectl explain."""
     resource: str
-    """The CR model of its fields: a SourceFields (baton.schema.shape). For the operator alone."""
+    """The CR model of its fields: a SourceFields (baton.schema.shape). Only the operator has it."""
     operator: str
     """The operator's side: an OpenQueueSide (baton.queues.opening)."""
     needs: tuple[str, ...] = ()
-    """Fields of which one (`needs_all`: each) has to stand in the source. Without any, the fields may be left out."""
+    """Required fields of the source: one of them, or with `needs_all` each. Empty: all fields may be left out."""
     needs_all: bool = False
     fenced: bool
-    """The queue itself refuses stale owners."""
+    """Whether the queue itself rejects stale owners."""
     answers_within: float = ANSWERS_WITHIN
-    """Seconds for one question of the operator's: what takes longer hangs."""
+    """Seconds after which a request of the operator counts as hanging."""
     session_required: bool
-    """A pod is a member only while it keeps a session, unless spec.membership.session says otherwise: its consumers have Baton's
-    library, which keeps one."""
+    """Whether a pod is a member only while it keeps a session, unless spec.membership.session overrides that. True if consumers
+    use Baton's library, which keeps one."""
     partitions_are_changed: str | None = None
-    """Where: the queue says how many partitions it has, and spec.partitions does not. None: spec.partitions says."""
+    """Where the number of partitions is changed, if the queue itself defines it. None: spec.partitions does."""
     most_partitions: int | None = None
-    """None: as many as any queue."""
+    """None: the general limit."""
     keeps_finished: bool = False
-    """It keeps entries that are finished with: a group can be set back to them."""
+    """Whether the queue keeps finished entries, so that a group can be set back to them."""
     limits_deliveries: bool = False
-    """spec.maxDeliveredUnacked and spec.maxRedeliveries hold for it."""
+    """Whether spec.maxDeliveredUnacked and spec.maxRedeliveries apply."""
     announces: bool = False
-    """The queue itself tells its consumers of grants and pauses: they need not wait for their kubelet to refresh the ledger."""
+    """Whether the queue itself announces grants and pauses, so that consumers need not wait for their kubelet to refresh the
+    ledger."""
     tells_zones: bool = False
-    """Its servers say where they are, for assignors that look at zones."""
+    """Whether its servers know their zones, for assignors that use zones."""
     transactions: bool = False
-    """Its readers send a consumer's outputs in the transaction that finishes entries: they are `TransactionalReader`s
+    """Whether its readers send a consumer's outputs in the transaction that finishes entries: they are `TransactionalReader`s
     (baton.queues.consumer_side)."""
     variable: str | None = None
-    """The environment variable from which a pod has the address of its group's queues."""
+    """The environment variable with the address of a pod's queues."""
     consumer: str | None = None
     """The consumer's side: an OpenConsumerSide (baton.queues.consumer_side)."""
     producer: str | None = None
-    """What programs send with: a Producer (baton.queues.producer_side), made of address, queue, `patience` and `linger`."""
+    """The class that programs send with: a Producer (baton.queues.producer_side), created from address, queue, `patience` and
+    `linger`."""
     schemes: tuple[str, ...] = ()
-    """What an address of such a queue begins with, up to the ://."""
+    """Beginnings of an address of such a queue, up to the ://."""
     spark: str | None = None
     """Spark's side: an OpenSparkSide (baton.queues.logged_ranges)."""
     dead_letters: str | None = None
-    """Where it keeps dead letters: an OpenDeadLetters (baton.queues.dead_letters)."""
+    """Access to its dead letters: an OpenDeadLetters (baton.queues.dead_letters)."""
     onlooker: str | None = None
-    """Shows entries and takes none: an OpenOnlooker (baton.queues.onlooker)."""
+    """Shows entries without consuming them: an OpenOnlooker (baton.queues.onlooker)."""
     address: str | None = None
-    """Where its server is: a FindAddress (baton.queues.opening), for commands that ask it themselves. None: there are none."""
+    """Finds the server's address, for commands that connect to it: a FindAddress (baton.queues.opening)."""
 
     @property
     def field(self) -> str:
-        """Of spec.source."""
+        """The name of its field in spec.source."""
         return self.name[0].lower() + self.name[1:]
 
 
 def load(side: str) -> Any:
-    """What a side names."""
+    """Import a side by its name."""
     module, _, attribute = side.partition(":")
     return getattr(import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""Shows the entries of a queue to people, and takes none; and sends some by hand."""
+"""Shows the entries of a queue without consuming them, and sends entries by hand: for `baton peek`, `tail` and `send`."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -9,21 +9,22 @@ from baton.queues.producer_side import Producer
 
 
 class Onlooker(Protocol):
-    """Of one queue. It joins no group and changes nothing at the queue. Entries have the epoch 0, and count as not redelivered.
+    """Shows one queue. It joins no group and changes nothing at the queue. Entries have epoch 0 and are not marked redelivered.
     Methods raise QueueUnreachable with a sentence."""
 
     def partitions(self) -> int:
-        """How many there are, or were."""
+        """Return the number of partitions, including former ones that may still have entries."""
 
     def peek(self, partition: int, offset: str | None = None) -> Iterator[Entry]:
-        """Those that are there now, from `offset`; None: from the oldest that is not finished with. Raises ValueError for what is
-        no offset, or where it is not known which are finished with."""
+        """Yield the current entries from `offset` (None: from the oldest unfinished one). Raises ValueError for an invalid
+        offset, or if the queue does not know which entries are finished."""
 
     def tail(self) -> Iterator[Entry | None]:
-        """Those of all partitions that come from now on, without an end. None: it has begun, or nothing came for a moment."""
+        """Yield new entries of all partitions, endlessly. Yields None once it has started, and whenever no entry came for a
+        while."""
 
     def producer(self) -> Producer:
-        """That the caller closes."""
+        """Return a producer, which the caller closes."""
 
     def close(self) -> None: ...
 
@@ -32,5 +33,5 @@ class OpenOnlooker(Protocol):
     """`QueueKind.onlooker`."""
 
     async def __call__(self, where: QueueToOpen | ServerAddress, name: str, group: str | None = None) -> Onlooker:
-        """`where`: the queue as its spec has it, or a server that was named. `name`: namespace/name; of Kafka's, at a server that
-        was named, the topic. `group`: the ConsumerGroup (namespace/name) that reads it."""
+        """`where`: the queue from its spec, or the address of a server. `name`: namespace/name, or the topic at the address of a
+        Kafka server. `group`: the ConsumerGroup (namespace/name) that reads the queue."""

@@ -1,4 +1,4 @@
-"""What a program sends to a queue with, whatever its kind."""
+"""What programs send to a queue with, for all kinds of queues."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -25,13 +25,14 @@ class Sent(NamedTuple):
 
     partition: int
     offset: str | None
-    """As its consumer has it. None: not known, for an earlier try had brought it there, or it waits while its key moves."""
+    """The offset that its consumer sees. None: not known, as an earlier attempt stored the entry, or its key is moving to another
+    partition."""
     duplicate: bool = False
-    """An earlier try had brought it there, whose answer was lost. It is there once."""
+    """An earlier attempt, whose answer was lost, stored the entry. It is in the queue once."""
 
 
 class Delivery(Protocol):
-    """The outcome of an entry that was given to `Producer.produce`.
+    """The outcome of an entry that was passed to `Producer.produce`.
 
     ```python
     delivery = producer.produce("customer-17", b"shipped")
@@ -47,10 +48,10 @@ class Delivery(Protocol):
         seconds (None: no limit)."""
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Return what `result` raises, or None."""
+        """Wait like `result`, and return what it raises, or None."""
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call it with the delivery when the outcome is known, also if it is known already."""
+        """Call `callback` with the delivery once the outcome is known; at once if it is known already."""
 
 
 class Producer(Protocol):
@@ -78,22 +79,22 @@ class Producer(Protocol):
         partition: int | None = None,
         on_delivery: Callable[[Any], object] | None = None,
     ) -> Delivery:
-        """Send it a little later, together with others; waits only for room in the buffer. `on_delivery` is called with the
+        """Send one entry shortly, together with others; waits only for room in the buffer. `on_delivery` is called with the
         delivery when the outcome is known."""
 
     def flush(self, within: float | None = None) -> None:
-        """Wait for the outcome of all that was produced, for `within` seconds at most. Raises QueueUnreachable if an entry may
-        not be in the queue and the program did not look at its delivery."""
+        """Wait up to `within` seconds for the outcome of all produced entries. Raises QueueUnreachable if an entry may not be in
+        the queue and the program did not look at its delivery."""
 
     def close(self, within: float | None = None) -> None:
-        """`flush`, and give up what was not sent in time. Raises as `flush`."""
+        """`flush`, and give up on entries that were not sent in time. Raises as `flush`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
 
 
 class InWith:
-    """A producer in `with`, and at the end of the process: what `close` raises beside another exception is logged."""
+    """Makes a producer a context manager. If another exception is already being raised, errors of `close` are only logged."""
 
     def close(self, within: float | None = None) -> None:
         """As `Producer.close`."""
@@ -109,7 +110,7 @@ class InWith:
             self.end()
 
     def end(self) -> None:
-        """Close it where another exception is on its way, or the process ends."""
+        """Close the producer, and log errors instead of raising them: after another exception, or at the end of the process."""
         try:
             self.close()
         except QueueUnreachable as why:

@@ -1,4 +1,4 @@
-"""What the operator asks of a queue. One adapter per kind of queue; the operator knows nothing else of it."""
+"""What the operator asks of a queue. Each kind of queue has one adapter, and the operator uses nothing else of it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from baton.model.ids import Epoch, Uid
 
 
 class QueueUnreachable(Exception):  # noqa: N818 - a condition's reason, in the user's words
-    """The queue does not answer, or refuses the password. The message says what, where and the cure.
+    """The queue does not answer, or rejects the password. The message names the problem, the place and the cure.
 
     ```python
     try:
@@ -17,33 +17,33 @@ class QueueUnreachable(Exception):  # noqa: N818 - a condition's reason, in the 
         print("it may not be in the queue:", error)
     ```
 
-    Work goes on when the queue is back.
+    Work resumes when the queue is reachable again.
     """
 
 
 class PartitionUnavailable(QueueUnreachable):
-    """One partition's own trouble: the queue answers, and does what is asked of the others. Only that partition waits."""
+    """One partition is unavailable, while the queue answers for the others. Only that partition waits."""
 
 
 class QueueConflict(Exception):  # noqa: N818 - likewise
-    """The queue belongs to another group, or is not what the spec says. The message names both and the cure."""
+    """The queue belongs to another group, or does not match the spec. The message names both sides and the cure."""
 
 
 class Claimant(NamedTuple):
-    """A ConsumerGroup that wants a queue for itself."""
+    """A ConsumerGroup that claims a queue."""
 
     group: str
-    """namespace/name. A group of another cluster may have the same."""
+    """namespace/name. A group of another cluster may have the same name."""
     uid: str
-    """Of the ConsumerGroup: no other has it, in this cluster or another, nor one that is made again under the name."""
+    """UID of the ConsumerGroup, unique across clusters. A group that is created again under the same name has another UID."""
     takes_over: frozenset[str] = frozenset()
-    """UIDs of groups from which it may take the queue, by annotation."""
+    """UIDs of groups from which this group may take the queue, by annotation."""
     incarnation: str | None = None
-    """Of the queue, as the group first knew it; None: it knows none yet."""
+    """The queue's incarnation that the group has recorded; None: none yet."""
 
 
 IN_USE = -1
-"""The owner of a paused partition has not released it, and no number of entries says what it still does."""
+"""Answer for a paused partition that its owner has not released, although no entries are counted as outstanding."""
 
 
 class Ownership(NamedTuple):
@@ -58,106 +58,109 @@ NO_OWNER = Ownership(None, Epoch(0))
 
 
 class Heard(NamedTuple):
-    """The owner record as a pod hears it."""
+    """The owner record as a pod receives it."""
 
     uid: Uid | None
     epoch: Epoch
     paused: bool = False
     within: float | None = None
-    """Seconds that a paused partition's owner had from the pause on, where the queue was told."""
+    """Seconds that the owner of a paused partition got at the time of the pause; None: not recorded at the queue."""
 
 
 class Resizing(NamedTuple):
-    """A change of the number of partitions that is under way."""
+    """A change of the number of partitions in progress."""
 
     before: int
     after: int
     waits_for: tuple[int, ...]
-    """Partitions of which entries are to be done that came before the change."""
+    """Partitions with unfinished entries that were sent before the change."""
     more: bool = False
-    """There is more to do at once."""
+    """Whether the next portion can be done at once."""
 
 
 class QueueCheck(NamedTuple):
-    """What a queue answers to one look at it. A kind leaves out what it does not know."""
+    """The state of a queue at one check. A kind leaves out what it does not know."""
 
     incarnation: str | None = None
     """Identifies the run of the server; a new one means that owner records may have been rolled back. None: does not apply, or
-    the queue has not been made yet."""
+    the queue does not exist yet."""
     partitions: int | None = None
-    """How many it has: while their number changes, the larger one. None: it has not been made yet."""
+    """Number of partitions; during a change the larger number. None: the queue does not exist yet."""
     owners: Mapping[int, Ownership] = MappingProxyType({})
-    """All owner records, tombstones of withdrawn partitions included."""
+    """All owner records, including tombstones of withdrawn partitions."""
     lag: Mapping[int, int] = MappingProxyType({})
     """Entries not yet acknowledged or committed, per partition."""
     finished: int | None = None
-    """Entries acknowledged or committed since the queue was made, of all partitions. Only ever compared with another look's."""
+    """Entries acknowledged or committed in all partitions since the queue was created. Only compared with other checks."""
     stale_refused: Mapping[int, int] | None = None
-    """How often each partition refused a stale owner since it was made. None: the queue does not count that."""
+    """How often each partition has rejected a stale owner since it was created. None: the queue does not count that."""
     dead_letters: Mapping[int, int] | None = None
-    """How many entries of each partition were set aside since it was made. None: likewise."""
+    """Entries of each partition moved to dead letters since it was created. None: the queue does not count that."""
     warnings: tuple[str, ...] = ()
-    """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
+    """Risks of the server's configuration (no persistence, eviction): sentences that name the cure."""
     zones: Mapping[int, str] = MappingProxyType({})
-    """Where the server of each partition is, for assignors that look at zones."""
+    """Zone of each partition's server, for assignors that use zones."""
     vanished: int | None = None
-    """How many entries were gone before they were finished with, since the queue was made. None: the queue cannot tell."""
+    """Entries lost before they were finished, since the queue was created. None: the queue does not count them."""
     unfinished: Mapping[int, tuple[str, int]] = MappingProxyType({})
-    """Of partitions where that is known: the offset of the oldest entry that is not finished with, and how often it was handed
-    out, where that is more than once."""
+    """Per partition, the offset of the oldest unfinished entry and how often it was handed out. Only entries that were handed
+    out more than once."""
     letters: int | None = None
-    """The number of dead letters now. None: the queue keeps none."""
+    """The current number of dead letters. None: the queue keeps none."""
     oldest: float | None = None
-    """Seconds since the oldest entry of `lag` was sent. Left out while entries are finished with, as it costs another look."""
+    """Seconds since the oldest entry of `lag` was sent. Left out while entries are being finished, as it costs another
+    request."""
     rest: float = 0.0
-    """Seconds to wait at least before the next look, as many other queues of the server are looked at too."""
+    """Minimum seconds before the next check, if many queues share the server."""
 
 
 class QueueAdapter(Protocol):
-    """One queue as one group uses it. Every method may raise QueueUnreachable; all are safe to repeat."""
+    """One queue as one group uses it. Every method may raise QueueUnreachable and can be repeated safely."""
 
     fenced: bool
+    """As `QueueKind.fenced`."""
     answers_within: float
-    """As its kind says, both."""
+    """As `QueueKind.answers_within`."""
 
     async def check(self) -> QueueCheck:
-        """All that is to be known of the queue, in as few round trips as it takes. A restart of the server that is seen here was
-        before the owner records were read."""
+        """Return the state of the queue, in as few round trips as possible. Must read the incarnation before the owner records,
+        so that these records are at least as new as the incarnation."""
 
     async def ensure(self, count: int | None) -> Resizing | None:
-        """Make the queue with `count` partitions and record the claimant as its owner. Raises QueueConflict where it belongs to
-        another group, which may be one of the same name in another cluster. None: as many as it has; one that has not been made
-        is not made.
+        """Create the queue with `count` partitions and record the claimant as its group. None: keep the number of partitions, and
+        do not create a missing queue. Raises QueueConflict if the queue belongs to another group, perhaps one with the same name
+        in another cluster.
 
-        Where it has another count, the change is begun, or taken as far as it goes now; until the answer is None, ask again. A
-        change that is under way is ended before another begins."""
+        If the queue has another number of partitions, start the change, or continue it as far as possible now. Call again
+        until the answer is None. A change in progress ends before another starts."""
 
     async def pause(
         self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
     ) -> int | Ownership | None:
-        """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed. `within`:
-        seconds that the owner has to finish, for it to know. `then`: who is to be granted it, as the ledger has it, and
-        may listen for that. Where the queue's pods hand over by themselves, the owner makes this the owner record when it
-        lets go.
+        """Stop delivery under `epoch` and return the number of entries outstanding under it. Acknowledgements stay allowed.
 
-        Does nothing where another epoch is in force: then nothing that was handed out under `epoch` can still be
-        acknowledged, and the answer is 0, or the owner since then, if the one before may have handed it over. None: this queue
-        cannot say (External). IN_USE: ask again.
+        `within`: seconds that the owner has to finish, recorded for the owner. `then`: the next owner record according to the
+        ledger. With direct hand-offs the owner itself writes it when it releases the partition.
+
+        Does nothing if another epoch is in force. Entries handed out under `epoch` can then no longer be acknowledged, so the
+        answer is 0, or the current owner record if the previous owner may have written it. None: this queue cannot tell
+        (External). IN_USE: ask again.
         """
 
     async def outstanding(self, partition: int) -> int | Ownership | None:
-        """Entries delivered under the epoch in force, or in a range that a Spark query reads, and not finished with; an owner,
-        IN_USE and None: as `pause`."""
+        """Count unfinished entries that were delivered under the epoch in force, or in a range that a Spark query reads. An
+        owner record, IN_USE and None: as `pause`."""
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
-        """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded.
+        """Make `uid` the owner if `epoch` is above the recorded epoch. None: no owner. Granting the recorded owner and epoch
+        again changes nothing.
 
-        Returns the record that then stands there, durable as far as the server can make it.
+        Returns the resulting record, as durable as the server can make it.
         """
 
     async def release(self) -> bool:
-        """The group gives the queue up: another may take it. Entries stay. Does nothing where the queue is another group's.
-        False: a part of it is done; ask again, at once."""
+        """Give up the group's claim on the queue, so that another group may take it. Entries stay. Does nothing if the queue
+        belongs to another group. False: only a part is done; call again at once."""
 
     async def close(self) -> None:
-        """Close connections. The adapter is not used after that."""
+        """Close connections. The adapter is not used afterwards."""
