@@ -1,1 +1,1 @@
-"""Queues, by kind: what the operator, a consumer and a producer ask of them."""
+"""Kinds of queues, and the protocols by which the operator, consumers and producers use them."""

@@ -7,22 +7,22 @@ from typing import NamedTuple, Protocol
 
 
 class LetterId(NamedTuple):
-    """Names a dead letter of a queue. As text: `3/1795338000123-0`."""
+    """Identifies a dead letter of a queue. As text: `3/1795338000123-0`."""
 
     partition: int
     entry: str
-    """Its id in the partition's dead letters: the time in milliseconds, and a count."""
+    """Its id among the partition's dead letters: the time in milliseconds, and a count."""
 
     @classmethod
     def read(cls, text: str) -> "LetterId":
         """Raises ValueError."""
         match = fullmatch(r"([0-9]{1,4})/([0-9]{1,15}-[0-9]{1,15})", text, ASCII)
         if match is None:
-            raise ValueError("it is no dead letter's id, such as 3/1795338000123-0")
+            raise ValueError("not the id of a dead letter, such as 3/1795338000123-0")
         return cls(int(match[1]), match[2])
 
     def died(self) -> tuple[int, int]:
-        """Grows from one letter of a partition to the next."""
+        """Sort key: grows from one dead letter of a partition to the next."""
         milliseconds, _, count = self.entry.partition("-")
         return int(milliseconds), int(count)
 
@@ -32,24 +32,24 @@ class LetterId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LetterLine:
-    """A line of a list."""
+    """A dead letter without its value, for lists."""
 
     letter: LetterId
     offset: str
     key: bytes
-    """Its beginning."""
+    """The beginning of the key."""
     key_size: int
     size: int
     """Bytes of the value."""
     timestamp: int | None
-    """When the queue took the entry: milliseconds since 1970. None: no producer of Baton's sent it, and it is not sent again."""
+    """When the queue stored the entry: milliseconds since 1970. None: not sent by a Baton producer, so it cannot be redriven."""
     deliveries: int | None
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """As a whole."""
+    """A complete dead letter."""
 
     letter: LetterId
     offset: str
@@ -63,42 +63,42 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What came of it."""
+    """The result of `DeadLetters.redrive`, in numbers of dead letters."""
 
     sent: int
     kept: int
-    """Of which no producer of Baton's is the sender: they stay."""
+    """Not sent, because no Baton producer had sent them; they stay dead letters."""
     missing: int
-    """There is no such letter, or not any more."""
+    """Not found, perhaps because they were redriven or dropped before."""
 
 
 class DeadLetters(Protocol):
-    """Of one queue; `baton.queues.redis.RedisDeadLetters` is one. Raise QueueUnreachable with a sentence."""
+    """The dead letters of one queue. Methods raise QueueUnreachable with a sentence."""
 
     def counts(self) -> dict[int, int]:
-        """Of each partition that there is or was: how many."""
+        """Return the number of dead letters of each partition, former partitions included."""
 
     def until_now(self) -> str:
-        """The last id that a letter can have that is there now."""
+        """Return an upper bound for the ids of current dead letters."""
 
     def page(self, partition: int, after: LetterId | None = ..., limit: int = ...) -> list[LetterLine]:
-        """Of a partition, in the order in which they died: those behind `after`."""
+        """Return dead letters of a partition, oldest first, beginning after `after`."""
 
     def every(self, partition: int, last: str = ...) -> Iterator[list[LetterLine]]:
-        """All pages of a partition; what is in a page may be dropped before the next is asked for."""
+        """Yield all pages of a partition. The letters of a page may be dropped before the next page is read."""
 
     def portions(self, letters: Iterable[LetterLine]) -> Iterator[list[LetterId]]:
-        """As many at once as memory should hold."""
+        """Split letters into portions that fit into memory."""
 
     def find(self, letter: LetterId) -> Letter | None: ...
     def redrive(self, letters: Sequence[LetterId]) -> Redriven:
-        """Send them to the end of the queue, in this order, as a producer does; each goes when the queue has it."""
+        """Send dead letters to the end of the queue, in this order, as a producer does. Each is removed when the queue has it."""
 
     def drop(self, letters: Iterable[LetterId]) -> int:
-        """For good. How many there were."""
+        """Delete dead letters permanently. Returns how many existed."""
 
     def close(self) -> None: ...
 
 
 OpenDeadLetters = Callable[[str, str, str], DeadLetters]
-"""`QueueKind.dead_letters`, given the queue's address, its name (namespace/name) and where the address is written."""
+"""`QueueKind.dead_letters`, called with the queue's address, its name (namespace/name) and where the address is written."""

@@ -1,6 +1,6 @@
-"""What the driver of a Spark query needs of a queue: it logs ranges and finishes them; executors read them.
+"""How the driver of a Spark query uses a queue: it logs ranges and finishes them, and executors read them.
 
-Positions are the numbers of entries. A range begins behind `start`, and ends with the entry `end`.
+Positions are entry numbers. A range contains the entries after `start`, up to and including `end`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +13,18 @@ from baton.queues.protocol import QueueUnreachable
 
 
 class PartitionBounds(NamedTuple):
-    """Where a partition begins and ends for who reads it from now on. There is nothing where `last` is `committed`."""
+    """Where reading of a partition can begin and end. There is nothing to read if `last` equals `committed`."""
 
     committed: int
-    """Everything up to it is finished with."""
+    """All entries up to this one are finished."""
     before_first: int
-    """A range that begins behind this one begins with the first entry that is there."""
+    """The number before the first existing entry: `start` of a range that begins with that entry."""
     last: int
-    """The last entry that is there."""
+    """The last existing entry."""
 
 
 class AheadRequest(NamedTuple):
-    """How far may the next range of a partition go?"""
+    """Asks how far the next range of a partition may reach."""
 
     partition: int
     uid: Uid
@@ -32,61 +32,61 @@ class AheadRequest(NamedTuple):
     start: int
     most_entries: int
     most_bytes: int = 0
-    """Of keys, values and headers; 0: any. One entry may have more."""
+    """Bytes of keys, values and headers; 0: no limit. A single entry may have more."""
 
 
 class Ahead(NamedTuple):
-    """So far. There is nothing where `end` is the start that was asked for."""
+    """How far the next range may reach. It is empty if `end` equals the requested start."""
 
     end: int
     last: int
-    """The last entry that is there, which a later range may reach."""
+    """The last existing entry, which a later range may reach."""
     first: int
-    """The first entry behind the start."""
+    """The first entry after the start."""
     size: int
-    """Bytes of the keys, values and headers up to the end, about."""
+    """Approximate bytes of keys, values and headers up to the end."""
 
 
 class Stale(NamedTuple):
-    """The one asked for does not own the partition at that epoch."""
+    """The pod of the request does not own the partition at that epoch."""
 
 
 class Paused(NamedTuple):
-    """The partition changes hands: no new range begins."""
+    """The partition is about to change hands, so no new range may begin."""
 
 
 class LaterQuery(NamedTuple):
-    """A later query reads the queue: this one is over."""
+    """A later query reads the queue, so this query is over."""
 
     number: int
 
 
 class RangeToLog(NamedTuple):
-    """What Spark has in its offset log, of one partition."""
+    """A partition's range in Spark's offset log."""
 
     partition: int
     start: int
     end: int
     partly: bool = False
-    """What is there of it is enough: the queue has said that not all is (Gone)."""
+    """Accept that some entries of the range no longer exist (after the answer Gone)."""
 
 
 class Logged(NamedTuple):
-    """It can be read from now on, until it is finished."""
+    """The range can be read until it is finished."""
 
     seen: int
     """Entries up to this one may have been handed out before."""
 
 
 class Gone(NamedTuple):
-    """The range is not there any more as it was, but its entries from `first` to `last` only; none, where `last` is below."""
+    """The range is incomplete: only its entries from `first` to `last` exist. It has none if `last` is below `first`."""
 
     first: int
     last: int
 
 
 class RangeToSetAside(NamedTuple):
-    """No pod can work on it."""
+    """A range that cannot be processed."""
 
     partition: int
     start: int
@@ -100,18 +100,18 @@ class SetAside(NamedTuple):
 
 
 class RangeToFinish(NamedTuple):
-    """Everything up to `end` is done."""
+    """All entries up to `end` are processed."""
 
     partition: int
     end: int
 
 
 class Finished(NamedTuple):
-    """It is done at the queue too."""
+    """The queue has finished the range too."""
 
 
 class Unlogged(NamedTuple):
-    """The queue knows of no such range: the end is inside of the one that is logged, or beyond all entries."""
+    """The queue has no such range: `end` is inside the logged range, or after the last entry."""
 
 
 AheadAnswer = Ahead | Stale | Paused | LaterQuery | Gone
@@ -121,16 +121,16 @@ FinishAnswer = Finished | Unlogged | LaterQuery
 
 
 class LoggedRanges(Protocol):
-    """One queue, for the driver of a query; `baton.queues.redis.ranges.RedisRanges` is one, and says what its methods do.
+    """One queue, for the driver of a query. `baton.queues.redis.ranges.RedisRanges` documents the methods.
 
-    Every method raises QueueUnreachable. One thread asks; another may be in `wait` meanwhile, which `interrupt` ends.
+    Every method raises QueueUnreachable. All requests come from one thread; another may be in `wait`, which `interrupt` ends.
     """
 
     sizes_known: bool
-    """It knows how many bytes entries have: `ahead` keeps to `most_bytes`."""
+    """Whether the queue knows the sizes of entries, so that `ahead` respects `most_bytes`."""
 
     sets_aside: bool
-    """It has dead letters for ranges."""
+    """Whether ranges can be moved to dead letters."""
 
     def begin(self) -> int: ...
     def fence(self, query: int, partitions: Sequence[int]) -> int: ...
@@ -146,16 +146,16 @@ class LoggedRanges(Protocol):
 
 
 OpenSparkSide = Callable[[str, str, str], LoggedRanges]
-"""`QueueKind.spark`, given the queue's address, and the names of queue and group (namespace/name). Raises QueueUnreachable for no
-address."""
+"""`QueueKind.spark`, called with the queue's address and the names of queue and group (namespace/name). Raises QueueUnreachable
+for an invalid address."""
 
 
 def logged_ranges(address: str, queue: str, group: str) -> LoggedRanges:
-    """By the kind of queue that the address is of. It connects when it is first asked something. Raises QueueUnreachable for an
-    address that is none."""
+    """Open Spark's side of the kind that the address belongs to; it connects at its first request. Raises QueueUnreachable for an
+    invalid address."""
     sides = {scheme: kind.spark for kind in KINDS if kind.spark is not None for scheme in kind.schemes}
     if (side := sides.get(address.partition("://")[0].lower())) is not None:
         opened: OpenSparkSide = load(side)
         return opened(address, queue, group)
     known = ", ".join(f"{scheme}://" for scheme in sides)
-    raise QueueUnreachable(f"The address of {queue} is that of no queue that Spark can read: begin it with one of {known}")
+    raise QueueUnreachable(f"The address of {queue} is not one of a queue that Spark can read: begin it with one of {known}")

@@ -1,4 +1,4 @@
-"""Where a group is in the partitions of a queue, and how that is set by hand. What an adapter may be besides."""
+"""A group's offsets in the partitions of a queue, and setting them by hand: optional protocols of an adapter."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -8,47 +8,47 @@ from baton.queues.protocol import QueueAdapter
 
 
 class PartitionOffsets(NamedTuple):
-    """Where a group is in a partition. An offset is the number of an entry, in the queue's own count."""
+    """A group's offsets in a partition. An offset is the queue's own number of an entry."""
 
     committed: int | None
-    """The first entry that is not finished with. None: nothing was committed yet."""
+    """The first unfinished entry. None: nothing was committed yet."""
     earliest: int
-    """The first entry that is there: nothing before it can be read again."""
+    """The first entry that still exists and can be read again."""
     end: int
-    """The offset behind the last entry."""
+    """The offset after the last entry."""
     lag: int
-    """Entries that are not finished with."""
+    """The number of unfinished entries."""
     pending: int | None
-    """Of these, the entries that a member was handed. None: the queue does not know."""
+    """The unfinished entries that were handed to a member. None: the queue does not know."""
 
 
 class Reached(NamedTuple):
-    """An offset that was looked for."""
+    """The result of a search for an offset."""
 
     offset: int
     entries: int
-    """Entries before it that are not finished with."""
+    """The number of unfinished entries before the offset."""
 
 
 @runtime_checkable
-class TellsOffsets(QueueAdapter, Protocol):
-    """An adapter whose queue knows them. Methods may raise QueueUnreachable."""
+class ReadsOffsets(QueueAdapter, Protocol):
+    """An adapter that reads offsets. Methods may raise QueueUnreachable."""
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        """Of each partition of which they are known. Changes nothing."""
+        """Return the known offsets by partition. Changes nothing."""
 
 
 @runtime_checkable
-class SetsOffsets(TellsOffsets, Protocol):
-    """An adapter that sets them."""
+class SetsOffsets(ReadsOffsets, Protocol):
+    """An adapter that also sets offsets."""
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
-        """The first entry that is there and was sent at `since` (milliseconds since 1970) or later; or `end`, if that comes
+        """Find the first existing entry that was sent at `since` (milliseconds since 1970) or later, or `end` if that comes
         first. Changes nothing."""
 
     async def set_offset(self, partition: int, epoch: Epoch, offset: int) -> None:
-        """Have the next owner begin with this entry. `epoch`: the highest that the ledger has for the partition, which has no
-        owner; who had it last reads no more. Safe to repeat.
+        """Have the next owner begin with this entry. The partition has no owner; `epoch` is its highest epoch in the ledger. The
+        last owner can no longer read. Safe to repeat.
 
-        Raises QueueConflict where a pod was granted it since, or reads it by other means; where the queue is another group's;
-        and for an offset that is before `earliest` or behind `end`."""
+        Raises QueueConflict if the partition was granted to a pod meanwhile or is read by other means, if the queue belongs to
+        another group, or if the offset is before `earliest` or after `end`."""

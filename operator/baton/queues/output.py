@@ -1,32 +1,33 @@
-"""What a consumer sends on of what it has read, together with the acknowledgement of it."""
+"""Messages that a consumer sends together with the acknowledgement of the entries they come from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_IN_TRANSACTION = 32_000_000
-"""Of the weights of its outputs: a commit has seconds, and the brokers abort what takes longer."""
+"""Limit for the sum of the weights of a transaction's outputs. Brokers abort transactions that take longer than some seconds."""
 EACH = 300
-"""Bytes that take as long to send as it takes to send a message, however small."""
+"""Fixed cost of sending a message, in bytes that take as long."""
 _Bytes = str | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One message, for a topic."""
+    """One message for a topic."""
 
     topic: str
     value: bytes | None
     key: bytes | None = None
     headers: Mapping[str, bytes | None] = field(default_factory=dict)
-    """None: a name alone."""
+    """A value of None: the header has only a name."""
     partition: int | None = None
-    """Of the topic. None: by the key, as Kafka's own clients in Java choose; without a key the same for all that comes of one
-    partition."""
+    """Partition of the topic. None: chosen by the key as Kafka's Java clients do; without a key, the same partition for all
+    outputs of one source partition."""
 
     @classmethod
     def of(cls, topic: str, value: _Bytes, key: _Bytes, headers: Mapping[str, _Bytes] | None, partition: int | None) -> "Output":
-        """As a program gives it; text becomes UTF-8. Raises TypeError and ValueError for what Kafka does not take."""
+        """Create an output from a program's arguments; text is encoded as UTF-8. Raises TypeError and ValueError for what Kafka
+        does not accept."""
         if not isinstance(topic, str) or not topic:
             raise TypeError(f"topic is {topic!r}: set it to the name of a topic")
         if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):
@@ -44,17 +45,17 @@ class Output:
 
     @property
     def weight(self) -> int:
-        """What it takes to send it, in bytes."""
+        """Cost of sending it, in bytes."""
         return self.size + EACH
 
 
 class FinishedTogether(NamedTuple):
-    """Entries of one partition that are finished with when what came of them is sent, and not before."""
+    """Entries of one partition that are finished in the same transaction that sends their outputs."""
 
     offsets: Sequence[str]
-    """In order."""
+    """Offsets of the entries, in order."""
     outputs: Sequence[Output]
-    """In the order in which they are sent."""
+    """Outputs, in the order of sending."""
 
 
 def _bytes(name: str, value: _Bytes) -> bytes | None:

@@ -1,5 +1,5 @@
-"""Waits for a queue in a thread of its own, for readers who ask their server to answer when there is something. So one consumer
-can wait for several queues, its ledger and its end at the same time."""
+"""A thread that waits for new entries of a queue, for readers with a blocking wait. With it a consumer can wait for several
+queues, its ledger and its shutdown at the same time."""
 
 import logging
 import threading
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 _LONGEST_WAIT = 30.0
 _PAUSE = 0.5
 _CLOSE_WITHIN = 1.0
-"""Seconds. The thread of a wait at a server that hangs is left to itself."""
+"""Seconds that `close` waits for the thread. If the server hangs, the thread is left running (it is a daemon)."""
 
 
 class WaitingThread:
-    """Calls `woken` when there may be something to read in the partitions that it was last asked to wait for."""
+    """Calls `woken` when there may be something to read in the partitions of the last `wait_for`."""
 
     def __init__(
         self,
@@ -25,21 +25,22 @@ class WaitingThread:
         interrupt: Callable[[], None],
         woken: Callable[[], None],
     ) -> None:
-        """`wait` returns when there is something in one of these partitions, after so many seconds, or when it is interrupted."""
+        """`wait(partitions, seconds)` returns when one of the partitions has something, after the timeout, or after
+        `interrupt`."""
         self._wait = wait
         self._interrupt = interrupt
         self._woken = woken
         self._condition = threading.Condition()
         self._asked: frozenset[int] = frozenset()
-        """To wait for next; empty: nothing."""
+        """Partitions to wait for next; empty: no request."""
         self._waiting: frozenset[int] = frozenset()
-        """Being waited for."""
+        """Partitions of the current wait."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="baton-waiting", daemon=True)
         self._thread.start()
 
     def wait_for(self, partitions: frozenset[int]) -> None:
-        """Wait for these, once; a wait for all of them that is under way goes on."""
+        """Wait for these partitions, once. A current wait that includes all of them continues."""
         with self._condition:
             if partitions <= self._waiting or partitions <= self._asked:
                 return
@@ -50,16 +51,16 @@ class WaitingThread:
             self._interrupt()
 
     def close(self) -> None:
-        """After this the reader may be closed."""
+        """End the thread. The reader may be closed afterwards."""
         self._closed.set()
         with self._condition:
             self._condition.notify_all()
-        # A server that hangs must not use up the pod's grace period, so it is not this thread that asks it.
+        # The interrupt asks the server. If the server hangs, that must not use up the pod's grace period: use another thread.
         threading.Thread(target=self._end_wait, name="baton-interrupt", daemon=True).start()
         self._thread.join(_CLOSE_WITHIN)
 
     def _end_wait(self) -> None:
-        with suppress(Exception):  # the reader may be closed by now
+        with suppress(Exception):  # the reader may already be closed
             self._interrupt()
 
     def _run(self) -> None:
@@ -79,7 +80,7 @@ class WaitingThread:
                 if self._closed.is_set():  # the connection was closed under it
                     return
                 if not problem:
-                    log.exception("waiting for a queue failed, and is tried again")
+                    log.exception("waiting for a queue failed; retrying")
                 problem = True
                 self._closed.wait(_PAUSE)
             with self._condition:

@@ -1,4 +1,4 @@
-"""Queues that Baton cannot reach, as a kind."""
+"""The kind External: queues that Baton cannot reach."""
 
 from baton.queues.kind import QueueKind
 
@@ -7,6 +7,6 @@ KIND = QueueKind(
     about="For type External; may be left out.",
     resource="baton.queues.external.resource:ExternalSource",
     fenced=False,
-    session_required=False,  # what reads it is unknown
+    session_required=False,  # its consumers need not use Baton's library
     operator="baton.queues.external.operator_side:open_queue",
 )

@@ -1,4 +1,4 @@
-"""A queue that Baton cannot reach: its partitions are only numbers, and only the consumer's word says that one is free."""
+"""A queue that Baton cannot reach: its partitions are only numbers, and only a consumer's report releases one."""
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.external.kind import KIND
@@ -7,7 +7,7 @@ from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueCheck
 
 
 class ExternalQueue:
-    """QueueAdapter (queues/protocol.py) for External sources. Nothing enforces its grants, and it keeps no records."""
+    """`QueueAdapter` (baton.queues.protocol) of an External queue. Nothing enforces its grants, and it has no owner records."""
 
     fenced = KIND.fenced
     answers_within = KIND.answers_within
@@ -39,5 +39,5 @@ class ExternalQueue:
 
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
-    """`OpenQueueSide` of External: there is nothing to connect to."""
+    """`OpenQueueSide` of External."""
     return ExternalQueue()
