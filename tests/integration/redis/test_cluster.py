@@ -240,7 +240,7 @@ async def test_nodes_that_are_silent_keep_nobody_from_the_others_however_many_ar
 async def test_a_url_that_leads_to_no_cluster_or_not_into_it_is_explained(cluster: Clustered, server: RedisServer) -> None:
     plain = server.url.replace("redis://", "redis+cluster://")
     for url, said in {
-        plain: r"is no Redis Cluster\. Begin the URL of shop/orders with redis://",
+        plain: r"is not a Redis Cluster\. Begin the URL of shop/orders with redis://",
         cluster.url("nobody:wrong@"): "refused the user or password",
         "redis+cluster://127.0.0.1:1,no.invalid": "None of the nodes at 127.0.0.1:1, no.invalid:6379 says where shop/orders is",
     }.items():

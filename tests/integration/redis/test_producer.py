@@ -159,7 +159,7 @@ async def test_a_server_that_goes_away_is_told_once_until_it_takes_entries_again
             server.start()
             waiting.result(PATIENCE)
             (told,) = (one for one in caplog.messages if "is sent to" in one)
-            assert told.startswith(f"What is sent to {queue.name} waits. Redis at ") and "does not answer" in told
+            assert told.startswith(f"Entries to {queue.name} wait. Redis at ") and "does not answer" in told
         await queue.close()
 
 
@@ -173,7 +173,7 @@ async def test_a_queue_that_nobody_has_made_is_said_to_be_so_at_once_and_in_the_
     ):
         producer.send("k", "v")
     (told,) = caplog.messages
-    assert told.startswith(f"What is sent to {name} waits. ") and "has no queue" in told
+    assert told.startswith(f"Entries to {name} wait. ") and "has no queue" in told
 
 
 async def test_what_a_copy_of_a_producer_sends_under_numbers_that_were_used_is_told_as_not_sent(

@@ -1,6 +1,6 @@
 """Partitioned queues on Redis streams: the operator's side, producers and readers.
 
-Each name is loaded when it is first asked for: who looks up what kinds of queues there are needs no redis-py.
+Each name is loaded on first access, so that the registry of kinds works without redis-py.
 """
 
 from importlib import import_module

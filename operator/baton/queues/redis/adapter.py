@@ -1,4 +1,4 @@
-"""A partitioned queue on Redis streams, as the operator sees it."""
+"""The operator's adapter of a partitioned queue on Redis streams."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,21 +31,21 @@ _LINE = r"([0-9]{1,4}) ([0-9]{1,16})(?: ([0-9]{1,4}|moved))?"
 
 @dataclass
 class KnownSlots:
-    """What partitions know of slots."""
+    """The records that partitions keep of their slots: a routing table can be restored from them."""
 
     accepted: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By slot, the version and the partition of the latest that accepts it."""
-    on_the_way: dict[int, int] = field(default_factory=dict)
-    """By slot, the partition that its entries wait for."""
-    gone: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By slot, the version and the partition of the latest that it went from."""
+    """Slot -> (version, partition) of the latest record that accepts the slot."""
+    moving: dict[int, int] = field(default_factory=dict)
+    """Slot -> the partition that its entries wait for."""
+    left: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Slot -> (version, partition) of the latest record that the slot left."""
     highest: int = 0
-    """Version of any slot, those that went elsewhere included."""
+    """The highest version of all records."""
     partitions: int = 0
-    """That know of any."""
+    """Number of partitions up to the last one with a record."""
 
-    def take(self, partition: int, lines: str, highest: int) -> None:
-        """What one partition says."""
+    def add(self, partition: int, lines: str, highest: int) -> None:
+        """Add the records of one partition."""
         self.highest = max(self.highest, highest)
         self.partitions = partition + 1 if highest else self.partitions
         for line in lines.split(","):
@@ -54,27 +54,27 @@ class KnownSlots:
                 continue
             slot, version = int(found[1]), int(found[2])
             if found[3] == "moved":
-                self.gone[slot] = max(self.gone.get(slot, (0, 0)), (version, partition))
+                self.left[slot] = max(self.left.get(slot, (0, 0)), (version, partition))
             elif version > self.accepted.get(slot, (0, 0))[0]:
                 self.accepted[slot] = (version, partition)
-                self.on_the_way.pop(slot, None)
+                self.moving.pop(slot, None)
                 if found[3] is not None:
-                    self.on_the_way[slot] = int(found[3])
+                    self.moving[slot] = int(found[3])
 
     def record(self, even: RoutingTable) -> Sequence[object]:
-        """As the script recall takes it; a slot that no partition knows goes where an even table puts it. One that was sealed
-        and never opened does too, and its entries wait there for those of the partition that it went from."""
+        """Return the arguments of the script recall. A slot without a record goes where the even table puts it. So does a slot
+        that was sealed and never opened; there its entries wait for those of the partition that it left."""
         homes = [self.accepted.get(slot, (0, home))[1] for slot, home in enumerate(even.partitions)]
-        waits = dict(self.on_the_way)
-        elsewhere = next((homes[slot] for slot in self.on_the_way), None)
-        for slot, (version, source) in self.gone.items():
+        waits = dict(self.moving)
+        elsewhere = next((homes[slot] for slot in self.moving), None)
+        for slot, (version, source) in self.left.items():
             if version > self.accepted.get(slot, (0, 0))[0]:
                 home = even.partitions[slot]
-                # At the version at which others are on their way a partition does not take back what it gave up.
+                # A partition does not take back a slot at the version at which other slots are moving.
                 homes[slot] = elsewhere if home == source and elsewhere is not None else home
                 waits[slot] = source
         waits = {slot: source for slot, source in waits.items() if homes[slot] != source}
-        table = RoutingTable(self.highest + (not self.on_the_way), tuple(homes))
+        table = RoutingTable(self.highest + (not self.moving), tuple(homes))
         former = tuple(waits.get(slot, home) for slot, home in enumerate(homes))
         there = max(*homes, *former) + 1
         under_way = (replace(table, partitions=former).to_text(), max(homes) + 1) if waits else ()
@@ -82,20 +82,20 @@ class KnownSlots:
 
 
 async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> KnownSlots | None:
-    """What `count` partitions know, and those after them up to one that knows nothing. None: no partition knows anything."""
+    """Read the slot records of `count` partitions, and of those after them up to one without any. None: no partition has any."""
     found, asked = KnownSlots(), range(count)
     while asked:
         requests = [ScriptRun(scripts.SLOTS, keys(partition), (), weight=_SLOTS_TEXT) for partition in asked]
         answers = await transport.all(transport.asking, requests, records.scalars(2))
         for partition, (text, version) in zip(asked, answers, strict=True):
             highest = records.recorded(version, "version")
-            found.take(partition, (records.text(text) or b"").decode(errors="replace"), highest)
+            found.add(partition, (records.text(text) or b"").decode(errors="replace"), highest)
         asked = range(asked.stop, min(asked.stop + 1, SLOTS) if highest else asked.stop)
     return found if found.highest else None
 
 
 def _read(run_id: str, looked: Sequence[Sequence[bytes | None]]) -> tuple[Sequence[PartitionCheck], QueueCheck]:
-    """Read the answers to a look. Raises OddAnswerError and ForeignRecord."""
+    """Parse the answers of the script check. Raises OddAnswerError and ForeignRecord."""
     born, count, *_ = looked[0]
     seen = [one for *_, told in looked for one in read_checks(told)]
     return seen, QueueCheck(
@@ -112,26 +112,25 @@ def _read(run_id: str, looked: Sequence[Sequence[bytes | None]]) -> tuple[Sequen
 
 @lru_cache(maxsize=64)
 def _even(count: int) -> str:
-    """The text of the first table of a queue with so many partitions."""
+    """The text of the first routing table of a queue with `count` partitions."""
     return RoutingTable.even(1, count).to_text()
 
 
 T = TypeVar("T")
 
 _LOOKED_AT = 256
-"""Partitions in one script: so few that the server is free again in a few milliseconds."""
+"""Partitions per script, so that the server is blocked for only a few milliseconds."""
 _LONGEST_REST, _REST_FOR_EACH = 10.0, 0.01
-"""Seconds between two looks at one of many queues at a server: in all, and for each of them. A look takes about 0.5 ms."""
+"""Seconds between two checks of a queue: at most, and for each queue at the same server. A check takes about 0.5 ms."""
 _TABLES, _SLOTS_TEXT = 24, 16
-"""KiB of answers: three tables of 1024 partitions; what is known of 1024 slots."""
+"""KiB of answers: three tables of 1024 partitions; the records of 1024 slots."""
 
 
 class RedisQueue:
-    """QueueAdapter (queues/protocol.py) for one queue and one group, and SetsOffsets (queues/offsets.py).
+    """`QueueAdapter` (baton.queues.protocol) of one queue and one group, and `SetsOffsets` (baton.queues.offsets).
 
-    `queue` is namespace/name. Methods raise QueueUnreachable, with a sentence for the user, while the server is
-    down, refuses the password or is too old; the next call tries again. The constructor raises it for a text that is no
-    Redis URL.
+    `queue` is namespace/name. Methods raise QueueUnreachable, with a sentence for the user, while the server is down, rejects the
+    password or is too old; the next call tries again. The constructor raises it for an invalid Redis URL.
     """
 
     fenced = KIND.fenced
@@ -149,11 +148,11 @@ class RedisQueue:
         tls_folder: Path | None = None,
         shared: bool = False,
     ) -> None:
-        """`stands_in`: where the URL is written, for messages. `tls_folder`: see TlsFiles.folder. `shared`: use the
-        connections of all queues of this event loop with the same URL.
+        """`stands_in`: where the URL is written, for messages. `tls_folder`: see TlsFiles.folder. `shared`: share connections
+        with all queues of this event loop that have the same URL.
 
-        The limits are those of the queue's spec; `ensure` writes them to all partitions, where readers meet them.
-        `max_redeliveries` 0: any number.
+        The limits come from the queue's spec; `ensure` writes them to all partitions, where readers apply them.
+        `max_redeliveries` 0: no limit.
         """
         self._queue = queue
         self._limits = (max_delivered_unacked, max_redeliveries)
@@ -161,24 +160,24 @@ class RedisQueue:
         self._url = read(url, asker="`baton dev`" if dev_queue() else "The operator", stands_in=stands_in)
         self._announcing = Announcer(self._url, queue, claimant.group)
         files = TlsFiles(tls_folder, queue.partition("/")[0])
-        # In a cluster each queue may be on another node.
+        # In a cluster each queue may be on another node, so connections are not shared.
         connections = Connections.shared(self._url, files) if shared and self._url.cluster is None else None
         self._transport = Transport(self._url, queue, self._announcing, files, connections)
         self._resizer = Resizer(self._transport, queue, self._keys)
         self._offsets = OffsetScripts(self._transport, queue, claimant, self._keys)
         self._made: tuple[str, int] | None = None
-        """Run id and partition count for which all partitions were seen to exist."""
+        """Run id and number of partitions for which all partitions are known to exist."""
         self._vanished = VanishedEntries(self._url.place, queue)
         self._looked: tuple[object, Sequence[PartitionCheck], QueueCheck] = (None, (), QueueCheck())
-        """The answers to the last look, and what was read from them."""
+        """The raw answers of the last check, and their parsed values."""
         self._claimed: tuple[list[bytes | None], RoutingTable, ResizeRecord | None] | None = None
-        """Likewise those to the last claim."""
+        """The raw answer of the last claim, and its parsed values."""
         self._finished: Mapping[int, int] = {}
-        """Entries that were finished with at the last look, by partition."""
+        """By partition, the number of finished entries at the last check."""
 
     async def check(self) -> QueueCheck:
-        """See QueueAdapter. The server's run id and the queue's birth mark are its incarnation: a restart, a failover and a
-        flushed database all give a new one."""
+        """See QueueAdapter. The incarnation is the server's run id and the queue's birth mark, so a restart, a failover and a
+        flushed database all change it."""
         server = await self._transport.discover()
         looked = server.run_id, await self._look()
         if looked != self._looked[0]:
@@ -202,13 +201,13 @@ class RedisQueue:
             rest=min(_LONGEST_REST, self._transport.connections.queues * _REST_FOR_EACH),
         )
         if not all(one.whole for one in seen):
-            self._made = None  # some keys were deleted: `ensure` makes them again
+            self._made = None  # some keys were deleted: `ensure` creates them again
         for partition, owner in checked.owners.items():
-            self._announcing.owned(partition, owner.uid)
+            self._announcing.set_owner(partition, owner.uid)
         return checked
 
     async def ensure(self, count: int | None) -> Resizing | None:
-        """See QueueAdapter. Costs one round trip once the queue is there. Raises QueueConflict."""
+        """See QueueAdapter. Takes one round trip once the queue exists. Raises QueueConflict."""
         server = self._transport.server or await self._transport.discover()
         if count is None and (count := await self._count()) is None:
             return None
@@ -226,14 +225,14 @@ class RedisQueue:
             if self._claimed is None or self._claimed[0] != claimed:
                 self._claimed = claimed, records.table(version, text, there), records.change(version, text, *under_way)
             _, table, change = self._claimed
-            if ready is None and table.version == 1 and (found_again := await known_slots(self._transport, self._keys, there)):
-                await self._transport.run(scripts.RECALL, [key], found_again.record(table), records.number)
+            if ready is None and table.version == 1 and (known := await known_slots(self._transport, self._keys, there)):
+                await self._transport.run(scripts.RECALL, [key], known.record(table), records.number)
                 return await self.ensure(count)
-            told = limits == [b"%d" % limit for limit in self._limits]
-            if not (ready and told and self._made == (server.run_id, there)):
+            limits_written = limits == [b"%d" % limit for limit in self._limits]
+            if not (ready and limits_written and self._made == (server.run_id, there)):
                 await self._create(table, range(there), change)
                 self._resizer.forget()
-                # The last: until then all is done again.
+                # READY comes last, so that an interrupted creation is repeated as a whole.
                 await self._transport.run(scripts.READY, [key], self._limits, records.number)
                 self._made = (server.run_id, there)
             if change is None and there != count:
@@ -258,7 +257,7 @@ class RedisQueue:
         )
         with self._transport.explained():
             owner = records.owner(answer)
-        self._announcing.owned(partition, owner.uid)
+        self._announcing.set_owner(partition, owner.uid)
         return owner
 
     async def release(self) -> bool:
@@ -266,7 +265,7 @@ class RedisQueue:
         return True
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        return await self._offsets.told(await self._count() or 0)
+        return await self._offsets.offsets(await self._count() or 0)
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
         return await self._offsets.reach(partition, end, since)
@@ -278,7 +277,7 @@ class RedisQueue:
         await self._transport.close()
 
     async def _create(self, table: RoutingTable, partitions: range, change: ResizeRecord | None = None) -> None:
-        """Make these partitions, or what is missing of them. What a change brings to its new place by this table waits there."""
+        """Create these partitions, or missing keys of them. Entries of slots that a change has moved by this table wait there."""
         slots: list[list[int | str]] = [[*each] for each in table.by_partition(partitions.stop)]
         for (source, target), moving in change.ways.items() if change is not None and change.published else ():
             slots[target] = [slot for slot in slots[target] if slot not in moving] + [f"{slot} {source}" for slot in moving]
@@ -305,7 +304,7 @@ class RedisQueue:
             return None if count is None else records.count(count)
 
     async def _look(self) -> list[list[bytes | None]]:
-        """The answers of all partitions, former ones included: one script for each 256."""
+        """Return the answers of the script check: one for each 256 partitions, including former ones."""
         keys, found = [queue_key(self._queue), *partition_keys(self._queue, ANY_PARTITION)], []
         known = len(self._looked[1]) or (self._made[1] if self._made else _LOOKED_AT)
         for first in range(0, SLOTS, _LOOKED_AT):

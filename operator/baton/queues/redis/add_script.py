@@ -1,4 +1,4 @@
-"""How entries are asked to be added, and what is answered: the same for threads and tasks."""
+"""Requests that add entries, and the meaning of their answers: shared by the producers for threads and for tasks."""
 
 import logging
 from collections.abc import Sequence
@@ -18,24 +18,25 @@ from baton.queues.redis.url import RedisUrl
 log = logging.getLogger(__name__)
 
 _REPLICAS_WITHIN = 1000
-"""Milliseconds that replicas have, before the same is tried again."""
+"""Milliseconds to wait for replicas before the request is repeated."""
 _BY_SHA = (b"EVALSHA", scripts.ADD.sha.encode())
 
 
 class AddScript:
-    """To one queue."""
+    """Adds entries to one queue."""
 
     def __init__(self, url: RedisUrl, queue: str, replicas: int) -> None:
-        """`replicas`: so many are to have an entry before it counts as sent."""
+        """`replicas`: number of replicas that must have an entry before it counts as sent."""
         self._url, self._queue, self._replicas = url, queue, replicas
         self._heads: dict[int, Sequence[bytes]] = {}
-        """By partition: what its requests begin with. As bytes, for of a text the library takes as long as for all else."""
+        """By partition, the beginning of its requests. Encoded, as encoding it each time takes the library as long as everything
+        else."""
         self._loaded = True
-        """The server has not said that it does not know the script: else that is sent with its text."""
-        self._told = False
+        """Whether the server is assumed to know the script. Otherwise requests carry its text."""
+        self._logged = False
 
     def request(self, what: Round | None) -> Sequence[Command]:
-        """What to ask to do what `Outbox.next` says: one script for each partition."""
+        """Return the commands for a result of `Outbox.next`: one script for each partition."""
         if what is None:
             return [("HMGET", queue_key(self._queue), "version", "table")]
         commands = [self._script(partition, batch) for partition, batch in what.items()]
@@ -44,7 +45,7 @@ class AddScript:
         return commands
 
     def answered(self, outbox: Outbox, what: Round | None, answers: Sequence[object] | Exception, now: float) -> None:
-        """Tell the outbox what the answers mean. A RedisError or OSError: there are none."""
+        """Pass the answers to the outbox. `answers` is a RedisError or OSError if none came."""
         if isinstance(answers, Exception):
             answers = [answers] * (1 if what is None else len(what))
         if what is None:
@@ -56,7 +57,7 @@ class AddScript:
                 outbox.failed(partition, self._waits(why), now, passing=True)
         else:
             if not any(isinstance(answer, Exception) for answer in answers):
-                self._told = False
+                self._logged = False
             for partition, answer in zip(what, answers, strict=False):
                 try:
                     outbox.answered(partition, *_read(answer, len(what[partition])), now)
@@ -68,7 +69,7 @@ class AddScript:
                         outbox.failed(partition, self._waits(why) if again else why, now, passing=again)
 
     def _routed(self, outbox: Outbox, answer: object, now: float) -> None:
-        """What the table's answer means."""
+        """Pass the answer with the routing table to the outbox."""
         try:
             version, text = fields(2)(_accepted(answer))
             if version is None or text is None:
@@ -88,10 +89,10 @@ class AddScript:
             outbox.routed(table, "", now)
 
     def _waits(self, why: str) -> str:
-        """Entries are tried again, and why. That is logged once, until some are taken."""
-        if not self._told:
-            log.warning("What is sent to %s waits. %s", self._queue, why)
-        self._told = True
+        """Log that entries wait and why, once until some are accepted. Returns the reason."""
+        if not self._logged:
+            log.warning("Entries to %s wait. %s", self._queue, why)
+        self._logged = True
         return why
 
     def _script(self, partition: int, batch: Sequence[Waiting]) -> Command:
@@ -110,20 +111,20 @@ class AddScript:
         if isinstance(answer, int) and answer >= self._replicas:
             return None
         return (
-            f"{self._url.place} has what was sent to {self._queue}, but only {answer} of {self._replicas} replicas had it within "
-            f"{_REPLICAS_WITHIN} ms. See its replicas, or ask for fewer (replicas=)."
+            f"{self._url.place} has the entries sent to {self._queue}, but only {answer} of {self._replicas} replicas had them "
+            f"within {_REPLICAS_WITHIN} ms. Check its replicas, or ask for fewer (replicas=)."
         )
 
 
 def _accepted(answer: object) -> object:
-    """Raises what it was refused with."""
+    """Return the answer, or raise it if it is an error."""
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
 def _read(answer: object, count: int) -> tuple[str, list[str]]:
-    """Codes and offsets (script add)."""
+    """Parse an answer of the script add into its codes and offsets."""
     if isinstance(answer, int):
         return "a" * count, [entry_id(number) for number in range(answer, answer + count)]
     codes, numbers = ((part or b"").decode("latin-1") for part in fields(2)(_accepted(answer)))
@@ -131,5 +132,5 @@ def _read(answer: object, count: int) -> tuple[str, list[str]]:
         raise OddAnswerError("no codes where they belong")
     offsets = [entry_id(int(number)) for number in numbers.split()]
     if len(offsets) != codes.count("a"):
-        raise OddAnswerError("fewer numbers than were added")
+        raise OddAnswerError("another count of numbers than of added entries")
     return codes, offsets

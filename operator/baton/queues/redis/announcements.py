@@ -1,11 +1,11 @@
-"""Announcements: who is concerned by a pause or a grant looks at the partition at once.
+"""Announcements tell a pod to read owner records at once after a pause or a grant.
 
-Those of the operator travel behind the requests that they are about, in the same round trip, and not in their scripts: in a Redis
-Cluster a pod's announcements are on another node than its partitions, and go there by themselves. One that is lost costs time
-only, for the ledger says the same a little later.
+The operator sends them in the same round trip as the requests they announce, but not inside their scripts: in a Redis Cluster a
+pod's announcements are on another node than its partitions, and are sent separately. A lost announcement only costs time, because
+the ledger has the same a little later.
 
-An announcement says nothing that is believed: who owns a partition stands in its owner record alone, which is asked each time. So
-one that is forged, old or repeated costs a question.
+Pods do not trust announcements: after each one they read the owner record, which alone defines the owner. So a forged, old or
+repeated announcement costs one request.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ from baton.queues.redis.wakeup import MOST, Wakeup
 log = logging.getLogger(__name__)
 
 _MOST_WAITING = 1024
-"""Announcements that wait for a round trip; the oldest are forgotten first."""
+"""Announcements that may wait for a round trip; the oldest are dropped first."""
 
 
 class Announcer:
-    """Of one queue, to the pods of its group."""
+    """Creates the announcements of one queue to the pods of its group."""
 
     def __init__(self, url: RedisUrl, queue: str, group: str) -> None:
         """`queue` and `group` are namespace/name."""
@@ -50,24 +50,24 @@ class Announcer:
         self._queue = queue
         self._group = group
         self.key = announcements_key(group, "")
-        """None that is used, on the node that has them all."""
+        """An unused key on the cluster node that has all announcements of the group."""
         self._owners: dict[int, Uid] = {}
         self._fails = False
 
-    def owned(self, partition: int, uid: Uid | None) -> None:
-        """The queue says so."""
+    def set_owner(self, partition: int, uid: Uid | None) -> None:
+        """Remember the owner according to the queue."""
         if uid is None:
             self._owners.pop(partition, None)
         else:
             self._owners[partition] = uid
 
     def hints(self, partition: int, receiver: Uid | None = None) -> tuple[Hint, ...]:
-        """For a pause or a grant: who owns the partition, and who is to."""
+        """Return the pods that a pause or a grant concerns: the owner and the receiver."""
         uids = dict.fromkeys((receiver, self._owners.get(partition)))
         return tuple(Hint(uid, partition) for uid in uids if uid is not None)
 
     def requests(self, about: Iterable[ScriptRun]) -> list[ScriptRun]:
-        """The announcements of these: one for each pod."""
+        """Return the announcements of these requests: one for each pod."""
         found: defaultdict[Uid, set[int]] = defaultdict(set)
         for request in about:
             for hint in request.hints:
@@ -79,7 +79,7 @@ class Announcer:
         ]
 
     def answered(self, answers: Sequence[object]) -> None:
-        """What became of them."""
+        """Handle the answers to announcements: log a failure, once until they succeed again."""
         failure = next((answer for answer in answers if isinstance(answer, Exception)), None)
         if failure is not None and not self._fails:
             log.warning(
@@ -91,8 +91,8 @@ class Announcer:
             self._fails = failure is not None
 
 
-class Aside:
-    """Sends announcements on a separate connection. Nothing waits for them; those that come meanwhile are sent next, together."""
+class BackgroundSender:
+    """Sends announcements on a separate connection, in the background. Those that are added meanwhile are sent next, together."""
 
     def __init__(self, client: "aioredis.Redis", announcing: Announcer) -> None:
         self._client = client
@@ -106,7 +106,7 @@ class Aside:
             self._task = asyncio.create_task(self._send())
 
     async def close(self) -> None:
-        """What is under way is given up."""
+        """Cancel announcements in progress and close the connection."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -124,19 +124,20 @@ class Aside:
 
 
 _AT_ONCE = 256
-"""Records in one round trip."""
+"""Owner records per round trip."""
 _LONGEST = 16_384
-"""Characters of one that are read."""
+"""Characters of an announcement that are read at most."""
 _MOST_QUEUES = 64
-"""Connections to nodes of a cluster that are open for records: an announcement can name any queue."""
+"""Open connections to cluster nodes for owner records. Bounded, as an announcement can name any queue."""
 _BEGIN = "0-0"
 _FIELDS = (b"queue", b"partitions")
 
 
 class RedisAnnouncements:
-    """Of one pod, for all queues of its group on one server. One thread waits; any may look, or interrupt it.
+    """`Announcements` (baton.queues.consumer_side) to one pod, for all queues of its group on one server. One thread waits; any
+    thread may look, or interrupt it.
 
-    Raises QueueUnreachable; the next call begins with the last announcements again.
+    Methods raise QueueUnreachable; the next call starts from the last announcements again.
     """
 
     def __init__(self, url: str, group: str, uid: Uid) -> None:
@@ -148,19 +149,19 @@ class RedisAnnouncements:
         self._client = client(self._url, self._key)
         self._wakeup = Wakeup(self._url, self._key)
         self._clients: dict[QueueName, redis.Redis] = {}
-        """In a cluster, by queue. The one that was used last is the last."""
+        """Clients of cluster nodes by queue, the most recently used last."""
         self._looking = threading.Lock()
-        """By who uses these."""
+        """Guards `_clients`."""
         self._after = _BEGIN
-        """The last announcement that was read."""
+        """Id of the last announcement that was read."""
 
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
-        """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
+        """Wait for announcements and return the current owner records of the partitions; empty after `timeout` seconds."""
         try:
             with self._explained():
                 woken = self._wakeup.wait({self._key: self._after}, timeout)
                 found, failure = self._looked(self._announced(woken[self._key])) if woken else ({}, None)
-            if failure is not None and not found:  # else the other queues are not to wait
+            if failure is not None and not found:  # otherwise handle the reachable queues first
                 raise failure
             return found
         except QueueUnreachable:
@@ -168,14 +169,14 @@ class RedisAnnouncements:
             raise
 
     def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
-        """The owner records of these, as they are now. Without those that there are not."""
+        """Return the current owner records of these partitions, as far as they exist."""
         found, failure = self._looked(partitions)
         if failure is not None:
             raise failure
         return found
 
     def _looked(self, partitions: Iterable[Partition]) -> tuple[dict[Partition, Heard], QueueUnreachable | None]:
-        """What is found, and what became of the rest: in a cluster each queue may be on another node."""
+        """Return the owner records, and the last failure: in a cluster each queue may be on another node."""
         by_queue: dict[QueueName, list[Partition]] = {}
         for partition in partitions:
             by_queue.setdefault(partition.queue, []).append(partition)
@@ -211,7 +212,7 @@ class RedisAnnouncements:
         return found
 
     def interrupt(self) -> None:
-        """End the wait that another thread is in, or the next one."""
+        """End the current wait of another thread, or the next one."""
         self._wakeup.interrupt()
 
     def close(self) -> None:
@@ -220,7 +221,7 @@ class RedisAnnouncements:
             each.close()
 
     def _announced(self, news: Sequence[Any]) -> set[Partition]:
-        """Partitions. Where there are no news, for the connection is another one: of all that there are."""
+        """Return the partitions that `news` name. Without news (the connection is new) read all existing announcements."""
         if news:
             found: Any = [(entry, dict(zip(raw[::2], raw[1::2], strict=True))) for entry, raw in news]
         else:
@@ -243,7 +244,8 @@ class RedisAnnouncements:
 
 
 def _heard(answer: Any) -> Heard | None:
-    """None: there is no such record, or it is none of Baton's, or not ours to read: an announcement can name anything."""
+    """Parse an owner record. None: it does not exist, Baton did not write it, or it may not be read (an announcement can name any
+    queue)."""
     if isinstance(answer, Exception) and denied_command(answer):
         raise answer
     try:
@@ -256,7 +258,7 @@ def _heard(answer: Any) -> Heard | None:
 
 
 def _partitions(fields: Mapping[bytes, bytes]) -> set[Partition]:
-    """That one announcement names; none where it does not read as one."""
+    """Return the partitions that an announcement names; none if it is malformed."""
     queue, named = (fields.get(name, b"")[: _LONGEST + 1].decode(errors="replace") for name in _FIELDS)
     if not fullmatch(r"[a-z0-9.-]{1,253}", queue, ASCII) or len(named) > _LONGEST or count_named(named) > SLOTS:
         return set()

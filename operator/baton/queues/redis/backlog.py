@@ -1,7 +1,4 @@
-"""What there is to do in partitions, and what the operator asks each for in one of its checks.
-
-All of it goes past the scripts, for who asks need not own them.
-"""
+"""Backlogs of partitions, and the operator's checks of them. Reading them needs no ownership of the partitions."""
 
 import json
 import logging
@@ -17,34 +14,34 @@ from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.records import OddAnswerError
 
 FIELDS = ("last", "done", "staged")
-"""Of a partition's progress. With the length of its stream they say it."""
+"""Fields of a partition's progress that, with the length of its stream, give its backlog."""
 SHOWN_FOR = 24 * 3600.0
-"""Seconds for which the condition shows them after they were first seen to be gone, and again after a start of the operator."""
+"""Seconds for which the condition shows vanished entries, counted from their discovery or from a start of the operator."""
 _CAUSES = "by XTRIM, XDEL or DEL, by eviction at maxmemory, or because a backup was restored in part"
 
 log = logging.getLogger(__name__)
 
 
 class PartitionBacklog(NamedTuple):
-    """How much there is to do, and was done."""
+    """The numbers of unfinished and finished entries of a partition."""
 
     lag: int
-    """Entries added and not finished with."""
+    """Unfinished entries."""
     finished: int
-    """Entries finished with since it was made."""
+    """Entries finished since the partition was created."""
     gone: bool
-    """Entries seem to have vanished before they were finished with. Asked in two commands, so an entry that was added between
-    them looks the same."""
+    """Whether entries seem to have vanished unfinished. The values come from two commands, so an entry that was added between
+    them has the same effect."""
 
 
 def read(found: Sequence[object], length: int) -> PartitionBacklog:
-    """What stands in these fields, of a stream of this length: what is finished with is removed from it. Raises ForeignRecord."""
+    """Parse the values of FIELDS, for a stream of this length (finished entries are removed from it). Raises ForeignRecord."""
     last, done, staged = map(records.recorded, found, FIELDS)
     return PartitionBacklog(max(0, min(last - done, length)) + staged, done - staged, last - done > length)
 
 
 def unfinished(client: Any, partitions: Iterable[PartitionKeys]) -> int:
-    """Of all of these partitions. Raises OddAnswerError for what Baton did not write."""
+    """Return the number of unfinished entries of these partitions. Raises OddAnswerError for records that Baton did not write."""
     with client.pipeline(transaction=False) as pipe:
         for keys in partitions:
             pipe.hmget(keys.progress, *FIELDS)
@@ -57,7 +54,7 @@ def unfinished(client: Any, partitions: Iterable[PartitionKeys]) -> int:
 
 
 class VanishedEntries:
-    """Entries of one queue (namespace/name) that vanished unfinished: told once in the log, and for a day in `Durable`."""
+    """Reports entries of one queue (namespace/name) that vanished unfinished: once in the log, and for a day in `Durable`."""
 
     def __init__(self, place: str, queue: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._place, self._queue, self._clock = place, queue, clock
@@ -65,7 +62,7 @@ class VanishedEntries:
         self._grew_at: dict[int, float] = {}
 
     def warnings(self, totals: Mapping[int, int]) -> Iterator[str]:
-        """Take in how many each partition has lost since it was made; yield the sentence for the condition, if any."""
+        """Record how many entries each partition has lost since it was created; yield the sentence for the condition, if any."""
         now = self._clock()
         for partition, total in totals.items():
             if (more := total - self._totals.get(partition, 0)) > 0:
@@ -83,24 +80,25 @@ class VanishedEntries:
 
 
 class PartitionCheck(NamedTuple):
-    """One partition."""
+    """The state of one partition at a check."""
 
     owner: Ownership | None
-    """None: it was never granted."""
+    """None: never granted."""
     whole: bool
-    """All that makes it a partition is there."""
+    """Whether all of its required keys exist."""
     backlog: PartitionBacklog
     lost: int
-    """Entries that were seen to have vanished before they were finished with; see `PartitionBacklog.gone`."""
+    """Entries counted as vanished unfinished; see also `PartitionBacklog.gone`."""
     dead: int
-    """Entries that were set aside since it was made."""
+    """Entries moved to dead letters since the partition was created."""
     letters: int
-    """Of these, those that are still there."""
+    """Current dead letters."""
     refused: int
+    """How often a stale owner was rejected."""
 
 
 def read_checks(answer: bytes | None) -> list[PartitionCheck]:
-    """Read what the script `check` says of partitions. Raises OddAnswerError and ForeignRecord."""
+    """Parse the partitions in an answer of the script `check`. Raises OddAnswerError and ForeignRecord."""
     try:
         return [
             _check(*(None if one is False else one for one in told))

@@ -1,7 +1,7 @@
-"""Requests that are made at about the same time travel together.
+"""Combines requests that are made at about the same time into one round trip.
 
-A group may have thousands of partitions to grant at once. One by one each would wait for the server's disk by itself; together
-they take one round trip and one wait.
+A group may grant thousands of partitions at once. Sent one by one, each grant would wait for the server's disk; together they
+take one round trip and one wait.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.scripts import Script
 
 MOST = 256
-"""Weight of one round trip: so little that the event loop and the server are free again in a few milliseconds."""
+"""Total weight per round trip, so that the event loop and the server are blocked for only a few milliseconds."""
 
 
 class Hint(NamedTuple):
-    """A pod that is to look at a partition."""
+    """A pod that should read a partition's owner record."""
 
     uid: Uid
     partition: int
@@ -37,16 +37,17 @@ class ScriptRun(NamedTuple):
     keys: Sequence[str]
     arguments: Sequence[Any]
     hints: Sequence[Hint] = ()
-    """To be announced when it has run."""
+    """Pods to announce the change to after the script has run."""
     later: bool = False
-    """It begins something: what others have begun goes first."""
+    """Whether it starts something new; requests that continue something go first."""
     weight: int = 1
-    """Its answer has at most so many KiB, and takes the server and the event loop as long as so many small requests."""
+    """Maximum KiB of its answer, which is also its cost to the server and the event loop in small requests."""
 
 
 class Batches:
-    """`send` gets requests and returns their answers in order; an answer that is an exception is raised to who asked. At most
-    `at_once` round trips are under way. What is asked meanwhile goes with the next, unless its task has been cancelled."""
+    """Sends requests in batches. `send` takes requests and returns their answers in order; an answer that is an exception is
+    raised to the caller of its request. At most `at_once` round trips run concurrently. Requests made meanwhile go with the next
+    one, unless their task has been cancelled."""
 
     def __init__(self, send: Callable[[Sequence[ScriptRun]], Awaitable[Sequence[Any]]], at_once: int = 8) -> None:
         self._send = send
@@ -55,14 +56,14 @@ class Batches:
         self._later: deque[tuple[ScriptRun, asyncio.Future[Any]]] = deque()
         self._carriers: set[asyncio.Task[None]] = set()
         self._beginning = False
-        """A carrier has been started, and has taken nothing yet."""
+        """Whether a carrier was started that has not taken requests yet."""
 
     async def ask(self, request: ScriptRun) -> Any:
-        """The answer. Requests of one turn of the event loop share a round trip."""
+        """Return the answer. Requests of one turn of the event loop share a round trip."""
         return await self._put(request)
 
     async def ask_all(self, requests: Iterable[ScriptRun]) -> list[Any]:
-        """The answers, in order. Raises the first that is refused."""
+        """Return the answers in order, or raise the first error."""
         return await asyncio.gather(*map(self._put, requests))
 
     def _put(self, request: ScriptRun) -> asyncio.Future[Any]:
@@ -72,7 +73,7 @@ class Batches:
         return answer
 
     async def close(self) -> None:
-        """What is under way is given up."""
+        """Cancel requests in progress, and fail those that wait."""
         carriers = list(self._carriers)
         for carrier in carriers:
             carrier.cancel()
@@ -90,8 +91,8 @@ class Batches:
             self._carriers.add(asyncio.create_task(self._carry_all()))
 
     async def _carry_all(self) -> None:
-        """One round trip after the other, until no request waits. The first begins when all tasks that are ready in this turn of
-        the event loop have asked."""
+        """Run round trips until no request waits. The first one starts after all tasks that are ready in this turn of the event
+        loop have made their requests."""
         self._beginning = False
         try:
             while those := self._next():
@@ -101,7 +102,7 @@ class Batches:
             self._carriers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     def _next(self) -> list[tuple[ScriptRun, asyncio.Future[Any]]]:
-        """Requests that fit into one round trip, or one that is too large for any."""
+        """Take requests that fit into one round trip, or a single one that exceeds the limit."""
         those: list[tuple[ScriptRun, asyncio.Future[Any]]] = []
         weight = 0
         while (waiting := self._waiting or self._later) and (not those or weight + waiting[0][0].weight <= MOST):
@@ -119,14 +120,14 @@ class Batches:
             raise
         except TimeoutError as error:
             _end(those, error)
-            self._end_waiting(error)  # the server hangs: they would only time out later
+            self._end_waiting(error)  # the server hangs, so they would only time out later
             return
         except Exception as error:
             _end(those, error)
             return
         for (_, future), answer in zip(those, answers, strict=True):
             if future.done():
-                continue  # no caller waits for it any more
+                continue  # its caller was cancelled
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:
@@ -146,9 +147,10 @@ async def round_trip(
     *,
     load: Collection[str] = (),
 ) -> list[object]:
-    """The answers of these requests, and of other commands behind them. What was refused is answered with the exception.
+    """Return the answers of these requests, and of other commands after them. The answer of a refused one is the exception.
 
-    `load`: scripts that the server does not know. They go with what runs them, for the next round trip may be to another server.
+    `load`: scripts that the server does not know. They are sent together with the requests that run them, as the next round trip
+    may go to another server.
     """
     async with client.pipeline(transaction=False) as pipe:
         for text in load:
@@ -165,4 +167,4 @@ async def round_trip(
     if load or not any(isinstance(answer, NoScriptError) for answer in answered):
         return answered
     texts = {request.script.text for request in requests}
-    return await round_trip(client, requests, others, load=texts)  # those that were carried out may be asked twice
+    return await round_trip(client, requests, others, load=texts)  # repeats all: requests are idempotent

@@ -1,6 +1,6 @@
-"""Where a group is in the partitions of a queue, and that it goes on further ahead.
+"""Reads a group's offsets in the partitions of a queue, and moves them forward.
 
-There is no way back: what is finished with is deleted."""
+They cannot be moved back, because finished entries are deleted."""
 
 from collections.abc import Callable, Iterable, Mapping
 from re import fullmatch
@@ -19,24 +19,24 @@ T = TypeVar("T")
 
 _BEGINNING = (-1, 0)
 _AT_ONCE = 64
-"""Partitions in one script: so few that the server is free again in a few milliseconds."""
+"""Partitions per script, so that the server is blocked for only a few milliseconds."""
 
 
 class WaitingEntries(NamedTuple):
-    """What waits in a partition."""
+    """The unfinished entries of a partition."""
 
     age: float | None
-    """Seconds since the oldest entry that is not finished with was sent. None: no entry is there to be read."""
+    """Seconds since the oldest unfinished entry was sent. None: there is no entry to read."""
     vanished: int
-    """Entries that were not finished with and are gone, besides those that were counted before."""
+    """Entries that vanished unfinished and were not counted before."""
     oldest: str
-    """The oldest entry that was handed out and is not finished with; empty: all are."""
+    """The oldest unfinished entry that was handed out; empty: none."""
     times: int
-    """How often it was handed out."""
+    """How often the oldest entry was handed out."""
 
 
 class OffsetScripts:
-    """Of one queue (`namespace/name`), for one group. Raises QueueUnreachable."""
+    """Scripts for the offsets of one queue (`namespace/name`) and one group. Methods raise QueueUnreachable."""
 
     def __init__(self, transport: Transport, queue: str, claimant: Claimant, keys: Callable[[int], PartitionKeys]) -> None:
         self._transport = transport
@@ -44,17 +44,18 @@ class OffsetScripts:
         self._claimant = claimant
         self._keys = keys
 
-    async def told(self, count: int) -> Mapping[int, PartitionOffsets]:
-        """Of each of so many partitions that is there."""
-        found = await self._asked(range(count), _offsets)
+    async def offsets(self, count: int) -> Mapping[int, PartitionOffsets]:
+        """Return the offsets of the first `count` partitions, leaving out those that do not exist."""
+        found = await self._look(range(count), _offsets)
         return {partition: one for partition, one in found.items() if one is not None}
 
     async def waiting(self, partitions: Iterable[int]) -> Mapping[int, WaitingEntries]:
-        """What waits in each of these partitions."""
-        return await self._asked(partitions, _waiting)
+        """Return the unfinished entries of each of these partitions."""
+        return await self._look(partitions, _waiting)
 
-    async def _asked(self, partitions: Iterable[int], read: Callable[[object], T]) -> dict[int, T]:
-        """By one script for each 64; where one has looked at much, another goes on."""
+    async def _look(self, partitions: Iterable[int], read: Callable[[object], T]) -> dict[int, T]:
+        """Run one script for each 64 partitions. A script that has looked at much data stops early, and the rest is asked
+        again."""
         keys = partition_keys(self._queue, ANY_PARTITION)
         left, found = list(partitions), dict[int, T]()
         while left:
@@ -78,11 +79,11 @@ class OffsetScripts:
                     return Reached(records.recorded(answer[0], "offset"), entries)
                 before, behind = behind, _entry(answer[2])
                 if behind <= before:
-                    raise records.OddAnswerError("an entry that is not behind the one before")
+                    raise records.OddAnswerError("an entry that is not after the previous one")
 
     async def skip(self, partition: int, epoch: Epoch, offset: int) -> None:
         """See SetsOffsets.set_offset."""
-        await self._refuse_others()
+        await self._check_claim()
         answer: bytes | None = b"MORE"
         while answer == b"MORE":
             run = ScriptRun(scripts.SKIP, self._keys(partition), (epoch, offset))
@@ -90,7 +91,8 @@ class OffsetScripts:
         if answer != b"OK":
             raise QueueConflict(f"{self._queue}/{partition} {_REFUSED.get(answer, 'is no partition of this queue')}")
 
-    async def _refuse_others(self) -> None:
+    async def _check_claim(self) -> None:
+        """Raises QueueConflict if the queue belongs to another group."""
         group, uid = await self._transport.fields(queue_key(self._queue), "group", "uid")
         if uid != self._claimant.uid.encode():
             raise QueueConflict(claimed_by_other(self._queue, self._claimant, group, uid or b""))
@@ -103,7 +105,7 @@ _REFUSED: Mapping[bytes | None, str] = {
 
 
 def _entry(raw: bytes | int | None) -> tuple[int, int]:
-    """The two numbers of an entry's id. Raises OddAnswerError."""
+    """Parse an entry's id into its two numbers. Raises OddAnswerError."""
     found = fullmatch(rb"([0-9]{1,20})-([0-9]{1,20})", raw) if isinstance(raw, bytes) else None
     if found is None:
         raise records.OddAnswerError("no entry where one belongs")

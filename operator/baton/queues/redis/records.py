@@ -1,7 +1,6 @@
-"""Parses a server's answers and records, and trusts none of them: a queue's URL may name any server.
+"""Parses a server's answers and records without trusting them, as a queue's URL may name any server.
 
-An answer of another form is an OddAnswerError, and nothing fails elsewhere; in one of the right form,
-what Baton did not write is a ForeignRecord.
+An answer of the wrong shape raises OddAnswerError. An answer of the right shape that Baton did not write raises ForeignRecord.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,35 +19,35 @@ T = TypeVar("T")
 
 
 class OddAnswerError(RedisError):
-    """A server answers as no Redis does. Names what came in words of Baton's own, and repeats nothing of it."""
+    """The server's answer is not one that Redis gives. The message describes it and quotes nothing of it."""
 
 
 def number(raw: object) -> int:
-    """A whole number."""
+    """Parse an integer."""
     if not isinstance(raw, int):
         raise OddAnswerError("no number where one belongs")
     return raw
 
 
 def text(raw: object) -> bytes | None:
-    """A text, or nothing."""
+    """Parse a text or nil."""
     if raw is not None and not isinstance(raw, bytes):
         raise OddAnswerError("no text where one belongs")
     return raw
 
 
 def fields(count: int) -> Callable[[object], list[bytes | None]]:
-    """For an array of so many texts or nothings."""
+    """Return a parser of an array of `count` texts or nils."""
     return lambda raw: [text(one) for one in _array(raw, count)]
 
 
 def scalars(count: int) -> Callable[[object], list[bytes | int | None]]:
-    """For an array of so many texts, numbers or nothings."""
+    """Return a parser of an array of `count` texts, integers or nils."""
     return lambda raw: [one if isinstance(one, int) else text(one) for one in _array(raw, count)]
 
 
 def some(read: Callable[[object], T]) -> Callable[[object], list[T]]:
-    """For an array of at least one, each read so."""
+    """Return a parser of a non-empty array whose elements `read` parses."""
     return lambda raw: [read(one) for one in (raw if isinstance(raw, list) and raw else _array(raw, 1))]
 
 
@@ -59,13 +58,13 @@ def _array(raw: object, count: int) -> list[object]:
 
 
 def info(raw: object) -> Mapping[str, str]:
-    """The lines of INFO."""
+    """Parse INFO into its lines by name."""
     lines = (text(raw) or b"").decode(errors="replace").splitlines()
     return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}
 
 
 def line(lines: Mapping[str, str], name: str, pattern: str, default: str | None = None) -> str:
-    """The beginning of a line of INFO; the default where there is no such line."""
+    """Return the beginning of a line of INFO that matches; the default if the line is missing."""
     found = fullmatch(rf"({pattern})([^0-9A-Za-z].*)?", lines.get(name, default or ""), ASCII)
     if found is None:
         raise OddAnswerError(f"INFO without a readable {name}")
@@ -73,28 +72,28 @@ def line(lines: Mapping[str, str], name: str, pattern: str, default: str | None 
 
 
 Way = tuple[int, int]
-"""From which partition to which."""
+"""The partitions that a slot moves from and to."""
 
 
 @dataclass(frozen=True)
 class ResizeRecord:
-    """One change, as it is recorded at the queue."""
+    """A change of the number of partitions, as recorded at the queue."""
 
     before: RoutingTable
     after: RoutingTable
     partitions: int
-    """How many there will be."""
+    """The number of partitions after the change."""
     published: bool
-    """Producers are told of the table after it: all slots that move have been opened at their new places."""
+    """Whether producers see the table `after`: all moving slots have been opened at their new partitions."""
 
     @property
     def version(self) -> int:
-        """Of the table after it: the version of all steps."""
+        """The version of the table `after`, which all steps carry."""
         return self.after.version
 
     @cached_property
     def ways(self) -> Mapping[Way, Sequence[int]]:
-        """The slots that move."""
+        """The moving slots, by their way."""
         found: dict[Way, list[int]] = {}
         for slot, way in enumerate(zip(self.before.partitions, self.after.partitions, strict=True)):
             if way[0] != way[1]:
@@ -103,7 +102,7 @@ class ResizeRecord:
 
     @cached_property
     def leaving(self) -> Mapping[int, Sequence[int]]:
-        """By partition, the slots that go from it."""
+        """The moving slots, by the partition that they leave."""
         found: dict[int, list[int]] = {}
         for (source, _), slots in self.ways.items():
             found.setdefault(source, []).extend(slots)
@@ -111,11 +110,11 @@ class ResizeRecord:
 
 
 class ForeignRecord(Exception):  # noqa: N818 - what was found
-    """Something else than Baton wrote this record. Says which it is, and not what stands there."""
+    """A record that Baton did not write. The message names the record and does not quote it."""
 
 
 def recorded(raw: object, what: str) -> int:
-    """A whole number that JSON, Lua and Prometheus can hold; nothing is 0. Raises ForeignRecord."""
+    """Parse an integer that JSON, Lua and Prometheus can represent; nil is 0. Raises ForeignRecord."""
     if raw is None:
         return 0
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
@@ -127,7 +126,7 @@ def recorded(raw: object, what: str) -> int:
 
 
 def count(raw: object) -> int:
-    """Of partitions. Raises ForeignRecord."""
+    """Parse a number of partitions. Raises ForeignRecord."""
     found = recorded(raw, "partitions")
     if not 1 <= found <= SLOTS:
         raise ForeignRecord("partitions")
@@ -135,7 +134,7 @@ def count(raw: object) -> int:
 
 
 def word(raw: object, what: str) -> str:
-    """An id: letters, digits and a few signs. Raises ForeignRecord."""
+    """Parse an id of letters, digits and `._:/-`. Raises ForeignRecord."""
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
     if not fullmatch(r"[a-zA-Z0-9._:/-]{1,320}", text, ASCII):
         raise ForeignRecord(what)
@@ -143,13 +142,13 @@ def word(raw: object, what: str) -> str:
 
 
 def owner(raw: Sequence[object]) -> Ownership:
-    """Of uid, epoch and paused. Raises ForeignRecord."""
+    """Parse an owner record: uid, epoch and paused. Raises ForeignRecord."""
     uid, epoch, paused = raw
     return Ownership(Uid(word(uid, "uid")) if uid else None, Epoch(recorded(epoch, "epoch")), paused in (1, b"1"))
 
 
 def table(version: Any, text: Any, partitions: int) -> RoutingTable:
-    """The routing table of so many partitions. Raises ForeignRecord."""
+    """Parse a routing table for this number of partitions. Raises ForeignRecord."""
     try:
         found = RoutingTable.from_text(recorded(version, "version"), text[: 16 * SLOTS].decode())
     except (ValueError, TypeError, AttributeError):
@@ -160,8 +159,8 @@ def table(version: Any, text: Any, partitions: int) -> RoutingTable:
 
 
 def change(version: object, text: object, former: object, following: object, target: object) -> ResizeRecord | None:
-    """The change of the number of partitions that is under way, from the version and text of the table in force, the table before
-    it, the table that follows (nothing: it is in force), and the partitions after it. Raises ForeignRecord."""
+    """Parse the record of a change in progress: version and text of the table in force, the table before the change, the next
+    table (nil: it is in force), and the number of partitions after the change. Raises ForeignRecord."""
     if former is None:
         return None
     partitions, published = count(target), following is None

@@ -1,8 +1,8 @@
-"""Carries out a change of the number of partitions at the server (`ResizeRecord`), in steps that may all be repeated.
+"""Carries out a change of the number of partitions at the server (`ResizeRecord`), in steps that can all be repeated.
 
-Seal the slots where they are, open them where they go, tell the producers, and let the entries that came meanwhile follow as soon
-as what came before them is done. Each step counts only in the history of the server in which the step before it was seen: a
-failover in between may have undone that.
+The steps: seal the moving slots at their old partitions, open them at the new ones, publish the new table to producers, and move
+the entries that arrived meanwhile to the new streams once all earlier entries are finished. A step is valid only in the server
+history in which the previous step was confirmed, as a failover in between may have undone that.
 """
 
 import time
@@ -20,32 +20,32 @@ from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.transport import Transport
 
 _PAIRS = 1000
-"""What is known of so many producers travels together."""
+"""Producers' sequences per request to a target partition."""
 _SOURCES, _PAGES = 8, 8
-"""Of so many partitions so many pages are read before the targets are told: many pages share a request to a target."""
+"""Source partitions, and pages of sequences of each, that are read before writing to targets, so that pages share requests."""
 _PAGE = 32
-"""KiB of what is known of some 300 producers."""
+"""KiB of a page: the sequences of some 300 producers."""
 _WAYS = 4
-"""On so many at once entries are let follow: the server carries them out in one go."""
+"""Ways that are unblocked in one round trip, which the server executes without a break."""
 _FOR = 1.0
-"""Seconds for which sequences are taken along, or entries are let follow, before the caller hears how far it is."""
+"""Seconds of copying sequences, or of unblocking, before `advance` returns."""
 _LINE = r"([0-9]+:.+) ([0-9]+ [0-9]+)"
 
 
 class Resizer:
-    """Of one queue."""
+    """Changes the number of partitions of one queue."""
 
     def __init__(self, transport: Transport, queue: str, keys: Callable[[int], PartitionKeys]) -> None:
         self._transport = transport
         self._queue = queue_key(queue)
         self._keys = keys
         self._done: tuple[tuple[str, int], set[Way]] = (("", 0), set())
-        """History and version, and the ways on which nothing is left to do."""
-        self._untaken: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
-        """History and version, and by partition the cursor from which its sequences have not been taken along."""
+        """Server history and version of the change, and the ways that are unblocked."""
+        self._uncopied: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
+        """Server history and version of the change, and by partition the cursor at which copying its sequences continues."""
 
     async def begin(self, group_uid: str, change: ResizeRecord, partitions: int) -> bool:
-        """Record a change from so many partitions; False: another is under way, or has been carried out meanwhile."""
+        """Record a change from `partitions` partitions. False: another change is in progress, or was completed meanwhile."""
         arguments = (
             *(group_uid, change.before.version, max(partitions, change.partitions)),
             *(change.partitions, change.after.to_text()),
@@ -53,7 +53,7 @@ class Resizer:
         return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.number))
 
     async def advance(self, change: ResizeRecord) -> Resizing | None:
-        """Take the steps that can be taken now; what is waited for, or None: it is done."""
+        """Take the steps that are possible now. Returns what the change waits for; None: it is complete."""
         if not change.published and not await self._move(change):
             return _resizing(change, (), more=True)
         history, drained = await self._drained(change)
@@ -63,11 +63,11 @@ class Resizer:
         return _resizing(change, {source for source, _ in left}, more=any(source in drained for source, _ in left))
 
     def forget(self) -> None:
-        """Partitions were made again, so what was done there may not be."""
+        """Partitions were created again, so their completed steps may be undone."""
         self._done = (("", 0), set())
 
     async def _move(self, change: ResizeRecord) -> bool:
-        """Slots are accepted at their new places only, and producers are told."""
+        """Move the acceptance of slots to their new partitions and publish the new table. False: call again."""
         seals = [
             ScriptRun(scripts.SEAL, self._keys(source), (change.version, *slots)) for source, slots in change.leaving.items()
         ]
@@ -75,37 +75,37 @@ class Resizer:
         if len(histories) != 1:
             return False
         history = histories.pop()
-        if not await self._take_along(change, history):
+        if not await self._copy_sequences(change, history):
             return False
         opened = await self._all(scripts.OPEN, change, history, change.ways, self._transport.durably)
         if not all(opened):
             return False
         return bool(await self._transport.run(scripts.PUBLISH, [self._queue], (history, change.version), records.number))
 
-    async def _take_along(self, change: ResizeRecord, history: str) -> bool:
-        """What is known of producers goes along with the slots: a retry after a lost answer is no duplicate at the new place.
+    async def _copy_sequences(self, change: ResizeRecord, history: str) -> bool:
+        """Copy producers' sequences of the moving slots, so that a retry after a lost answer is recognized at the new partition.
 
-        False: there is more, and the next call goes on from here. Nothing of a sealed slot changes meanwhile.
+        False: the next call continues. Sequences of a sealed slot do not change meanwhile.
         """
-        if self._untaken[0] != (history, change.version):
-            self._untaken = ((history, change.version), dict.fromkeys(change.leaving, "0"))
-        untaken = self._untaken[1]
+        if self._uncopied[0] != (history, change.version):
+            self._uncopied = ((history, change.version), dict.fromkeys(change.leaving, "0"))
+        uncopied = self._uncopied[1]
         until = time.monotonic() + _FOR
-        while untaken:
-            cursors = dict(islice(untaken.items(), _SOURCES))
+        while uncopied:
+            cursors = dict(islice(uncopied.items(), _SOURCES))
             known: dict[int, list[str]] = defaultdict(list)
             for _ in range(_PAGES):
                 cursors.update(await self._pages(change, cursors, known))
             await self._remember(known)
-            untaken.update(cursors)
+            uncopied.update(cursors)
             for source in [source for source, cursor in cursors.items() if not cursor]:
-                del untaken[source]
+                del uncopied[source]
             if time.monotonic() > until:
                 break
-        return not untaken
+        return not uncopied
 
     async def _pages(self, change: ResizeRecord, cursors: Mapping[int, str], known: Mapping[int, list[str]]) -> dict[int, str]:
-        """Add the next page of each partition to what is known, by target; where it goes on, "" at the end."""
+        """Add the next page of each source partition to `known`, by target. Returns the next cursors, "" at the end."""
         sources = [source for source, cursor in cursors.items() if cursor]
         asked = [
             ScriptRun(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one]), weight=_PAGE) for one in sources
@@ -130,7 +130,7 @@ class Resizer:
         await self._transport.all(self._transport.asking, requests, records.number)
 
     async def _drained(self, change: ResizeRecord) -> tuple[str, set[int]]:
-        """Partitions at which all is done that was added before their slots went."""
+        """Return the server history, and the source partitions that have finished all entries added before the seal."""
         sources = {source for source, _ in change.ways.keys() - self._done[1]} or set(change.leaving)
         asked = [ScriptRun(scripts.DRAINED, self._keys(source), (change.version,)) for source in sources]
         found = await self._transport.all(self._transport.asking, asked, records.scalars(2))
@@ -141,11 +141,11 @@ class Resizer:
         if self._done[0] != (history, change.version):
             self._done = ((history, change.version), set())
             if len(sources) < len(change.leaving):
-                return await self._drained(change)  # what was known of the others does not count any more
+                return await self._drained(change)  # the history changed, so earlier results for the others are void
         return history, {source for source, (_, done) in zip(sources, found, strict=True) if done == 1}
 
     async def _unblock(self, change: ResizeRecord, history: str, drained: set[int]) -> set[Way]:
-        """Let the entries follow whose turn it is; the ways on which some are left."""
+        """Move waiting entries to the new streams, from drained partitions. Returns the ways on which some still wait."""
         done = self._done[1]
         until = time.monotonic() + _FOR
         ways = [way for way in change.ways if way[0] in drained and way not in done]
@@ -164,7 +164,7 @@ class Resizer:
     async def _all(
         self, script: scripts.Script, change: ResizeRecord, history: str, ways: Iterable[Way], batches: Batches
     ) -> list[int]:
-        """One step on several ways, each at the partition where it ends."""
+        """Run one step for several ways, each at its target partition."""
         requests = [
             ScriptRun(script, self._keys(target), (history, change.version, source, *change.ways[source, target]))
             for source, target in ways

@@ -8,7 +8,7 @@ from baton.queues.redis.url import EXAMPLES, FORMS, OPTIONS
 from baton.schema.shape import SecretKey, SourceFields, rule, rules
 
 _FORM = "|".join(f"{kind.replace('+', '[+]')}://{form}" for kind, form in FORMS.items()).replace("\\", "\\\\")
-"""What follows redis or rediss, as it stands in a rule."""
+"""The part of a URL after redis or rediss, as a regular expression in CEL."""
 _OPTION = f"({'|'.join(f'{name}={option.form}' for name, option in OPTIONS.items())})"
 
 

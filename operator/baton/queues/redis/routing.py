@@ -1,6 +1,6 @@
-"""Which partition a key goes to: a hash of the key gives one of 1024 slots, and a table gives the slot's partition.
+"""Maps keys to partitions: a hash of the key gives one of 1024 slots, and a table gives the slot's partition.
 
-The table is a hint for producers; the truth is with each partition, which knows the slots that it accepts.
+The table is a hint for producers. Each partition itself records the slots that it accepts, and that is authoritative.
 """
 
 import struct
@@ -17,13 +17,13 @@ _SEED, _FACTOR, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
 
 
 def slot_of(key: bytes) -> int:
-    """(murmur2(key) & 0x7fffffff) mod 1024. A linear hash, such as CRC16, would not do: keys that differ in the last digit would
-    have slots side by side, and a partition has its slots in runs."""
+    """(murmur2(key) & 0x7fffffff) mod 1024. A linear hash such as CRC16 would be unsuitable: keys that differ in the last digit
+    would get neighboring slots, and partitions own runs of slots."""
     return (murmur2(key) & 0x7FFFFFFF) % SLOTS
 
 
 def murmur2(key: bytes) -> int:
-    """MurmurHash2 of 32 bits, with the seed of Kafka's clients in Java."""
+    """32-bit MurmurHash2 with the seed of Kafka's Java clients."""
     whole = len(key) & ~3
     found = _SEED ^ len(key)
     for (four,) in _FOUR_BYTES.iter_unpack(key[:whole]):
@@ -37,7 +37,7 @@ def murmur2(key: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RoutingTable:
-    """slot -> partition, in one version."""
+    """One version of the table slot -> partition."""
 
     version: int
     partitions: tuple[int, ...]
@@ -63,9 +63,9 @@ class RoutingTable:
         return cls.contiguous(version, [1] * count)
 
     def resized(self, count: int) -> "RoutingTable":
-        """For so many partitions: the next version, balanced to within one slot, by the fewest moves.
+        """Return the next version, for `count` partitions, balanced to within one slot by the fewest moves.
 
-        Slots move only to new partitions, or away from those that go. Raises ValueError for more partitions than slots.
+        Slots move only to new partitions, or away from removed ones. Raises ValueError for more partitions than slots.
         """
         if not 0 < count <= SLOTS:
             raise ValueError(f"a queue has 1 to {SLOTS} partitions, not {count}")
@@ -86,19 +86,19 @@ class RoutingTable:
         return self.partitions[slot_of(key)]
 
     def by_partition(self, count: int) -> list[list[int]]:
-        """The slots of each partition."""
+        """Return the slots of each partition."""
         slots: list[list[int]] = [[] for _ in range(count)]
         for slot, partition in enumerate(self.partitions):
             slots[partition].append(slot)
         return slots
 
     def to_text(self) -> str:
-        """Runs of `partition x length`, in the order of the slots: `0x86,1x85,…`."""
+        """Return runs of `partition x length`, in the order of slots: `0x86,1x85,…`."""
         return ",".join(f"{partition}x{len(list(run))}" for partition, run in groupby(self.partitions))
 
     @classmethod
     def from_text(cls, version: int, text: str) -> "RoutingTable":
-        """The inverse of `to_text`. Raises ValueError for anything else."""
+        """Parse the output of `to_text`. Raises ValueError for other texts."""
         runs = [run.split("x") for run in text.split(",")]
         partitions = tuple(int(partition) for partition, length in runs for _ in range(int(length)))
         if len(partitions) != SLOTS:

@@ -1,4 +1,4 @@
-"""How the operator's requests reach one Redis: many in a round trip, durable where they have to be, each failure explained."""
+"""Sends the operator's requests to one Redis: batched, durable where required, and with every failure explained."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 from baton.queues.redis import records, scripts
-from baton.queues.redis.announcements import Announcer, Aside
+from baton.queues.redis.announcements import Announcer, BackgroundSender
 from baton.queues.redis.batches import Batches, ScriptRun, round_trip
 from baton.queues.redis.connection import OLDEST, async_client, bounded
 from baton.queues.redis.explanations import explained, not_primary
@@ -31,20 +31,20 @@ class Server:
 
     run_id: str
     replica: bool
-    """It follows a primary, and takes no writes."""
+    """Whether it is a replica, which accepts no writes."""
     clustered: bool
-    """It is a node of a Redis Cluster."""
+    """Whether it is a node of a Redis Cluster."""
     version: tuple[int, ...]
     append_only_file: bool
     fsync: str | None
-    """When it has its append-only file written to the disk (appendfsync); None: it does not say."""
+    """Its setting of appendfsync; None: not known."""
     replicas: int
     evicts: bool
-    """Its maxmemory policy may throw away keys that have no time to live."""
+    """Whether its maxmemory policy may evict keys without a time to live."""
 
     @classmethod
     def from_answers(cls, info: object, fsync: object) -> "Server":
-        """Of INFO and of CONFIG GET appendfsync, which many do not let their users ask (None). Raises OddAnswerError."""
+        """Parse the answers of INFO and of CONFIG GET appendfsync, which users are often denied (None). Raises OddAnswerError."""
         lines = records.info(info)
         return cls(
             run_id=records.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
@@ -58,7 +58,7 @@ class Server:
         )
 
     def warnings(self, place: str) -> tuple[str, ...]:
-        """What its configuration puts at risk, each a sentence with the cure."""
+        """Return the risks of its configuration, each as a sentence with the cure."""
         found = []
         if not self.append_only_file and self.replicas == 0:
             found.append(
@@ -81,43 +81,44 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _CONNECTIONS, _ASKING, _WRITING = 16, 4, 10
-"""In all; for `Connections.asking`; and for changes of owners, which may wait for a replica."""
+"""Connections: the total, those for `Connections.asking`, and those for changes of owners, which may wait for a replica."""
 _DESCRIBED_FOR = 1.0
 """Seconds for which queues that share connections also share the server's description."""
 _DURABLE_WITHIN = 1000
-"""Milliseconds that what must be durable waits for a replica. A grant that did not get there in time still stands; should
-a crash undo it, the server's new run id makes the operator assert its owners again."""
+"""Milliseconds that a durable change waits for a replica. A grant that did not reach one in time still stands; if a crash undoes
+it, the server's new run id makes the operator assert its owners again."""
 
 _shared: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Connections]]" = WeakKeyDictionary()
 
 
 class Connections:
-    """Connections to one server as one user. Raises the library's errors.
+    """Connections to one server as one user. Methods raise the library's errors.
 
-    A request waits for its turn without a time limit; the limit of a round trip counts from when it is sent.
+    A request waits for a connection without a time limit; the limit of a round trip starts when it is sent.
     """
 
     def __init__(self, url: RedisUrl, key: str, files: TlsFiles, ended: Callable[[], object] | None = None) -> None:
-        """`key`: in a cluster they go to the node that has this one. `ended` is called when the last queue has left; None: they
-        belong to one queue."""
+        """`key`: in a cluster, connect to the node that has this key. `ended` is called when the last queue has left; None: the
+        connections belong to one queue."""
         self.client = async_client(url, key, connections=_CONNECTIONS, files=files, namespace=self._next_namespace)
         self.asking = Batches(self.round_trip, _ASKING)
         self.writing = asyncio.Semaphore(_WRITING)
         self._key = key if url.cluster is not None else None
         self._ended = ended
         self._namespaces: dict[str, int] = {}
-        """How many queues of each use them."""
+        """Number of queues of each namespace."""
         self._described: tuple[float, asyncio.Task[Server]] | None = None
-        """When the server was last asked what it is, and its answer."""
+        """Time and answer of the last request for the server's description."""
 
     @classmethod
     def shared(cls, url: RedisUrl, files: TlsFiles) -> "Connections":
-        """One object for all queues of this event loop with the same URL. With TLS: of one namespace, which has files for it."""
+        """Return one object for all queues of this event loop with the same URL. With TLS also of the same namespace, as each
+        namespace has its own TLS files."""
         known = _shared.setdefault(asyncio.get_running_loop(), {})
-        says = url.scheme, tuple(sorted(url.options.items())), url.sentinels, url.user, url.password
-        alike = (*says, files if url.scheme == "rediss" else None)
-        if (found := known.get(alike)) is None:
-            found = known[alike] = cls(url, "", files, partial(known.pop, alike))
+        target = url.scheme, tuple(sorted(url.options.items())), url.sentinels, url.user, url.password
+        same = (*target, files if url.scheme == "rediss" else None)
+        if (found := known.get(same)) is None:
+            found = known[same] = cls(url, "", files, partial(known.pop, same))
         return found
 
     def join(self, namespace: str) -> None:
@@ -126,7 +127,7 @@ class Connections:
 
     @property
     def queues(self) -> int:
-        """How many use them."""
+        """Number of queues that use these connections."""
         return sum(self._namespaces.values())
 
     async def leave(self, namespace: str) -> None:
@@ -144,19 +145,20 @@ class Connections:
         await self.client.aclose()
 
     def _next_namespace(self) -> str | None:
-        """The namespace on whose account a connection looks its host up. They take turns, for all look-ups of one may hang."""
+        """Return the namespace for which the next connection looks its host up. Namespaces take turns, as all lookups of one may
+        hang."""
         namespace = next(iter(self._namespaces), None)
         if namespace is not None:
             self._namespaces[namespace] = self._namespaces.pop(namespace)
         return namespace
 
     async def round_trip(self, requests: Sequence[ScriptRun], others: Sequence[tuple[object, ...]] = ()) -> list[object]:
-        """Answers in order; what was refused is answered with the exception."""
+        """Return the answers in order; the answer of a refused request is the exception."""
         async with bounded():
             return await round_trip(self.client, requests, others)
 
     async def described(self) -> Server:
-        """What the server is, or was a second ago."""
+        """Return the server's description, at most a second old if the connections are shared."""
         if self._ended is None:
             return await self._describe()
         now, known = asyncio.get_running_loop().time(), self._described
@@ -165,13 +167,13 @@ class Connections:
         return await asyncio.shield(known[1])
 
     def changed(self) -> None:
-        """Ask again: the server may be another one by now."""
+        """Forget the description: the server may be another one by now."""
         self._described = None
 
     async def _describe(self) -> Server:
         async with bounded(), self.client.pipeline(transaction=False) as pipe:
             if self._key is not None:
-                pipe.exists(self._key)  # a node that has the queue no more refuses this alone
+                pipe.exists(self._key)  # refused (MOVED) by a node that no longer has the queue; the others are not
             pipe.info()
             pipe.config_get("appendfsync")
             *_, info, fsync = await pipe.execute(raise_on_error=False)
@@ -181,21 +183,21 @@ class Connections:
 
 
 class Transport:
-    """Of one queue. Whatever goes wrong is raised as QueueUnreachable, with a sentence for the user."""
+    """Sends requests for one queue. Every failure is raised as QueueUnreachable, with a sentence for the user."""
 
     def __init__(
         self, url: RedisUrl, queue: str, announcing: Announcer, files: TlsFiles, connections: Connections | None = None
     ) -> None:
-        """`connections`: those that it shares; None: it makes some."""
+        """`connections`: shared connections; None: open separate ones."""
         self._namespace = queue.partition("/")[0]
         self.connections = connections or Connections(url, queue_key(queue), files)
         self.connections.join(self._namespace)
-        self._aside = None
+        self._background = None
         if url.cluster is not None:
-            aside = async_client(url, announcing.key, connections=1, files=files, namespace=lambda: self._namespace)
-            self._aside = Aside(aside, announcing)
+            other = async_client(url, announcing.key, connections=1, files=files, namespace=lambda: self._namespace)
+            self._background = BackgroundSender(other, announcing)
         self.server: Server | None = None
-        """As it was last seen; None: it has to be looked at (again)."""
+        """The last description of the server; None: ask for it (again)."""
         self.durably = Batches(self._send_durably)
         self._open = True
         self._url = url
@@ -208,19 +210,19 @@ class Transport:
         self._open = False
         await self.durably.close()
         await self.connections.leave(self._namespace)
-        if self._aside is not None:
-            await self._aside.close()
+        if self._background is not None:
+            await self._background.close()
 
     @property
     def asking(self) -> Batches:
         return self.connections.asking
 
     async def discover(self) -> Server:
-        """Ask the server what it is. Raises QueueUnreachable also where it is too old, takes no writes, or is a node of a cluster
-        and the URL names none."""
+        """Read the server's description. Raises QueueUnreachable also if the server is too old or a replica, or if only one of
+        server and URL is a Redis Cluster."""
         with self.explained():
             server = await self.connections.described()
-            if server.replica:  # it was the primary, perhaps, and another has its address now
+            if server.replica:  # perhaps it was the primary, and another server has its address now
                 self.connections.changed()
                 await self.connections.client.connection_pool.disconnect(inuse_connections=False)
                 server = await self.connections.described()
@@ -230,7 +232,7 @@ class Transport:
             raise QueueUnreachable(not_primary("MOVED", self._url, self._queue))
         if self._url.cluster and not server.clustered:
             raise QueueUnreachable(
-                f"{self._url.place} is no Redis Cluster. Begin the URL of {self._queue} with redis:// (rediss:// for TLS)."
+                f"{self._url.place} is not a Redis Cluster. Begin the URL of {self._queue} with redis:// (rediss:// for TLS)."
             )
         if server.version < OLDEST:
             version = ".".join(map(str, server.version))
@@ -239,47 +241,49 @@ class Transport:
         return server
 
     async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Callable[[Any], T]) -> T:
-        """One script."""
+        """Run one script."""
         return await self.batched(self.asking, read, ScriptRun(script, keys, arguments))
 
     async def batched(self, batches: Batches, read: Callable[[object], T], request: ScriptRun) -> T:
-        """Together with what others ask in the same turn of the event loop. `batches`: `durably` or `asking`."""
+        """Run one script, together with other requests of the same turn of the event loop. `batches`: `durably` or `asking`."""
         with self.explained():
             return read(await batches.ask(request))
 
     async def all(self, batches: Batches, requests: Sequence[ScriptRun], read: Callable[[object], T]) -> list[T]:
-        """The answers to many requests, in order."""
+        """Run many scripts and return their answers, in order."""
         with self.explained():
             return [read(answer) for answer in await batches.ask_all(requests)]
 
     async def fields(self, key: str, *names: str) -> list[bytes | None]:
-        """Fields of a hash."""
+        """Read fields of a hash."""
         with self.explained():
             async with bounded():
                 answer: object = await self.connections.client.hmget(key, *names)
             return records.fields(len(names))(answer)
 
     async def _send_durably(self, requests: Sequence[ScriptRun]) -> list[object]:
-        """Answers in order. Announces the changes, and waits until a replica has them, where there is one."""
+        """Return answers in order. Announces the changes, and waits until a replica has them if there are replicas."""
         async with self.connections.writing:
             server = self.server or await self.discover()
             waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
             announcements = self._announcing.requests(requests)
-            beside = announcements if self._aside is None else []
-            answered = await self.connections.round_trip([*requests, *beside], waits)
+            appended = announcements if self._background is None else []
+            answered = await self.connections.round_trip([*requests, *appended], waits)
         waited_from = len(answered) - len(waits)
         self._announcing.answered(answered[len(requests) : waited_from])
-        if self._aside is not None:
-            self._aside.send(announcements)
+        if self._background is not None:
+            self._background.send(announcements)
         if not all(_arrived(reply) for reply in answered[waited_from:]):
-            log.warning("%s: a change of owner in %s has no replica after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
-            self.server = None  # its replicas may have changed: look again next time
+            log.warning(
+                "%s: no replica has received a change of owner in %s after %d ms", self._url.place, self._queue, _DURABLE_WITHIN
+            )
+            self.server = None  # its replicas may have changed, so ask again next time
             self.connections.changed()
         return answered[: len(requests)]
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise every failure at the queue, even an unexpected one, as a sentence: its own text may contain a secret."""
+        """Raise every failure, even an unexpected one, as a sentence of Baton: the original text may contain a secret."""
         try:
             with explained(self._url, self._queue):
                 yield
@@ -296,5 +300,5 @@ class Transport:
 
 
 def _arrived(reply: object) -> bool:
-    """A replica has it. An error: the server does not let Baton ask, and there is nothing to wait for."""
+    """Whether a replica has the change. True also if the server denies WAIT, as there is nothing to wait for."""
     return isinstance(reply, ResponseError) or records.number(reply) >= 1
