@@ -4,11 +4,9 @@ The table is a hint for producers. Each partition itself records the slots that 
 """
 
 import struct
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import groupby
 
 SLOTS = 1024
 
@@ -44,31 +42,17 @@ class RoutingTable:
     """1024 partition numbers, by slot."""
 
     @classmethod
-    def contiguous(cls, version: int, weights: Sequence[int]) -> "RoutingTable":
-        """One run of slots per partition, as long as its share of the weights, to within one slot.
-
-        Raises ValueError for more partitions than slots and for a weight below 1.
-        """
-        if not 0 < len(weights) <= SLOTS or min(weights) < 1:
-            raise ValueError(f"a queue has 1 to {SLOTS} partitions with weights of at least 1, not {len(weights)}")
-        total = sum(weights)
-        # A run ends where its share of the weights ends, but leaves one slot to each partition before and after it.
-        ends = [max(end * SLOTS // total, number + 1) for number, end in enumerate(accumulate(weights))]
-        for number in reversed(range(len(ends) - 1)):
-            ends[number] = min(ends[number], ends[number + 1] - 1)
-        return cls(version, tuple(bisect_right(ends, slot) for slot in range(SLOTS)))
-
-    @classmethod
     def even(cls, version: int, count: int) -> "RoutingTable":
-        return cls.contiguous(version, [1] * count)
+        """One run of slots for each partition, equal to within one slot. Raises ValueError for more partitions than slots."""
+        _check_count(count)
+        return cls(version, tuple(((slot + 1) * count - 1) // SLOTS for slot in range(SLOTS)))
 
     def resized(self, count: int) -> "RoutingTable":
         """Return the next version, for `count` partitions, balanced to within one slot by the fewest moves.
 
         Slots move only to new partitions, or away from removed ones. Raises ValueError for more partitions than slots.
         """
-        if not 0 < count <= SLOTS:
-            raise ValueError(f"a queue has 1 to {SLOTS} partitions, not {count}")
+        _check_count(count)
         held = Counter(partition for partition in self.partitions if partition < count)
         least, over = divmod(SLOTS, count)
         fullest = sorted(range(count), key=lambda partition: (-held[partition], partition))
@@ -104,3 +88,8 @@ class RoutingTable:
         if len(partitions) != SLOTS:
             raise ValueError(f"a routing table has {SLOTS} slots, found {len(partitions)}")
         return cls(version, partitions)
+
+
+def _check_count(partitions: int) -> None:
+    if not 0 < partitions <= SLOTS:
+        raise ValueError(f"a queue has 1 to {SLOTS} partitions, not {partitions}")
