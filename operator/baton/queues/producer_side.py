@@ -93,7 +93,7 @@ class Producer(Protocol):
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
 
 
-class InWith:
+class CloseOnExit:
     """Makes a producer a context manager. If another exception is already being raised, errors of `close` are only logged."""
 
     def close(self, within: float | None = None) -> None:

@@ -113,10 +113,10 @@ async def test_an_entry_is_as_large_as_it_may_be_and_no_larger(queue: Queue) -> 
     value = b"x" * (MOST_BYTES_OF_AN_ENTRY - len(queue.key(0)))
     queue.producer.send(queue.key(0), value)
     for send in (queue.producer.send, queue.producer.produce):
-        with pytest.raises(ValueError, match="an entry has 67,108,864 bytes of key, value and headers at most, not 67,108,865"):
+        with pytest.raises(ValueError, match="an entry has at most 67,108,864 bytes of key, value and headers, not 67,108,865"):
             send(queue.key(0), value + b"x")
     async with AsyncRedisProducer(queue.url, queue.name) as producer:
-        with pytest.raises(ValueError, match="put what is larger elsewhere"):
+        with pytest.raises(ValueError, match="store larger data elsewhere"):
             await producer.send(queue.key(0), value, headers={"a": b"b"})
     patient = replace(queue, url=f"{queue.url}?socket_timeout={PATIENCE:g}")
     (entry,) = (await patient.granted("a", ONE)).read(0, ONE)

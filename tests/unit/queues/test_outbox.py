@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.queues.producer_side import Sent
-from baton.queues.redis.outbox import Failed, Outbox, Round, SendListener, Waiting
+from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, Round, SendListener
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0
@@ -35,7 +35,7 @@ class Server:
         self.entries: list[tuple[int, bytes]] = []
         self.number = 1000
 
-    def add(self, partition: int, batch: list[Waiting], stuck: bool) -> tuple[str, list[str]]:
+    def add(self, partition: int, batch: list[OutgoingEntry], stuck: bool) -> tuple[str, list[str]]:
         codes, numbers = "", []
         for entry in batch:
             assert entry.slot is not None
@@ -65,8 +65,10 @@ class Server:
             self.table = table(self.version, {each: at for each, at in self.where.items() if at is not None} | {slot: to})
 
 
-def entry(slot: int | None, value: bytes, deadline: float, due: float = -inf, told: SendListener | None = None) -> Waiting:
-    return Waiting(slot, b"", value, b"", deadline, due=due, told=told)
+def entry(
+    slot: int | None, value: bytes, deadline: float, due: float = -inf, listener: SendListener | None = None
+) -> OutgoingEntry:
+    return OutgoingEntry(slot, b"", value, b"", deadline, due=due, listener=listener)
 
 
 SLOT = st.sampled_from(QUEUE_SLOTS)
@@ -89,9 +91,9 @@ class World:
 
     def __init__(self) -> None:
         self.server, self.outbox, self.now = Server(), Outbox("shop/orders", "me", 3, 1000), 100.0
-        self.added: list[Waiting] = []
+        self.added: list[OutgoingEntry] = []
 
-    def new(self, slot: int, due: float = -inf) -> Waiting:
+    def new(self, slot: int, due: float = -inf) -> OutgoingEntry:
         self.added.append(entry(slot, b"%d" % len(self.added), self.now + PATIENCE, due))
         return self.added[-1]
 
@@ -126,7 +128,7 @@ class World:
                 if how != "lost on the way"
             }
             if how == "interrupted":
-                self.outbox.mend()
+                self.outbox.repair()
             for partition in what:
                 if how.startswith("lost"):
                     self.outbox.failed(partition, "lost", self.now, passing=True)

@@ -18,7 +18,7 @@ from confluent_kafka import Producer as Client
 from baton.model.options import function, number
 from baton.model.wording import counted
 from baton.queues.kafka.address import KafkaAddress, read
-from baton.queues.producer_side import Given, Headers, InWith, Key, Sent
+from baton.queues.producer_side import CloseOnExit, Given, Headers, Key, Sent
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class KafkaDelivery:
             log.exception("a callback of a delivery failed")
 
 
-class KafkaProducer(InWith):
+class KafkaProducer(CloseOnExit):
     """Sends messages to a topic; safe to use from several threads, but not on both sides of a fork.
 
     ```python

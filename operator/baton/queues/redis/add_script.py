@@ -10,7 +10,7 @@ from baton.queues.redis import scripts
 from baton.queues.redis.connection import Command
 from baton.queues.redis.explanations import absent, explain, passing
 from baton.queues.redis.keys import entry_id, partition_keys, queue_key
-from baton.queues.redis.outbox import Outbox, Round, Waiting
+from baton.queues.redis.outbox import Outbox, OutgoingEntry, Round
 from baton.queues.redis.records import OddAnswerError, fields
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.url import RedisUrl
@@ -95,7 +95,7 @@ class AddScript:
         self._logged = True
         return why
 
-    def _script(self, partition: int, batch: Sequence[Waiting]) -> Command:
+    def _script(self, partition: int, batch: Sequence[OutgoingEntry]) -> Command:
         if (head := self._heads.get(partition)) is None:
             keys = partition_keys(self._queue, partition)
             head = self._heads[partition] = [str(word).encode() for word in (len(keys), *keys)]

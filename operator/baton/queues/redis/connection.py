@@ -1,8 +1,8 @@
-"""Connections to Redis: redis-py's, for threads and for tasks.
+"""redis-py's connections to Redis, for threads and for tasks.
 
-They go to the primary that Sentinels name, or to the node of a Redis Cluster that has a queue, and leave a server that is not the
-primary, or not any more. A connection that is open stays where it is after a failover: that server answers, and refuses. So such
-an answer ends the connection, and the request is made again on a new one, as after a lost connection.
+They connect to the primary that Sentinels name, or to the cluster node that has a queue, and leave a server that is not, or no
+longer, the primary. After a failover an open connection stays with the old server, which refuses requests. Such a refusal closes
+the connection, and the request is repeated on a new one, as after a lost connection.
 """
 
 import asyncio
@@ -44,43 +44,44 @@ from baton.queues.redis.url_files import Credentials, TlsFiles, on_own_thread
 OLDEST = (7, 0)
 
 CONNECTION_OPTIONS: Mapping[str, Any] = {
-    "protocol": 2,  # the scripts' answers have the same shape in both, and 2 has no server notifications to handle
+    "protocol": 2,  # scripts' answers have the same shape in 2 and 3, and 2 has no server notifications to handle
     "socket_connect_timeout": 2.0,
     "socket_timeout": 3.0,
     "socket_keepalive": True,
 }
-"""For every client, unless the URL says otherwise. Seconds."""
+"""Defaults of all clients, which options of the URL override. Times in seconds."""
 
 RETRY: Mapping[str, Any] = {
     "backoff": ExponentialWithJitterBackoff(base=0.02, cap=0.2),
     "retries": 2,
     "supported_errors": (ConnectionError,),
 }
-"""A lost connection is made again at once: everything that Baton asks of Redis may be asked twice. A server that does not answer
-in time is not asked again at once: its user should know.
+"""After a lost connection the request is repeated at once, as all of Baton's requests are idempotent. After a timeout it is not
+repeated, so that the caller learns of it.
 """
 
 _ONCE = Retry(NoBackoff(), 0)
 ASK_WITHIN = 1.0
-"""Seconds for a Sentinel, or a node of a cluster, to say where to go: then the next one is asked."""
+"""Seconds for a Sentinel or cluster node to answer where to connect, before the next one is asked."""
 MOST_BYTES = 256 * 1024
-"""Of the answers of one round trip of tasks. The largest that Redis gives: 256 refusals (batch.py) of 500 bytes, or one INFO (7
-KB, and about 60 bytes for each database and replica), three routing tables (7 KB each), or what is known of some 300 producers
+"""Limit for the answers of one round trip of tasks. The largest real answers: 256 refusals (batches.py) of 500 bytes, one INFO (7
+KB, plus about 60 bytes for each database and replica), three routing tables (7 KB each), or the sequences of some 300 producers
 (script sequences)."""
 _LINE = 40
-"""Bytes for which a line counts at least: a list of many small things costs more to read than to send."""
+"""Minimum bytes that a line counts as, because a list of many small items costs more to parse than to send."""
 WITHIN = 5.0
 """Seconds for the answers of one round trip of tasks."""
 
 _NOT_PRIMARY = (ReadOnlyError, ClusterDownError, MovedError, AskError, TryAgainError, BusyLoadingError)
 """READONLY; MASTERDOWN and CLUSTERDOWN; MOVED; ASK and TRYAGAIN, while a cluster moves a slot; LOADING."""
 _UNBLOCKED = "UNBLOCKED"
-"""What blocked connections are told when their server becomes a replica."""
+"""Error that blocked connections get when their server becomes a replica."""
 _DENIED_IN_SCRIPT = re.compile(r"The user executing the script can't|ACL failure in script")
 
 
 class NotPrimaryError(ConnectionError):
-    """The server cannot be worked with as it is; perhaps another can, at the same address. Says why: READONLY, LOADING, …"""
+    """The server cannot serve requests now; perhaps another one at the same address can. `status` has why: READONLY, LOADING,
+    …"""
 
     def __init__(self, answer: ResponseError | BusyLoadingError) -> None:
         super().__init__(str(answer))
@@ -89,17 +90,18 @@ class NotPrimaryError(ConnectionError):
 
 
 class UnlocatedError(ConnectionError):
-    """No Sentinel, or node of a cluster, says where to go: none answers; they refuse the password; they know no such primary."""
+    """No Sentinel or cluster node returned an address. `trouble`: none answers, they reject the password, or they do not know the
+    primary."""
 
-    def __init__(self, trouble: Literal["silent", "refused", "unknown"], words: object = "") -> None:
-        super().__init__(str(words))
+    def __init__(self, trouble: Literal["silent", "refused", "unknown"], text: object = "") -> None:
+        super().__init__(str(text))
         self.trouble = trouble
 
 
 def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf, once: bool = False) -> "redis.Redis":
-    """A client for threads. `key`: in a cluster it goes to the node that has this one. `block`: for how long a command may block
-    (seconds). `within`: it waits no longer for an answer, or a connection, whatever the URL says. `once`: it makes no request
-    again after a lost connection: its user does."""
+    """Return a client for threads. `key`: in a cluster, connect to the node that has this key. `block`: seconds for which a
+    command may block. `within`: upper limit in seconds for an answer or a connection, even if the URL has a higher one. `once`:
+    do not repeat a request after a lost connection; the caller does."""
     options = _options(url, within)
     kind = _kind(_ThreadConnection, redis.connection, url, TlsFiles())
     finder = None
@@ -121,10 +123,10 @@ def async_client(
     namespace: Callable[[], str | None] = lambda: None,
     once: bool = False,
 ) -> "aioredis.Redis":
-    """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key` and `once`: as
-    of `client`. It reads `files` only, and each connection looks its host up for the next `namespace`. It waits for nothing
-    longer than WITHIN, whatever the URL says, and gives answers as they come: what they should be is in records.py, and not with
-    the library."""
+    """Return a client for tasks with this number of connections, for the operator and for AsyncRedisProducer. `key` and `once`:
+    as for `client`. It reads no other files than `files`, and each connection looks its host up for the next `namespace`. No wait
+    is longer than WITHIN, even if the URL has a higher limit. Answers are not converted by the library: records.py parses
+    them."""
     options = _options(url, WITHIN)
     kind = type(
         "BoundedConnection", (_kind(_TaskConnection, aioredis.connection, url, files),), {"namespace": staticmethod(namespace)}
@@ -146,7 +148,7 @@ def async_client(
 
 @asynccontextmanager
 async def bounded() -> AsyncIterator[None]:
-    """Ends a round trip of tasks, connecting included, after WITHIN: raises the library's TimeoutError."""
+    """Limit a round trip of tasks, including connecting, to WITHIN. Raises the library's TimeoutError."""
     try:
         async with asyncio.timeout(WITHIN):
             yield
@@ -155,7 +157,7 @@ async def bounded() -> AsyncIterator[None]:
 
 
 def is_denial(error: Exception) -> bool:
-    """The server's access control list does not let the user do it."""
+    """Whether the server's access control list denied the request."""
     return isinstance(error, NoPermissionError) or (
         isinstance(error, ResponseError) and bool(_DENIED_IN_SCRIPT.search(str(error)))
     )
@@ -166,36 +168,36 @@ def _options(url: RedisUrl, within: float) -> dict[str, Any]:
     secret = {"credential_provider": Credentials(url)} if known else {}
     options = {**CONNECTION_OPTIONS, **url.options, **secret}
     if url.scheme == SOCKET:
-        del options["socket_keepalive"]  # which connections within a machine do not have
+        del options["socket_keepalive"]  # not an option of Unix sockets
     return options | {name: min(options[name], within) for name in ("socket_timeout", "socket_connect_timeout")}
 
 
 def _kind(ours: type, kinds: Any, url: RedisUrl, files: TlsFiles) -> Any:
-    """The library's connections to such a URL, as ours."""
+    """Combine our mix-in `ours` with the library's connection class for the URL."""
     base = {"rediss": kinds.SSLConnection, SOCKET: kinds.UnixDomainSocketConnection}.get(url.scheme, kinds.Connection)
     check = (lambda: files.check(url.options)) if url.scheme == "rediss" else None
     return type(f"Primary{base.__name__}", (ours, base), {"check": staticmethod(check) if check else None})
 
 
 def _askers(url: RedisUrl, options: Mapping[str, Any], library: Any, kind: Any, retry: object) -> dict[Address, Any]:
-    """Clients of the Sentinels or nodes that a URL names, in a random order: a user who waits for so long only, and then
-    makes a new client, would never get beyond a few hosts that are silent."""
+    """Return clients of the Sentinels or nodes that a URL names, in random order. In a fixed order a program that gives up after
+    some time and creates a new client would never get past a few silent hosts."""
     hosts = (url.sentinels or url.cluster).hosts  # type: ignore[union-attr]
-    not_theirs = set() if url.sentinels is None else {"db"} if url.sentinels.password else {"db", "credential_provider"}
-    soon = {name: min(options[name], ASK_WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
-    theirs = {name: value for name, value in options.items() if name not in not_theirs} | soon
+    left_out = set() if url.sentinels is None else {"db"} if url.sentinels.password else {"db", "credential_provider"}
+    limits = {name: min(options[name], ASK_WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
+    used = {name: value for name, value in options.items() if name not in left_out} | limits
     return {
         (host, port): library.Redis.from_pool(
-            library.ConnectionPool(connection_class=kind, host=host, port=port, retry=retry, **theirs)
+            library.ConnectionPool(connection_class=kind, host=host, port=port, retry=retry, **used)
         )
         for host, port in random.sample(hosts, len(hosts))
     }
 
 
 class _Finder:
-    """Says where the connections of one client go. A Sentinel is asked for the primary's address. A node of a cluster is asked
-    for a key: it has the key's slot, or says who has (MOVED). No right is needed that the key's user lacks, and the answer is
-    short, unlike what RedisCluster asks for."""
+    """Finds the address for the connections of one client. It asks a Sentinel for the primary's address. It asks a cluster node
+    for a key: the node has the key's slot, or names the node that has it (MOVED). Unlike the requests of redis-py's RedisCluster,
+    that needs no additional rights, and the answer is short."""
 
     def __init__(self, url: RedisUrl, key: str, askers: Mapping[Address, Any]) -> None:
         self._service = url.sentinels.service if url.sentinels is not None else None
@@ -204,14 +206,15 @@ class _Finder:
         self._lock = threading.Lock()
 
     def _next(self) -> Sequence[tuple[Address, Any]]:
-        """Each connection begins with another one: one that answers may be behind."""
+        """Return the clients in rotating order: one that answers may have outdated information."""
         with self._lock:
             askers = list(self._askers)
             self._askers.rotate(-1)
         return askers
 
     def _found(self, host: Address, answer: object, why: Exception) -> Address | Exception:
-        """Where an answer or refusal leads to; or which is worth telling of what was wrong before, and what is wrong with it."""
+        """Return the address in an answer or refusal; without one, the more informative of the earlier error `why` and this
+        one."""
         address: Address | None = None
         if self._service is not None:
             if answer is None:
@@ -221,7 +224,7 @@ class _Finder:
         elif isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
             address = answer.moved_to[0] or host[0], answer.moved_to[1]
         elif isinstance(answer, int) or (isinstance(answer, Exception) and (_still_there(answer) or is_denial(answer))):
-            return host  # of a denial: the request itself will be denied, and that is explained
+            return host  # after a denial, the request itself will be denied too, and that error is explained
         if address is not None and can_be_resolved(address[0]) and 0 < address[1] < 2**16:
             return address
         if isinstance(answer, NotPrimaryError) and address is None:
@@ -232,18 +235,18 @@ class _Finder:
         text = "no address where one belongs" if odd else str(answer)
         refused = any(word in text for word in ("Authentication", "NOAUTH", "WRONGPASS", "password"))
         found = UnlocatedError("refused" if refused else "silent", text)
-        found.__cause__ = answer if isinstance(answer, Exception) else None  # such as a file that may not be read
+        found.__cause__ = answer if isinstance(answer, Exception) else None  # such as an unreadable file
         return found
 
 
 def _still_there(error: Exception) -> bool:
-    """The slot is on its way, and still this node's."""
+    """Whether the slot is being moved and still belongs to this node."""
     return isinstance(error, NotPrimaryError) and error.status == "ASK"
 
 
 class _ThreadFinder(_Finder):
     def find(self) -> Address:
-        """Raises the library's errors."""
+        """Ask each in turn for the address. Raises the library's errors."""
         why: Exception = UnlocatedError("silent")
         for host, asker in self._next():
             try:
@@ -260,8 +263,6 @@ class _ThreadFinder(_Finder):
 
 
 class _TaskFinder(_Finder):
-    """As for threads."""
-
     async def find(self) -> Address:
         why: Exception = UnlocatedError("silent")
         for host, asker in self._next():
@@ -279,7 +280,7 @@ class _TaskFinder(_Finder):
 
 
 class _ThreadConnection:
-    """Mixed into the library's connections."""
+    """Mix-in of the library's connections for threads."""
 
     host: str
     port: int
@@ -305,18 +306,18 @@ class _ThreadConnection:
         try:
             return super().read_response(*arguments, **options)  # type: ignore[misc]
         except (ResponseError, BusyLoadingError) as error:
-            if not _tells(error):
+            if not _is_not_primary(error):
                 raise
             self.disconnect()
             raise NotPrimaryError(error) from None
         except ValueError:  # such as an address without a port
             self.disconnect()
-            raise InvalidResponse("no answer of its protocol") from None
+            raise InvalidResponse("malformed answer") from None
 
 
 class _TaskConnection:
-    """The same for tasks. It reads no more than can have been asked for, from any server at a queue's address: a user who may
-    create a queue can point the operator at any server."""
+    """Mix-in of the library's connections for tasks. It also limits the size of answers, because a user who may create a queue
+    can point the operator at any server."""
 
     host: str
     port: int
@@ -352,7 +353,7 @@ class _TaskConnection:
         before = task.cancelling()
         await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
         if task.cancelling() > before:
-            # The library sends by asyncio.wait_for. Before Python 3.12 that loses a cancellation which comes just when all was
+            # The library sends by asyncio.wait_for. Before Python 3.12 that loses a cancellation at the moment at which all was
             # sent (https://github.com/python/cpython/issues/86296), and a task is cancelled only once.
             await self.disconnect(nowait=True)  # type: ignore[attr-defined]
             raise asyncio.CancelledError
@@ -366,23 +367,23 @@ class _TaskConnection:
                 return await super().read_response(*arguments, **options)  # type: ignore[misc]
         except builtins.TimeoutError:
             await self.disconnect(nowait=True)  # type: ignore[attr-defined]
-            raise TimeoutError(f"its answers are not whole after {WITHIN:.0f} s") from None
+            raise TimeoutError(f"its answers are incomplete after {WITHIN:.0f} s") from None
         except (ResponseError, BusyLoadingError) as error:
-            if not _tells(error):
+            if not _is_not_primary(error):
                 raise
             await self.disconnect(nowait=True)  # type: ignore[attr-defined]
             raise NotPrimaryError(error) from None
         except (ValueError, RecursionError):
             await self.disconnect(nowait=True)  # type: ignore[attr-defined]
-            raise InvalidResponse("no answer of its protocol") from None
+            raise InvalidResponse("malformed answer") from None
 
 
-def _tells(error: ResponseError | BusyLoadingError) -> bool:
+def _is_not_primary(error: ResponseError | BusyLoadingError) -> bool:
     return isinstance(error, _NOT_PRIMARY) or str(error).startswith(_UNBLOCKED)
 
 
 class _BoundedReader:
-    """A stream that gives so many bytes for each round trip."""
+    """A stream reader that limits the bytes of each round trip."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
@@ -416,7 +417,7 @@ def _too_much() -> OddAnswerError:
 
 
 async def _bound(connection: Any) -> None:
-    """The library's connections have no public place for this."""
+    """Wrap the connection's stream reader. The library has no public API for that."""
     connection.reader = connection._reader = _BoundedReader(connection._reader)
     await connection.on_connect()
 
@@ -425,7 +426,7 @@ Command = Sequence[bytes | str | int]
 
 
 def ask(client: "redis.Redis", commands: Sequence[Command]) -> list[Any]:
-    """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
+    """Run commands in one round trip. The answer of a refused one is its ResponseError. Raises RedisError and OSError."""
     if len(commands) == 1:
         try:
             return [client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
@@ -439,7 +440,7 @@ def ask(client: "redis.Redis", commands: Sequence[Command]) -> list[Any]:
 
 
 async def ask_by_task(client: "aioredis.Redis", commands: Sequence[Command]) -> list[Any]:
-    """Likewise."""
+    """As `ask`, for tasks."""
     async with client.pipeline(transaction=False) as pipe:
         for command in commands:
             pipe.execute_command(*command)

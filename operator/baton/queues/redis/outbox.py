@@ -1,7 +1,7 @@
-"""What a producer has still to send: in which order, in which requests, when to try again, and what became of it.
+"""Decides what a producer sends: the order, the requests, the retries, and the outcomes.
 
-Decided without a clock, a lock or a connection: threads and tasks both work by it. Of one slot no more than one batch is under
-way, and what comes back goes before what is behind it; so entries of a key never overtake each other.
+Works without a clock, a lock or a connection, so that threads and tasks share it. At most one batch of a slot is in flight, and
+returned entries go before those that follow them. So entries of a key never overtake each other.
 """
 
 from collections import deque
@@ -23,11 +23,12 @@ class Failed(NamedTuple):
     error: type[Exception] = QueueUnreachable
 
 
-class Waiting:
-    """An entry on its way."""
+class OutgoingEntry:
+    """An entry to send, until its outcome is known."""
 
     __slots__ = (
-        "deadline", "due", "headers", "key", "may_be_there", "outcome", "producer", "sequence", "size", "slot", "told", "value",
+        "deadline", "due", "headers", "key", "listener", "may_be_there", "outcome",
+        "producer", "sequence", "size", "slot", "value",
     )  # fmt: skip
 
     def __init__(
@@ -40,36 +41,37 @@ class Waiting:
         *,
         due: float = -inf,
         producer: str = "",
-        told: "SendListener | None" = None,
+        listener: "SendListener | None" = None,
     ) -> None:
-        """`slot`: None for any; below 0 for a partition, `to_partition` of it. `headers`: packed. `due`: when it is to be sent at
-        the latest, by the same clock as `deadline`. `producer`: who counts; '' for the outbox's own."""
+        """`slot`: None for any slot; a negative number selects a partition (`to_partition`). `headers`: packed. `due`: the latest
+        time to send it, by the same clock as `deadline`. `producer`: the name whose sequence it counts in; '' for the
+        outbox's."""
         self.slot = slot
         self.key, self.value, self.headers = key, value, headers
         self.deadline, self.due = deadline, due
         self.producer = producer
         self.sequence = 1 if producer else 0
         self.may_be_there = bool(producer)
-        """It was sent before, by this producer or, under this name, by any producer."""
-        self.told = told
+        """Whether it may be in the queue already: sent before by this producer or, under this name, by any producer."""
+        self.listener = listener
         self.size = len(key) + len(value) + len(headers)
         self.outcome: Sent | Failed | None = None
 
 
 class SendListener:
-    """Gets the outcome of an entry."""
+    """Is notified when the outcome of an entry is known."""
 
     def settled(self) -> None:
         raise NotImplementedError
 
 
 def to_partition(number: int) -> int:
-    """As `slot` of an entry: whichever slot the partition has when the entry is sent for the first time. Its own inverse."""
+    """Encode a partition as `slot` of an entry: any slot of the partition at the time of the first attempt. Its own inverse."""
     return -1 - number
 
 
-def all_known(entries: Iterable[Waiting]) -> Callable[[], bool]:
-    """Asks whether each of them has an outcome; together, all calls look at each entry about once."""
+def all_known(entries: Iterable[OutgoingEntry]) -> Callable[[], bool]:
+    """Return a function that tells whether all entries have an outcome. All its calls together check each entry about once."""
     left = list(entries)
 
     def known() -> bool:
@@ -80,9 +82,9 @@ def all_known(entries: Iterable[Waiting]) -> Callable[[], bool]:
     return known
 
 
-def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:
-    """What one script takes: of one producer."""
-    batch: list[Waiting] = []
+def next_batch(queue: deque[OutgoingEntry], most: int) -> list[OutgoingEntry]:
+    """Take the entries for one script, all of one producer name."""
+    batch: list[OutgoingEntry] = []
     size = 0
     while queue and len(batch) < most:
         entry = queue[0]
@@ -95,14 +97,14 @@ def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:
     return batch
 
 
-Round = dict[int, list[Waiting]]
-"""What a producer is to send in one round trip, by partition (`Outbox.answered` or `failed` for each)."""
+Round = dict[int, list[OutgoingEntry]]
+"""The batches of one round trip, by partition. Each ends with `Outbox.answered`, `failed` or `repeat`."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
 class RetryPause(NamedTuple):
-    """After a try that failed."""
+    """The pause after a failed attempt."""
 
     until: float
     pause: float
@@ -110,84 +112,84 @@ class RetryPause(NamedTuple):
 
 
 def pause_after(rest: RetryPause | None, now: float, why: str) -> RetryPause:
-    """Twice as long as the last one."""
+    """Return the next pause, twice as long as the last one."""
     pause = _FIRST_PAUSE if rest is None else min(2 * rest.pause, _LONGEST_PAUSE)
     return RetryPause(now + pause, pause, why)
 
 
 _BATCH = 200
-"""Entries per script: long ones keep others waiting."""
-_AROUND = 200
-"""Bytes of memory that an entry needs beside its own."""
-_ADDED, _AWAY, _BEHIND, _THERE = "a", "m", "w", "d"
-"""Codes of an answer (script add): it was added; its slot is not accepted there; it waits for foreign entries; it was there
-before."""
+"""Entries per script, as long scripts block other clients."""
+_OVERHEAD = 200
+"""Bytes of memory per entry, in addition to key, value and headers."""
+_ADDED, _MOVED, _WAITS, _DUPLICATE = "a", "m", "w", "d"
+"""Codes in an answer of the script add: added; slot not accepted here; waits for foreign entries; was added before."""
 _ADDED_BY_HAND = (
     "Entries were added to partition {} of {} by hand (XADD), with ids beyond those of its producers: "
     "new entries wait until its consumers have finished those."
 )
 _COPIED = (
-    "{} has another entry under this one's number, and did not take it: a copy of this process sends there too (from a "
-    "snapshot that was restored?). Make a producer in each copy, after it was restored."
+    "{} already has another entry with this entry's sequence number and did not take this one: a copy of this process sends "
+    "there too (from a restored snapshot?). Create a new producer in each copy after restoring it."
 )
 _MOVING = "The slots of some keys of {} are moving between partitions."
 
 
 class Outbox:
-    """Of one producer. `now` is by one clock; it never goes back."""
+    """The entries of one producer. All `now` arguments are from one monotonic clock."""
 
     def __init__(self, queue: str, name: str, most_entries: int, most_bytes: int) -> None:
-        """So many entries or bytes are sent at once, and without waiting for more."""
-        self.open: dict[Waiting, None] = {}
-        """Entries that have no outcome yet, in the order in which they came."""
+        """`most_entries` or `most_bytes` make a full request, which is sent without waiting for more."""
+        self.open: dict[OutgoingEntry, None] = {}
+        """Entries without an outcome, in the order of adding."""
         self.settled: list[SendListener] = []
-        """Listeners whose outcome is known; after an interruption some are here twice. The caller that tells them removes
-        them."""
+        """Listeners of entries with an outcome; after an interruption some may be in the list twice. The caller notifies and
+        removes them."""
         self._queue, self._name = queue, name
         self._most_entries, self._most_bytes = most_entries, most_bytes
         self._last_numbers = [0] * SLOTS
-        """By slot. Where a change is interrupted, a number may be left out, and none is given twice."""
+        """By slot, the last sequence number. An interrupted change may skip a number, but no number is used twice."""
         self._without_key = 0
-        """The slot of the last entry that had none."""
+        """The slot of the last entry without a key."""
         self._begin()
 
     def _begin(self) -> None:
         self.bytes = 0
-        """That the open entries need."""
+        """Memory that the open entries need."""
         self.stale = True
-        """The table is to be read before more is sent."""
+        """Whether the routing table must be read before sending more."""
         self.under_way: Round = {}
-        """Entries that are being sent, or whose sending was interrupted."""
+        """Batches in flight, or whose sending was interrupted."""
         self._table: RoutingTable | None = None
         self._table_rest: RetryPause | None = None
         self._due = inf
         self._new_entries = self._new_bytes = 0
-        self._unplaced: deque[Waiting] = deque()
-        """While there is no table."""
-        self._queues: dict[int, deque[Waiting]] = {}
-        """By partition, none of them empty; whose turn is next comes first."""
+        self._unplaced: deque[OutgoingEntry] = deque()
+        """Entries that wait for the routing table."""
+        self._queues: dict[int, deque[OutgoingEntry]] = {}
+        """Nonempty queues by partition, the next one to send first."""
         self._resting: dict[int, RetryPause] = {}
-        """By partition."""
-        self._held: dict[int, deque[Waiting]] = {}
-        """By slot: entries that the partition refused, and those that came after them. Others go on meanwhile."""
+        """Pauses by partition."""
+        self._held: dict[int, deque[OutgoingEntry]] = {}
+        """By slot, entries that a partition did not accept (MOVED), and later ones of the slot. Other slots continue
+        meanwhile."""
         self._slot_rests: dict[int, RetryPause] = {}
-        """By slot, until one of its entries is added: a slot that is refused again has a longer pause."""
+        """Pauses by slot, kept until an entry of the slot is added, so that a repeated refusal has a longer pause."""
 
-    def mend(self) -> None:
-        """Repair the outbox after a change, or a sending thread, was interrupted at any point: all open entries are sent again by
-        their numbers, as after a lost answer."""
+    def repair(self) -> None:
+        """Repair the outbox after a change or a sending thread was interrupted at any point: all open entries are sent again with
+        their sequence numbers, as after a lost answer."""
         for entry in list(self.open):
             entry.may_be_there |= entry.sequence > 0
             if entry.outcome is not None:
                 self._close(entry)
         self._begin()
         self._unplaced = deque(self.open)
-        self.bytes = sum(entry.size + _AROUND for entry in self.open)
+        self.bytes = sum(entry.size + _OVERHEAD for entry in self.open)
         self._due = -inf
 
-    def add(self, entry: Waiting) -> None:
+    def add(self, entry: OutgoingEntry) -> None:
         self.open[entry] = None
-        self.bytes += entry.size + _AROUND
+        self.bytes += entry.size + _OVERHEAD
         self._new_entries, self._new_bytes = self._new_entries + 1, self._new_bytes + entry.size
         full = self._new_entries >= self._most_entries or self._new_bytes >= self._most_bytes
         self._due = min(self._due, -inf if full else entry.due)
@@ -196,26 +198,26 @@ class Outbox:
         else:
             self._place(entry, self._table)
 
-    def hurry(self) -> list[Waiting]:
-        """What is there now waits for no more: that."""
+    def hurry(self) -> list[OutgoingEntry]:
+        """Make all open entries due at once, and return them."""
         self._due = -inf
         return list(self.open)
 
     @property
     def due(self) -> float:
-        """When something is to be sent, where nothing is held; -inf: at once."""
+        """Time at which to send the next entries that are not held; -inf: at once."""
         return self._due if self.open else inf
 
-    def give_up(self, entries: Iterable[Waiting], why: str) -> None:
-        """What of these has no outcome yet is not sent any more; what is under way may arrive."""
+    def give_up(self, entries: Iterable[OutgoingEntry], why: str) -> None:
+        """Fail those of these entries that have no outcome. Entries in flight may still arrive."""
         for each in filter(self.open.__contains__, entries):
             self._settle(each, Failed(why))
 
     def next(self, now: float) -> Round | float | None:
-        """What to send; None: the table is to be read (`routed`); or when to ask again, and inf: when something was added.
-        No thread may be sending."""
+        """Return what to send; None: read the routing table and call `routed`; a number: the time to ask again (inf: after the
+        next `add`). No other thread may be sending."""
         if self.under_way:
-            self.mend()
+            self.repair()
         if not self.open:
             return inf
         released = self._release(now) if self._held else inf
@@ -225,12 +227,12 @@ class Outbox:
             return None if self._table_rest is None or self._table_rest.until <= now else self._table_rest.until
         if found := self._gather(now):
             return found
-        # What is left in a queue rests, and what is added for another partition meanwhile does not wait for that.
+        # Only resting queues are left; entries that are added for other partitions do not wait for them.
         self._due = min((self._resting[partition].until for partition in self._queues), default=inf)
         return min(self._due, released)
 
     def routed(self, table: RoutingTable | None, why: str, now: float) -> None:
-        """The table as it is now; None: it was not to be had, for that reason."""
+        """Take the current routing table; None: it could not be read, for the reason `why`."""
         if table is None:
             self._table_rest = rest = pause_after(self._table_rest, now, why)
             for part in (self._unplaced, *self._queues.values()):
@@ -248,20 +250,20 @@ class Outbox:
             self._place(entry, table)
 
     def answered(self, partition: int, codes: str, numbers: Iterable[str], now: float) -> None:
-        """A batch has got there. `codes`: one for each entry; `numbers`: the offsets of those that were added, in order."""
-        batch, added = self.under_way.pop(partition, ()), iter(numbers)  # none: it is sent again (`mend`)
+        """Take the answer to a batch. `codes`: one for each entry; `numbers`: the offsets of the added ones, in order."""
+        batch, added = self.under_way.pop(partition, ()), iter(numbers)  # (): the batch will be sent again, see `repair`
         self._resting.pop(partition, None)
-        away: list[Waiting] = []
-        behind: list[Waiting] = []
+        away: list[OutgoingEntry] = []
+        behind: list[OutgoingEntry] = []
         for entry, code in zip(batch, codes, strict=False):
-            if code == _AWAY:
+            if code == _MOVED:
                 away.append(entry)
-            elif code == _BEHIND:
+            elif code == _WAITS:
                 behind.append(entry)
-            elif code == _THERE and not entry.may_be_there:
+            elif code == _DUPLICATE and not entry.may_be_there:
                 self._settle(entry, Failed(_COPIED.format(self._queue)))
             else:
-                self._settle(entry, Sent(partition, next(added) if code == _ADDED else None, code == _THERE))
+                self._settle(entry, Sent(partition, next(added) if code == _ADDED else None, code == _DUPLICATE))
                 self._slot_rests.pop(entry.slot or 0, None)
         if behind:
             self._put_back(partition, behind, _ADDED_BY_HAND.format(partition, self._queue), now)
@@ -269,7 +271,7 @@ class Outbox:
             self._hold(partition, away, now)
 
     def failed(self, partition: int, why: str, now: float, *, passing: bool) -> None:
-        """A batch may not have got there. `passing`: it is worth another try."""
+        """Take the failure of a batch, which may have arrived or not. `passing`: try again."""
         batch = self.under_way.pop(partition, ())
         if passing:
             self._put_back(partition, batch, why, now)
@@ -278,13 +280,13 @@ class Outbox:
                 self._settle(entry, Failed(why))
 
     def repeat(self, partition: int) -> None:
-        """Nothing was done of a batch, and it may be sent at once."""
+        """Send a batch again at once: the server did not execute any of it."""
         if batch := self.under_way.pop(partition, None):
             self._queues.setdefault(partition, deque()).extendleft(reversed(batch))
             self._due = -inf
 
-    def waits_for(self, entry: Waiting) -> str | None:
-        """Why its last try, or the one before it in its way, came to nothing."""
+    def waits_for(self, entry: OutgoingEntry) -> str | None:
+        """Return why the last attempt at the entry, or at those it waits behind, failed."""
         if self._table_rest is not None:
             return self._table_rest.why
         if entry.slot in self._held:
@@ -292,19 +294,19 @@ class Outbox:
         partition = self._table.partitions[entry.slot] if self._table and entry.slot is not None and entry.slot >= 0 else None
         return self._resting[partition].why if partition in self._resting else None
 
-    def _settle(self, entry: Waiting, outcome: Sent | Failed) -> None:
+    def _settle(self, entry: OutgoingEntry, outcome: Sent | Failed) -> None:
         if entry.outcome is None:
             entry.outcome = outcome
             self._close(entry)
 
-    def _close(self, entry: Waiting) -> None:
-        self.bytes -= entry.size + _AROUND
-        if entry.told is not None:
-            self.settled.append(entry.told)
+    def _close(self, entry: OutgoingEntry) -> None:
+        self.bytes -= entry.size + _OVERHEAD
+        if entry.listener is not None:
+            self.settled.append(entry.listener)
         del self.open[entry]
 
-    def _place(self, entry: Waiting, table: RoutingTable) -> None:
-        """Gives it its slot, for good, and its number there."""
+    def _place(self, entry: OutgoingEntry, table: RoutingTable) -> None:
+        """Assign the entry its final slot and its sequence number there."""
         slot = entry.slot
         if slot is None:
             slot = self._without_key = (self._without_key + 1) % SLOTS
@@ -321,7 +323,7 @@ class Outbox:
             entry.producer, entry.sequence = self._name, self._last_numbers[slot]
         self._append(entry, table)
 
-    def _append(self, entry: Waiting, table: RoutingTable) -> None:
+    def _append(self, entry: OutgoingEntry, table: RoutingTable) -> None:
         assert entry.slot is not None
         queue = self._held.get(entry.slot)
         if queue is None:
@@ -329,7 +331,7 @@ class Outbox:
         queue.append(entry)
 
     def _gather(self, now: float) -> Round:
-        """A batch of each partition that has something and does not rest; of so many of them as one round trip takes."""
+        """Take a batch from each partition that has entries and does not rest, up to the limits of a round trip."""
         entries = size = 0
         for partition in list(self._queues):
             if partition in self._resting and self._resting[partition].until > now:
@@ -348,8 +350,8 @@ class Outbox:
         self._new_entries = self._new_bytes = 0
         return dict(self.under_way)
 
-    def _put_back(self, partition: int, batch: Sequence[Waiting], why: str, now: float) -> None:
-        """To be sent again after a rest, before what is behind it."""
+    def _put_back(self, partition: int, batch: Sequence[OutgoingEntry], why: str, now: float) -> None:
+        """Put entries back at the front of their queue, to be sent again after a pause."""
         self._resting[partition] = rest = pause_after(self._resting.get(partition), now, why)
         queue = self._queues.setdefault(partition, deque())
         queue.extendleft(reversed(batch))
@@ -360,14 +362,14 @@ class Outbox:
             del self._queues[partition]
         self._due = -inf
 
-    def _hold(self, partition: int, away: Sequence[Waiting], now: float) -> None:
-        """Slots that moved: none of theirs is sent before the rest is over, by another table. All others go on."""
+    def _hold(self, partition: int, away: Sequence[OutgoingEntry], now: float) -> None:
+        """Hold entries of slots that moved until a pause is over and the routing table was read again. Other slots continue."""
         self.stale = True
         slots = {entry.slot for entry in away if entry.slot is not None}
         for slot in slots:
             self._slot_rests[slot] = pause_after(self._slot_rests.get(slot), now, _MOVING.format(self._queue))
             self._held[slot] = deque()
-        others: deque[Waiting] = deque()
+        others: deque[OutgoingEntry] = deque()
         for entry in (*away, *self._queues.pop(partition, ())):
             (self._held[entry.slot] if entry.slot in slots else others).append(entry)
         if others:
@@ -376,7 +378,7 @@ class Outbox:
             self._expire(self._held[slot], self._slot_rests[slot])
 
     def _release(self, now: float) -> float:
-        """What was held goes to its partition where its rest is over. When the next one's is."""
+        """Requeue held entries whose pause is over. Returns the end of the next pause."""
         assert self._table is not None
         for slot in [slot for slot in self._held if self._slot_rests[slot].until <= now]:
             if entries := self._held.pop(slot):
@@ -386,7 +388,7 @@ class Outbox:
                 del self._slot_rests[slot]
         return min((self._slot_rests[slot].until for slot in self._held), default=inf)
 
-    def _expire(self, part: deque[Waiting], rest: RetryPause) -> None:
-        """Gives up what has no time for another try; all are patient for equally long."""
+    def _expire(self, part: deque[OutgoingEntry], rest: RetryPause) -> None:
+        """Fail entries whose deadline is before the end of the pause. They are in the order of their deadlines."""
         while part and (part[0].deadline < rest.until or part[0].outcome is not None):
             self._settle(part.popleft(), Failed(rest.why))

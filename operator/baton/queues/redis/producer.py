@@ -1,10 +1,11 @@
-"""Putting entries into a partitioned queue on Redis streams: in order per key, and once each, whatever happens on the way.
+"""A producer for threads: adds entries to a partitioned queue on Redis streams, in order per key and exactly once.
 
-What a signal's handler raises comes up in the main thread between any two steps of what is here, also while another such
-exception is on its way. So nothing here relies on cleaning up. Locks are taken by `with` on the bare lock alone: between taking
-it and the block, and between the block and letting go, Python runs no handler (https://github.com/python/cpython/issues/74174).
-The thread that sends holds a lock, so that all see when it has ended. An interrupted change of the outbox is mended before the
-next one (`_mend`), an interrupted request by the thread that sends next (`Outbox.next` and `_ask`).
+A signal handler can raise an exception in the main thread between any two steps of this code, even while another such exception
+propagates. So nothing here relies on cleanup. Locks are only taken by `with` on the bare lock: Python runs no handler between
+acquiring the lock and entering the block, nor between leaving the block and releasing it
+(https://github.com/python/cpython/issues/74174). The sending thread holds a lock, so that other threads see when it has ended. An
+interrupted change of the outbox is repaired before the next one (`_repair`), an interrupted request by the next sending thread
+(`Outbox.next` and `_ask`).
 """
 
 import atexit
@@ -20,11 +21,11 @@ from weakref import WeakSet
 
 from redis.exceptions import RedisError
 
-from baton.queues.producer_side import Given, Headers, InWith, Sent
+from baton.queues.producer_side import CloseOnExit, Given, Headers, Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.connection import ask, client
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.outbox import Round, Waiting, all_known
+from baton.queues.redis.outbox import OutgoingEntry, Round, all_known
 from baton.queues.redis.routing import slot_of
 from baton.queues.redis.sending import Sending, SendOutcome, UnseenFailures, all_sent, sent, waiting_entries, waiting_entry
 
@@ -33,16 +34,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _IDLE = 5.0
-"""Seconds after which the thread that sends what lingers ends, where there is nothing to send."""
+"""Seconds without work after which the background thread ends."""
 _LOOK = 0.5
-"""Seconds after which a waiting caller looks again, because an interrupted thread wakes no caller."""
+"""Seconds after which a waiting caller checks again, as an interrupted thread wakes no caller."""
 _LAST_CALLBACKS = 1.0
-"""Seconds for callbacks of what `close` gives up."""
-_MOST_UNTOLD = 1000
-"""Outcomes that may wait for callbacks. Where more do, `produce` waits for those, for `patience` seconds."""
+"""Seconds for the callbacks of entries that `close` gives up."""
+_MOST_CALLBACKS = 1000
+"""Outcomes that may wait for callbacks; beyond that `produce` waits for the callbacks, up to `patience` seconds."""
 
 
-class RedisProducer(Sending, InWith):
+class RedisProducer(Sending, CloseOnExit):
     """Sends entries to a queue (`namespace/name`); safe to use from several threads, and on both sides of a fork.
 
     ```python
@@ -50,35 +51,37 @@ class RedisProducer(Sending, InWith):
         producer.send("customer-17", b"shipped", {"traceparent": "00-…"})
     ```
 
-    Entries of one key stay in the order in which they were sent. A call that returned has its entries in the queue, once:
-    retries after a lost connection make no duplicates. A call that raised (QueueUnreachable, after `patience` seconds) may have
-    put some of them there. `produce` does not wait: see there.
+    Entries of one key stay in the order in which they were sent. After a call has returned, its entries are in the queue exactly
+    once: retries after a lost connection add no duplicates. A call that raised (QueueUnreachable, after `patience` seconds) may
+    have added some of them. `produce` does not wait for the queue.
     """
 
     def _begin(self) -> None:
         super()._begin()
         self._client = client(self._url, queue_key(self._queue), once=True)
         self._lock = Lock()
-        """Guards these fields and the outbox. No holder waits."""
-        self._torn = False
-        """A change of the outbox has begun, and not ended."""
+        """Guards these fields and the outbox. No thread waits while it holds the lock."""
+        self._interrupted = False
+        """Whether a change of the outbox has begun and not ended."""
         self._turn = self._free = Lock()
-        """Is locked while a thread sends."""
+        """Locked while a thread sends."""
         self._asking = False
-        """A request has begun, and not ended."""
+        """Whether a request has begun and not ended."""
         self._alarms: set[Lock] = set()
         """Locks on which callers wait; releasing one wakes its caller."""
         self._thread: threading.Thread | None = None
-        """Sends what lingers, and calls back."""
+        """The background thread, which sends produced entries and runs callbacks."""
         self._ended = False
         _producers.add(self)
 
     def send(
         self, key: bytes | str | None, value: bytes | str, headers: Headers | None = None, *, partition: int | None = None
     ) -> Sent:
-        """Where it is now. `key`: entries of a key go to one partition, and stay in order; None: to any. `headers`: what goes
-        beside them, such as a trace's context: names (str) and values (bytes or str). `partition`: where it goes instead of where
-        its key does. Raises ValueError where there is no such partition."""
+        """Send one entry and return where it was stored.
+
+        `key`: entries of a key go to one partition and stay in order; None: any partition. `headers`: names (str) with values
+        (bytes or str), such as a trace's context. `partition`: use this partition instead of the key's. Raises ValueError if the
+        queue has no such partition."""
         deadline = time.monotonic() + self._patience
         entry = waiting_entry(key, value, headers, partition, deadline)
         self._send([entry], deadline)
@@ -87,7 +90,7 @@ class RedisProducer(Sending, InWith):
 
     def send_many(self, entries: Iterable[Given]) -> list[Sent]:
         """Send (key, value) or (key, value, headers); many at once cost far less each than one by one. Raises TypeError for
-        anything else than bytes or str, before anything is sent."""
+        values other than bytes or str, before anything is sent."""
         deadline = time.monotonic() + self._patience
         waiting = waiting_entries(entries, deadline)
         self._send(waiting, deadline)
@@ -102,29 +105,29 @@ class RedisProducer(Sending, InWith):
         partition: int | None = None,
         on_delivery: "Callable[[PendingSend], object] | None" = None,
     ) -> "PendingSend":
-        """Send it within `linger`, together with others, and wait for nothing but room in the buffer. `on_delivery` is called
-        when it is known what became of it, on a thread of the producer's: one at a time, and for entries of a key in their order.
-        A failure that the program does not look at is raised by `flush` or `close`. Raises QueueUnreachable where there was no
-        room for `patience` seconds."""
+        """Send one entry within `linger` seconds, together with others; waits only for room in the buffer.
+
+        `on_delivery` is called with the delivery once the outcome is known, on the producer's thread: one call at a time, and in
+        order for entries of a key. `flush` or `close` raise a failure that the program has not looked at. Raises QueueUnreachable
+        if there was no room for `patience` seconds."""
         delivery = PendingSend(self, self._unseen, on_delivery)
         now = time.monotonic()
         deadline = now + self._patience
-        entry = waiting_entry(key, value, headers, partition, deadline, due=now + self._linger, told=delivery)
+        entry = waiting_entry(key, value, headers, partition, deadline, due=now + self._linger, listener=delivery)
         delivery.entry = entry
         while not self._add_lingering(entry):
             self._make_room(entry, deadline)
-        if len(self._outbox.settled) > _MOST_UNTOLD:
+        if len(self._outbox.settled) > _MOST_CALLBACKS:
             self._wait_for_callbacks(deadline)
         return delivery
 
     def flush(self, within: float | None = None) -> None:
-        """Send at once what was given to `produce` by now, and wait until it is known what became of it, for so many seconds at
-        most (None: `patience` ends it). Raises QueueUnreachable where an entry may not be in the queue and the program did not
-        look at its delivery."""
+        """Send produced entries at once, and wait up to `within` seconds for their outcomes (None: limited by `patience`). Raises
+        QueueUnreachable if an entry may not be in the queue and the program did not look at its delivery."""
         self._report(self._flushed(inf if within is None else time.monotonic() + within), within)
 
     def close(self, within: float | None = None) -> None:
-        """`flush`, and give up what was not sent in time."""
+        """`flush`, and give up on entries that were not sent in time."""
         if self._ended:
             return
         until = inf if within is None else time.monotonic() + within
@@ -143,10 +146,12 @@ class RedisProducer(Sending, InWith):
         self._report()
 
     def send_again(self, entries: Iterable[tuple[str, bytes, bytes, bytes]]) -> None:
-        """Send (name, key, value, packed headers), each under a separate name: the queue takes an entry once within an hour,
-        however often, and by which producer, it is sent under this name."""
+        """Send (name, key, value, packed headers), each under its own producer name. Within an hour the queue adds an entry only
+        once per name, even if several producers send it."""
         deadline = time.monotonic() + self._patience
-        waiting = [Waiting(slot_of(key), key, value, headers, deadline, producer=name) for name, key, value, headers in entries]
+        waiting = [
+            OutgoingEntry(slot_of(key), key, value, headers, deadline, producer=name) for name, key, value, headers in entries
+        ]
         self._send(waiting, deadline)
         all_sent(waiting)
 
@@ -154,11 +159,11 @@ class RedisProducer(Sending, InWith):
     def _name(self) -> str:
         return f"producer of {self._queue}"
 
-    def _send(self, entries: Sequence[Waiting], deadline: float) -> None:
-        """Each has an outcome then."""
+    def _send(self, entries: Sequence[OutgoingEntry], deadline: float) -> None:
+        """Send entries, and return when each has an outcome."""
         try:
             with self._lock:
-                self._see_open()
+                self._check_open()
                 for entry in entries:
                     self._change(self._outbox.add, entry)
             self._until(all_known(entries), deadline)
@@ -167,17 +172,17 @@ class RedisProducer(Sending, InWith):
                 with self._lock:
                     self._change(self._outbox.give_up, left, self._why(left[0]))
 
-    def _why(self, entry: Waiting) -> str:
+    def _why(self, entry: OutgoingEntry) -> str:
         busy = f"{self._url.place}: other threads have kept this producer busy for {self._patience:g} s."
         return self._change(self._outbox.waits_for, entry) or busy
 
-    def _add_lingering(self, entry: Waiting) -> bool:
-        """False: there is no room."""
+    def _add_lingering(self, entry: OutgoingEntry) -> bool:
+        """Add an entry for the background thread. False: the buffer has no room."""
         with self._lock:
-            self._see_open()
+            self._check_open()
             if not self._room(entry):
                 return False
-            if self._thread is None:  # before the entry is added: where no thread can be made, nothing was taken
+            if self._thread is None:  # before adding: if no thread can be started, the entry was not accepted
                 thread = threading.Thread(target=self._send_what_lingers, name=self._name, daemon=True)
                 thread.start()
                 self._thread = thread
@@ -187,7 +192,7 @@ class RedisProducer(Sending, InWith):
                 self._wake()
         return True
 
-    def _make_room(self, entry: Waiting, deadline: float) -> None:
+    def _make_room(self, entry: OutgoingEntry, deadline: float) -> None:
         waiting = self._hurry()
         self._until(lambda: self._closed or self._room(entry), deadline)
         now = time.monotonic()
@@ -197,30 +202,30 @@ class RedisProducer(Sending, InWith):
                 raise self._full(self._why(first))
         entry.deadline = now + self._patience
 
-    def _hurry(self) -> list[Waiting]:
+    def _hurry(self) -> list[OutgoingEntry]:
         with self._lock:
             return self._change(self._outbox.hurry)
 
-    def _flushed(self, until: float) -> list[Waiting]:
-        """What there was; some may wait after that time."""
+    def _flushed(self, until: float) -> list[OutgoingEntry]:
+        """Wait for the outcomes of all open entries, and return these; after `until` some may still have none."""
         waiting = self._hurry()
         self._until(all_known(waiting), until)
         self._wait_for_callbacks(until)
         return waiting
 
     def _wait_for_callbacks(self, until: float) -> None:
-        """Within a callback it does not."""
+        """Wait until callbacks have run; a no-op inside a callback."""
         if threading.current_thread() is not self._thread:
             self._until(lambda: not self._outbox.settled or self._thread is None, until)
 
     def _until(self, done: Callable[[], bool], until: float) -> None:
-        """Sends, or waits for the thread that sends, until this is so, or the time is over."""
+        """Send, or wait for the sending thread, until `done` is true or the time is over."""
         alarm = Lock()
         while True:
             turn = Lock()
             with turn:
                 with self._lock:
-                    self._mend()
+                    self._repair()
                     self._alarms.discard(alarm)
                     now = time.monotonic()
                     if done() or now >= until:
@@ -238,7 +243,7 @@ class RedisProducer(Sending, InWith):
 
     def _ask(self, what: Round | None) -> None:
         answers: list[object] | Exception
-        if self._asking:  # the request before was interrupted: its answers may come, and nothing has read them
+        if self._asking:  # the previous request was interrupted, and its answers may still arrive on the connection
             self._client.connection_pool.disconnect()
             self._client.connection_pool.reset()
         self._asking = True
@@ -253,28 +258,28 @@ class RedisProducer(Sending, InWith):
             self._wake()
 
     def _change(self, change: Callable[..., T], *arguments: Any) -> T:
-        """Of the outbox. The lock is held."""
-        self._mend()
-        self._torn = True
+        """Change the outbox. The caller holds the lock."""
+        self._repair()
+        self._interrupted = True
         answer = change(*arguments)
-        self._torn = False
+        self._interrupted = False
         return answer
 
-    def _mend(self) -> None:
-        """The outbox, where its last change was interrupted. The lock is held."""
-        if self._torn:
-            self._outbox.mend()
-            self._torn = False
+    def _repair(self) -> None:
+        """Repair the outbox if its last change was interrupted. The caller holds the lock."""
+        if self._interrupted:
+            self._outbox.repair()
+            self._interrupted = False
 
     def _wake(self) -> None:
-        """Everybody who waits."""
+        """Wake all waiting callers."""
         for alarm in self._alarms:
             if alarm.locked():
                 alarm.release()
         self._alarms = set()
 
     def _send_what_lingers(self) -> None:
-        """On a thread of its own, which calls back too, and ends after a while."""
+        """Run the background thread: send produced entries and run callbacks, until there has been nothing to do for a while."""
         outbox, idle = self._outbox, False
         try:
             while not idle:
@@ -291,7 +296,7 @@ class RedisProducer(Sending, InWith):
             raise
 
     def _call_back(self) -> None:
-        """Without holding the lock."""
+        """Run callbacks, without holding the lock."""
         settled = list(self._outbox.settled)
         for listener in settled:
             try:
@@ -304,7 +309,7 @@ class RedisProducer(Sending, InWith):
 
 
 class PendingSend(SendOutcome):
-    """The outcome of an entry that was given to `RedisProducer.produce`.
+    """The outcome of an entry that was passed to `RedisProducer.produce`.
 
     ```python
     delivery = producer.produce("customer-17", b"shipped")
@@ -319,18 +324,18 @@ class PendingSend(SendOutcome):
         self._producer = producer
 
     def result(self, timeout: float | None = None) -> Sent:
-        """Waits for it. Raises QueueUnreachable where the entry may not be in the queue, and TimeoutError after so many seconds:
-        it is under way still."""
+        """Wait for the outcome. Raises QueueUnreachable if the entry may not be in the queue, and TimeoutError if the outcome is
+        not known after `timeout` seconds."""
         self.seen = True
         if self.entry.outcome is None:
             self._producer._until(self.done, inf if timeout is None else time.monotonic() + timeout)
         if self.entry.outcome is None:
             self.seen = False
-            raise TimeoutError(f"the entry is under way still after {timeout:g} s")
+            raise TimeoutError(f"the outcome of the entry is not known after {timeout:g} s")
         return self.known()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Likewise: what `result` raises, or None."""
+        """Wait like `result`, and return what it raises, or None."""
         try:
             self.result(timeout)
         except (QueueUnreachable, ValueError) as error:
@@ -339,13 +344,13 @@ class PendingSend(SendOutcome):
 
 
 _producers: WeakSet[RedisProducer] = WeakSet()
-"""Of this process, and what it has of the one that it was forked from."""
+"""The producers of this process, including copies from a process that it was forked from."""
 
 
 def _forked() -> None:
     for producer in list(_producers):
         outbox = producer._outbox
-        outbox.give_up(list(outbox.open), "The process that this one was forked from sends it.")
+        outbox.give_up(list(outbox.open), "The parent process, from which this one was forked, sends it.")
         producer._begin()
 
 

@@ -1,6 +1,6 @@
-"""A partitioned queue on Redis streams, as its consumers see it.
+"""Reads a partitioned queue on Redis streams for a consumer.
 
-Every request names its owner and epoch, and is refused by the server where that is not who owns the partition.
+Every request carries the owner and its epoch. The server rejects it unless they match the partition's owner record.
 """
 
 import os
@@ -28,7 +28,7 @@ from baton.queues.waiting_thread import WaitingThread
 def entries_of_reply(
     queue: QueueName, partition: int, epoch: Epoch, about: bytes, texts: bytes, *, again: int = 0, seen: int
 ) -> Iterator[Entry]:
-    """What `told` in partition.lua answers, in order. The first `again` of these were handed out before, as were those up to the
+    """Parse the answer of `told` in partition.lua. The first `again` entries were handed out before, as were those up to the
     number `seen`."""
     words = iter(about.decode().split())
     end, new = 0, False
@@ -41,43 +41,44 @@ def entries_of_reply(
         yield Entry(queue, partition, offset, key, payload, int(timestamp), epoch, not new, unpack(others))
 
 
-AT_ONCE = 2**20
-"""Entries: as good as no bound of their own."""
+MOST_ENTRIES = 2**20
+"""Entries per read: effectively no limit besides the caller's."""
 
 
 @dataclass(slots=True)
 class Position:
-    """Where this reader is in a partition, under one epoch."""
+    """A reader's position in a partition, under one epoch."""
 
     epoch: int
-    nth: int
-    """Of all that this reader had."""
+    number: int
+    """Counts all positions of this reader."""
     received: int = 0
-    """The last entry that it received singly under this epoch."""
+    """The last entry that was received singly under this epoch."""
     tail: int | None = None
-    """Nothing up to this entry is to be had; None: no new entry would be handed out now (paused, or not ours)."""
+    """There is nothing to read up to this entry. None: no new entries are handed out now (the partition is paused or not
+    owned)."""
     more: bool = True
-    """There may be something to read right now."""
+    """Whether there may be something to read now."""
     began: bool = False
-    """This process has read it singly under this epoch. From then on the queue refuses it once another process of the pod has."""
+    """Whether this process has read the partition singly under this epoch. From then on the queue rejects this process once
+    another process of the pod has read."""
     outstanding: int = 0
-    """What the member holds of it, as the server last said."""
+    """Entries that the member holds, according to the last answer."""
     asked: int = 0
-    """When it was last asked for, in this reader's count of requests."""
-    most: int = AT_ONCE
-    """Entries that are asked for at once."""
+    """The reader's request count at the last read."""
+    most: int = MOST_ENTRIES
+    """Entries to request in one read."""
     in_line: int = 0
-    """Since when it waits for the member to finish with other entries; 0: it does not."""
+    """Request count since which it waits for the member to finish other entries; 0: it does not wait."""
     kept: bool = False
-    """The queue was asked to count it as in use until it is let go of."""
+    """Whether the queue counts the partition as in use until `let_go`."""
     counting: dict[str, int] = field(default_factory=dict)
-    """How often entries have been handed out, with a time that the queue is being told of: it may have heard, and its answer be
-    lost."""
+    """By offset, the delivery count that is being written to the queue. The queue may have it already if its answer was lost."""
 
 
 class Positions:
-    """By partition. A member may hold so many entries of all partitions together (maxDeliveredUnacked); those of its partitions
-    that are refused for that wait in line."""
+    """A reader's positions by partition. A member holds a limited number of entries of all its partitions together
+    (maxDeliveredUnacked); partitions whose reads hit that limit wait in line."""
 
     def __init__(self) -> None:
         self._positions: dict[int, Position] = {}
@@ -86,15 +87,16 @@ class Positions:
 
     @property
     def full(self) -> bool:
-        """Some wait in line. Any thread may ask."""
+        """Whether any partition waits in line. Safe from any thread."""
         return any(position.in_line for position in list(self._positions.values()))
 
-    def found(self, partition: int) -> Position | None:
-        """None: it was not read yet."""
+    def get(self, partition: int) -> Position | None:
+        """None: not read yet."""
         return self._positions.get(partition)
 
     def of(self, partition: int, epoch: int) -> Position:
-        """Under this epoch. A late word of an earlier epoch does not make a reader lose its place."""
+        """Return the position under this epoch. For an earlier epoch than the current one the answer is not kept, so that a late
+        request does not lose the current position."""
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
             newer = self._new(epoch)
@@ -104,22 +106,22 @@ class Positions:
         return position
 
     def recorded(self, partition: int, epoch: int, *, ours: bool) -> None:
-        """The queue has this epoch on record. `ours`: it is the reader's, and its ledger has not told it yet, so there may be
-        something to read."""
+        """Note the epoch of the owner record. `ours`: the reader's pod is the owner but does not know it from its ledger yet, so
+        there may be something to read."""
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
             self._positions[partition] = self._new(epoch, more=ours)
 
     def let_go(self, partition: int, epoch: int) -> None:
-        """What was read under this epoch does not count any more."""
+        """Forget the position under this epoch; its entries no longer count."""
         position = self._positions.get(partition)
         if position is not None and position.epoch == epoch:
             del self._positions[partition]
             self.finished(position, 0)
 
     def elsewhere(self, position: Position) -> int:
-        """How many entries the member may not have of this partition: what it holds of others, and one for each that waits
-        longer. One that was not asked for since this one last was does not wait any more.
+        """Return the part of the member's limit that this partition may not use: entries held of other partitions, and one for
+        each partition that has waited longer. A partition that was not read since the last read of this one no longer waits.
         """
         since = position.in_line or self._requests + 1
         ahead = held = 0
@@ -132,7 +134,7 @@ class Positions:
         return held + ahead
 
     def finished(self, position: Position, outstanding: int) -> None:
-        """So much is left of it. There may be room for those that wait in line."""
+        """Note how many entries are left. There may be room for the partitions that wait in line."""
         position.outstanding = outstanding
         for other in self._positions.values():
             if other.in_line:
@@ -144,22 +146,22 @@ class Positions:
 
 
 def holds(position: Position, outstanding: int, *, full: bool = False) -> None:
-    """The member holds so much of it; `full`: it may not have more, and waits in line."""
+    """Note how many entries the member holds. `full`: the limit is reached, so the partition waits in line."""
     position.outstanding = outstanding
     position.in_line = (position.in_line or position.asked) if full else 0
 
 
 _ACKS = 5000
 MOST_BYTES = 64_000_000
-"""In one answer, if its user does not say so."""
+"""Default limit of an answer, in bytes."""
 
 
 class RedisReader:
     """Reads partitions for their owner, the pod with this UID.
 
-    `queue` is namespace/name. Reading and acknowledging raise StaleOwner where (uid, epoch) is not the partition's owner,
-    PartitionPaused where nothing new is handed out because it is changing hands, and QueueUnreachable. All of it may be
-    repeated after an error. One thread reads; another may be in `wait` meanwhile.
+    `queue` is namespace/name. Reading and acknowledging raise StaleOwner if (uid, epoch) is not the partition's owner,
+    PartitionPaused if no new entries are handed out because the partition is changing hands, and QueueUnreachable. Every call may
+    be repeated after an error. One thread reads; another may be in `wait` meanwhile.
     """
 
     def __init__(self, url: str, queue: str, uid: str) -> None:
@@ -183,14 +185,13 @@ class RedisReader:
         most_bytes: int = MOST_BYTES,
         new: bool = True,
     ) -> Sequence[Entry]:
-        """Up to `count` entries in order, perhaps none: first those that were handed out before and not acknowledged, marked
-        redelivered, then new ones. What was handed out is not handed out again to this reader; a new reader gets it again.
-        They have no more than `most_bytes` of keys, values and headers, unless the first alone has.
+        """Return up to `count` entries in order, perhaps none: first unacknowledged entries that were handed out before, marked
+        redelivered, then new ones. This reader gets each entry once; a new reader gets unacknowledged ones again. Keys, values
+        and headers have at most `most_bytes` together, except for a single larger entry.
 
-        A member holds no more than the queue's maxDeliveredUnacked over all partitions that this reader reads for it; beyond
-        that the answer is empty until something is acknowledged. The answer says how often entries were handed out before
-        (`Entries.times`).
-        `new` False: only what this owner was handed out before, by another reader (its process was restarted).
+        A member holds at most maxDeliveredUnacked entries of all partitions that this reader reads; beyond that the answer is
+        empty until entries are acknowledged. `Entries.times` has how often entries were handed out before.
+        `new` False: only entries that another reader of this owner was handed before (its process was restarted).
         """
         position = self._positions.of(partition, epoch)
         elsewhere = self._positions.elsewhere(position)
@@ -200,9 +201,9 @@ class RedisReader:
         try:
             answer = self._ask(scripts.READ, partition, arguments)
         except QueueUnreachable:
-            position.most = 1  # perhaps they are so large that it took too long
+            position.most = 1  # perhaps the entries are so large that the answer took too long
             raise
-        position.most = min(2 * position.most, AT_ONCE)
+        position.most = min(2 * position.most, MOST_ENTRIES)
         _, pending, seen, last, more, full, outstanding, about, texts, times, redeliveries = answer
         entries = list(entries_of_reply(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
@@ -220,8 +221,8 @@ class RedisReader:
         return found
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
-        """Finish with entries that were read under `epoch`. Those that are finished with already are passed over. It is one short
-        request, so `soon` is at once."""
+        """Finish entries that were read under `epoch`, ignoring those already finished. Always waits for the answer: `soon` has
+        no effect, as this is one short request."""
         position = self._positions.of(partition, epoch)
         for begin in range(0, len(offsets), _ACKS):
             ids = " ".join(offsets[begin : begin + _ACKS])
@@ -229,9 +230,8 @@ class RedisReader:
             self._positions.finished(position, outstanding)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        """Count one more delivery of an entry that its owner has failed with: one, however often this is asked for before it is
-        answered. False: it was one too many (maxRedeliveries), and the entry is with the dead letters now, with `why` it failed;
-        or it was finished with before.
+        """Count one more delivery of an entry that its owner failed to process. Repeating it after an error counts one delivery.
+        False: the entry exceeded maxRedeliveries and is a dead letter now, with the reason `why`; or it was finished before.
         """
         counting = self._positions.of(partition, epoch).counting
         if offset not in counting:
@@ -250,64 +250,64 @@ class RedisReader:
         return again
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
-        """Finish with an entry that no other try would help: it goes to the dead letters, with `why`."""
-        self._failed(partition, epoch, offset, why, hopeless=True)
+        """Move an entry that cannot succeed to the dead letters, with the reason `why`."""
+        self._failed(partition, epoch, offset, why, final=True)
 
     def verify(self, partition: int, epoch: Epoch) -> None:
-        """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
+        """See `Reader`."""
         position = self._positions.of(partition, epoch)
         self._ask(scripts.VERIFY, partition, (self._uid, epoch, self._known_as(position)))
 
     def keep(self, partition: int, epoch: Epoch) -> None:
-        """Have the partition count as in use until it is let go of, also while nothing of it is outstanding."""
+        """See `Reader`: the partition counts as in use until `let_go`, even while none of its entries is outstanding."""
         self._keep(self._positions.of(partition, epoch), partition, kept=True)
 
     def sure_at(self, partition: int) -> float:
-        """When it was last asked for with success (monotonic; 0: never): each question is one whether it still is the owner's."""
+        """See `Reader`. Every successful request confirms the ownership."""
         return self._sure_at.get(partition, 0.0)
 
     def is_full(self) -> bool:
-        """The member has as many entries as it may have without acknowledging one (maxDeliveredUnacked). Any thread may ask."""
+        """Whether the member holds as many unacknowledged entries as maxDeliveredUnacked allows. Safe from any thread."""
         return self._positions.full
 
     def lag(self, partitions: Sequence[int]) -> int:
-        """Entries of these partitions that are not finished with. Any thread may ask."""
+        """Return the number of unfinished entries of these partitions. Safe from any thread."""
         with explained(self._url, self._queue):
             return unfinished(self._client, map(self._keys, partitions))
 
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
-        """Nothing more is done with what was read under these epochs: it does not count for maxDeliveredUnacked any more, and
-        comes again should this reader be asked for it. The queue has all that was acknowledged, so it is only told of what was
-        kept (`keep`), and of nothing that is given up."""
-        untaken: dict[int, QueueUnreachable] = {}
+        """See `Reader`. Entries of these partitions no longer count for maxDeliveredUnacked, and this reader gets them again if
+        it reads the partition again. The queue has all acknowledgements already, so only kept partitions (`keep`) need a request,
+        and none with `give_up`."""
+        failed: dict[int, QueueUnreachable] = {}
         for partition, epoch in partitions.items():
-            position = self._positions.found(partition)
+            position = self._positions.get(partition)
             if position is not None and position.epoch == epoch and position.kept and not give_up:
                 try:
-                    if untaken:
-                        raise next(iter(untaken.values()))
+                    if failed:
+                        raise next(iter(failed.values()))
                     self._keep(position, partition, kept=False)
                 except QueueUnreachable as problem:
-                    untaken[partition] = problem
+                    failed[partition] = problem
                     continue
                 except StaleOwner:
                     pass
             self._positions.let_go(partition, epoch)
-        return untaken
+        return failed
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
-        """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Sends no request."""
-        position = self._positions.found(partition)
+        """See `Reader`."""
+        position = self._positions.get(partition)
         return position is None or position.epoch < epoch or (position.epoch == epoch and position.more)
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there may be something to read in one of these partitions, or a new grant.
 
-        Answers which; the empty set after `timeout` seconds. Read before you wait: a partition
-        that was not read yet, or not to its end, ends the wait at once. The server wakes the waiter; nothing is polled.
-        No partitions: waits for the timeout or an interrupt.
+        Returns these partitions; the empty set after `timeout` seconds. Read before waiting: a partition that was not read yet,
+        or not to its end, ends the wait at once. The server wakes the waiter; nothing is polled. Without partitions, waits for
+        the timeout or an interrupt.
         """
-        positions = {partition: self._positions.found(partition) for partition in partitions}
+        positions = {partition: self._positions.get(partition) for partition in partitions}
         ready = {partition for partition, position in positions.items() if position is None or position.more}
         if ready:
             return ready
@@ -317,7 +317,7 @@ class RedisReader:
             for key, partition in partition_of.items()
             if (position := positions[partition])
         }
-        woken = set(partitions)  # after a failure the server may have forgotten who waits
+        woken = set(partitions)  # after a failure the server may have forgotten the waiting client
         try:
             with explained(self._url, self._queue):
                 woken = {partition_of[key] for key in self._wakeup.wait(streams, timeout)}
@@ -328,13 +328,13 @@ class RedisReader:
         return woken
 
     def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
-        """`wait` in a thread of its own, and call `woken` then. A wait for all of these that is under way goes on."""
+        """See `Reader`. `wait` runs in a separate thread."""
         if self._waiting is None:
             self._waiting = WaitingThread(self.wait, self.interrupt, woken)
         self._waiting.wait_for(partitions)
 
     def interrupt(self) -> None:
-        """End the wait that another thread is in, or the next one."""
+        """End the current wait of another thread, or the next one."""
         self._wakeup.interrupt()
 
     def close(self) -> None:
@@ -354,10 +354,10 @@ class RedisReader:
         position.kept = kept
 
     def _failed(
-        self, partition: int, epoch: Epoch, offset: str, why: str, *, hopeless: bool = False, deliveries: int = 0
+        self, partition: int, epoch: Epoch, offset: str, why: str, *, final: bool = False, deliveries: int = 0
     ) -> tuple[bool, int]:
         position = self._positions.of(partition, epoch)
-        arguments = (self._uid, epoch, self._known_as(position), offset, why, int(hopeless), deliveries)
+        arguments = (self._uid, epoch, self._known_as(position), offset, why, int(final), deliveries)
         _, again, outstanding, before = self._ask(scripts.RETRY, partition, arguments)
         self._positions.finished(position, outstanding)
         return bool(again), before
@@ -386,10 +386,10 @@ class RedisReader:
         return partition_keys(self._queue, partition)
 
     def _process(self, position: Position) -> str:
-        """Who reads, from where: what was let go of and is read again was handed out before. A process that is forked from this
-        one is another."""
-        return f"{self._token}-{os.getpid()}-{position.nth}"
+        """Identify the reading process and position: a partition that is read again after `let_go` has another position, and a
+        forked process is another process."""
+        return f"{self._token}-{os.getpid()}-{position.number}"
 
     def _known_as(self, position: Position) -> str:
-        """The process, where the queue knows which one reads."""
+        """The identity of `_process` once the queue knows it; empty before the first read."""
         return self._process(position) if position.began else ""

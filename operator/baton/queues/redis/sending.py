@@ -1,4 +1,4 @@
-"""How a producer's user says what to send, and hears what became of it."""
+"""Arguments, deliveries and errors that the producers for threads and for tasks share."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -14,18 +14,18 @@ from baton.queues.producer_side import Given, Headers, Key, Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.add_script import AddScript
 from baton.queues.redis.headers import pack, utf8
-from baton.queues.redis.outbox import Failed, Outbox, SendListener, Waiting, to_partition
+from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, SendListener, to_partition
 from baton.queues.redis.routing import slot_of
 from baton.queues.redis.url import read
 
 MOST_BYTES = 64 * 2**20
-"""Limit of an entry. A reader gets an entry as a whole, and the server serves no other client while it copies one: half a second
-for this much. Redis would accept eight times as much, which could not be read in time."""
+"""Limit of an entry. Readers get an entry as a whole, and copying one of this size blocks the server for half a second. Redis
+would accept eight times as much, which could not be read in time."""
 
 
 def _named(queue: str) -> str:
-    """Raises ValueError for a queue without its namespace: it would be waited for, as one that is not made yet. TypeError for
-    what is no text."""
+    """Check a queue's name. Raises ValueError without a namespace, as producers would wait for such a queue to be created, and
+    TypeError unless it is a str."""
     if not isinstance(queue, str):
         raise TypeError(f"the queue is {queue!r}: give its name as a text, such as 'shop/orders'")
     namespace, slash, name = queue.partition("/")
@@ -42,9 +42,9 @@ def waiting_entry(
     deadline: float,
     *,
     due: float = -inf,
-    told: SendListener | None = None,
-) -> Waiting:
-    """Raises TypeError and ValueError for what is no entry."""
+    listener: SendListener | None = None,
+) -> OutgoingEntry:
+    """Check the arguments of a send. Raises TypeError and ValueError."""
     coded = b"" if key is None else _bytes(key, "key")
     if partition is not None:
         if not isinstance(partition, int) or partition < 0:
@@ -55,14 +55,14 @@ def waiting_entry(
     payload, packed = _bytes(value, "value"), pack(headers) if headers else b""
     if (size := len(coded) + len(payload) + len(packed)) > MOST_BYTES:
         raise ValueError(
-            f"an entry has {MOST_BYTES:,} bytes of key, value and headers at most, not {size:,}: put what is larger elsewhere, "
-            "and send where it is"
+            f"an entry has at most {MOST_BYTES:,} bytes of key, value and headers, not {size:,}: store larger data elsewhere, "
+            "and send a reference to it"
         )
-    return Waiting(slot, coded, payload, packed, deadline, due=due, told=told)
+    return OutgoingEntry(slot, coded, payload, packed, deadline, due=due, listener=listener)
 
 
-def waiting_entries(entries: Iterable[Given], deadline: float) -> list[Waiting]:
-    """Likewise."""
+def waiting_entries(entries: Iterable[Given], deadline: float) -> list[OutgoingEntry]:
+    """Check the arguments of `send_many`. Raises TypeError and ValueError."""
     return [waiting_entry(*_parts(entry), None, deadline) for entry in entries]
 
 
@@ -85,42 +85,42 @@ def _bytes(text: bytes | str, what: str) -> bytes:
 log = logging.getLogger(__name__)
 
 _MOST = 1000
-"""Failures that are kept until the program looks at them; further ones are only counted."""
+"""Unseen failures that are kept; further ones are only counted."""
 
 
 class SendOutcome(SendListener):
-    """What deliveries of threads and of tasks have in common."""
+    """The part that deliveries for threads and for tasks share."""
 
     def __init__(self, unseen: "UnseenFailures", on_delivery: "Callable[[Any], object] | None") -> None:
-        self.entry: Waiting
+        self.entry: OutgoingEntry
         self.seen = False
         self._unseen = unseen
         self._callbacks: list[Callable[[Any], object]] = []
         if on_delivery is not None:
-            _see_takes_a_delivery("on_delivery", on_delivery)
+            _check_takes_delivery("on_delivery", on_delivery)
             self._callbacks.append(on_delivery)
 
     def done(self) -> bool:
-        """Whether it is known: `result` answers at once."""
+        """Return whether the outcome is known, so that `result` returns at once."""
         return self.entry.outcome is not None
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """It is called with this when the outcome is known, also where it is by now. What it raises is logged. Raises TypeError
-        for what cannot be called so."""
-        _see_takes_a_delivery("callback", callback)
+        """Call `callback` with the delivery once the outcome is known; at once if it is known already. Its exceptions are logged.
+        Raises TypeError unless it is a plain function of one argument."""
+        _check_takes_delivery("callback", callback)
         self._callbacks.append(callback)
         if self.done():
             self._call_back()
 
     def settled(self) -> None:
-        """Also where it was called before: nothing is done twice."""
+        """See SendListener. Calling it again has no further effect."""
         if self._callbacks:
             self._call_back()
         if not self.seen and isinstance(self.entry.outcome, Failed):
             self._unseen.add(self)
 
     def _call_back(self) -> None:
-        """Each of them once, though several threads do this."""
+        """Call each callback once, even if several threads do this."""
         self.seen = True
         while self._callbacks:
             try:
@@ -133,14 +133,14 @@ class SendOutcome(SendListener):
                 log.exception("a callback for an entry that was sent has failed")
 
     def known(self) -> Sent:
-        """Of one that is done."""
+        """Return or raise the outcome, which must be known."""
         self.seen = True
         assert self.entry.outcome is not None
         return sent(self.entry.outcome)
 
 
 class UnseenFailures:
-    """Entries that may not be in the queue, unknown to the program so far."""
+    """Failed entries whose outcome the program has not looked at."""
 
     def __init__(self) -> None:
         self._failed: dict[SendOutcome, None] = {}
@@ -155,7 +155,7 @@ class UnseenFailures:
             self._more += 1
 
     def report(self) -> str | None:
-        """A sentence about them, once; None where there are none."""
+        """Return a sentence about them and forget them; None if there are no such entries."""
         failed, self._failed = self._failed, {}
         found = [each for each in failed if not each.seen]
         count, self._more = len(found) + self._more, 0
@@ -166,8 +166,9 @@ class UnseenFailures:
         return f"{counted(count, 'entry', 'entries')} of produce() may not be in the queue.{why}"
 
 
-def _see_takes_a_delivery(name: str, value: Any) -> None:
-    """Raises TypeError. Mostly it is a function of one argument, and nothing needs to be asked that takes longer than a send."""
+def _check_takes_delivery(name: str, value: Any) -> None:
+    """Raises TypeError unless `value` is a plain function of one argument. The usual case skips `inspect`, which takes longer
+    than a send."""
     code = getattr(value, "__code__", None)
     arguments = 2 if isinstance(value, MethodType) else 1
     if code is None or code.co_argcount != arguments or code.co_kwonlyargcount or code.co_flags & CO_COROUTINE:
@@ -177,14 +178,14 @@ def _see_takes_a_delivery(name: str, value: Any) -> None:
 
 
 def sent(outcome: Sent | Failed) -> Sent:
-    """Raises what it failed with."""
+    """Return an outcome, or raise its error."""
     if isinstance(outcome, Sent):
         return outcome
     raise outcome.error(outcome.why)
 
 
-def all_sent(entries: Iterable[Waiting]) -> list[Sent]:
-    """Raises QueueUnreachable, with how many may not have been sent."""
+def all_sent(entries: Iterable[OutgoingEntry]) -> list[Sent]:
+    """Return the outcomes. Raises QueueUnreachable, with the number of entries that may not have been sent."""
     found: list[Sent] = []
     failed: list[Failed] = []
     for entry in entries:
@@ -201,7 +202,7 @@ def all_sent(entries: Iterable[Waiting]) -> list[Sent]:
 
 
 class Sending:
-    """What producers of threads and of tasks have in common."""
+    """The part that producers for threads and for tasks share."""
 
     def __init__(
         self,
@@ -215,11 +216,11 @@ class Sending:
         buffer_bytes: int = 32_000_000,
         replicas: int = 0,
     ) -> None:
-        """`patience`: for how long an entry is tried again while the server is down, full, or the queue not made yet. Seconds.
+        """`patience`: seconds to retry an entry while the server is down or full, or the queue does not exist yet.
 
-        `linger`, `max_entries`, `max_bytes`: what is given to `produce` is sent after `linger` seconds, or when so much has come.
-        `buffer_bytes`: so much may wait; then `produce` waits for room. `replicas`: so many are to have an entry (WAIT) before
-        it counts as sent. Raises TypeError for what is no number or text, and ValueError for what nothing could be sent with.
+        `linger`, `max_entries`, `max_bytes`: produced entries are sent after `linger` seconds, or once they reach one of the
+        limits. `buffer_bytes`: limit of waiting entries, beyond which `produce` waits for room. `replicas`: number of replicas
+        that must have an entry (WAIT) before it counts as sent. Raises TypeError and ValueError for invalid arguments.
         """
         number("patience", patience, 0)
         number("linger", linger, 0)
@@ -236,20 +237,21 @@ class Sending:
         self._begin()
 
     def _begin(self) -> None:
-        """Under a name of its own: the queue takes what two processes send under one name and sequence for one entry."""
+        """Start under a unique name: the queue treats entries with the same name and sequence as one entry, even from two
+        processes."""
         self._outbox = Outbox(self._queue, token_hex(6), *self._most)
         self._unseen = UnseenFailures()
 
-    def _room(self, entry: Waiting) -> bool:
-        """Whether an entry may wait, too. One that is larger than the whole buffer may, by itself."""
+    def _room(self, entry: OutgoingEntry) -> bool:
+        """Whether the buffer has room for the entry. An empty buffer accepts an entry of any size."""
         return not self._outbox.open or self._outbox.bytes + entry.size <= self._buffer_bytes
 
     def _full(self, why: str) -> QueueUnreachable:
-        full = f"The producer's buffer is full ({self._buffer_bytes:,} bytes), so it took nothing new for {self._patience:g} s."
+        full = f"The producer's buffer is full ({self._buffer_bytes:,} bytes), and had no room for {self._patience:g} s."
         return QueueUnreachable(f"{why} {full}")
 
-    def _report(self, waiting: Iterable[Waiting] = (), within: float | None = None) -> None:
-        """Raises QueueUnreachable where some of these still wait after so many seconds, or something failed unseen."""
+    def _report(self, waiting: Iterable[OutgoingEntry] = (), within: float | None = None) -> None:
+        """Raises QueueUnreachable if some of these entries still wait after `within` seconds, or if there are unseen failures."""
         if left := sum(entry.outcome is None for entry in waiting):
             wait = "waits" if left == 1 else "wait"
             entries = counted(left, "entry", "entries")
@@ -257,6 +259,6 @@ class Sending:
         if why := self._unseen.report():
             raise QueueUnreachable(why)
 
-    def _see_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError(f"the producer of {self._queue} is closed")

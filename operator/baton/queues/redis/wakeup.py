@@ -1,7 +1,7 @@
-"""Waiting for streams to grow, without polling and without outstaying the welcome.
+"""Waits for streams to grow without polling. Another thread can interrupt the wait.
 
-A blocking read of a consumer group cannot be fenced. So a plain XREAD blocks, of streams that carry no entries and only wake up;
-entries are taken by script.
+A blocking read of a consumer group cannot be fenced. So a plain XREAD blocks on streams that only wake readers and carry no
+entries; the entries are read by script.
 """
 
 import threading
@@ -15,11 +15,11 @@ from baton.queues.redis.connection import client
 from baton.queues.redis.url import RedisUrl
 
 ONLY_GRANTS = 2**64 - 1
-"""As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
+"""As the position in an epoch to wait from: no entry of this epoch ends the wait, only a later grant."""
 _LONGEST_BLOCK = 4.0
-"""Seconds. A server that died without a word is noticed a little later."""
+"""Seconds. A server that died silently is noticed a little later."""
 _TAKES_WRITES = ("EVAL", "#!lua flags=allow-oom\nreturn 0", 0)
-"""A script that might write, for all that the server knows: a replica refuses it, and would take a blocking read."""
+"""A script that the server must assume to write. A replica refuses it, while it would accept a blocking read."""
 MOST = 64
 """Entries of a stream in one answer."""
 _UNBLOCK_TRIES = 50
@@ -28,11 +28,11 @@ _UNBLOCK_WITHIN = 0.5
 """Seconds."""
 
 Found = Mapping[str, Sequence[object]]
-"""By stream, entries as they come: the id, and the fields one after the other."""
+"""By stream, raw entries: the id, and the flat list of fields and values."""
 
 
 class Wakeup:
-    """One connection that blocks, and a way to end the block from another thread."""
+    """A blocking connection, and a way to end the block from another thread."""
 
     def __init__(self, url: RedisUrl, key: str) -> None:
         """`key`: as of `client`."""
@@ -41,18 +41,20 @@ class Wakeup:
         self._interrupted = threading.Event()
         self._connection: Any = None
         self._connected_as: int | None = None
-        """The connection's id at the server; None: there was none yet."""
+        """The last connection's id at the server; None: no connection yet."""
         self._asked_at = 0.0
-        """When the server was last asked whether it takes writes (monotonic). One that becomes a replica ends a block."""
+        """When the server last confirmed that it takes writes (monotonic). A server that becomes a replica later ends the
+        block."""
         self._blocked: tuple[Any, int | None] | None = None
-        """A connection that may be blocked, and its id at its server; None: it does not block yet."""
+        """A connection that may be blocked, and its id at its server (None: it does not block yet)."""
         self._free = threading.Event()
-        """It is not blocked."""
+        """Set while the connection is not blocked."""
 
     def wait(self, streams: Mapping[str, str], timeout: float) -> Found:
-        """The streams that have entries beyond the given id, and some of these; none after `timeout` seconds or an interrupt.
+        """Return the streams that have entries after the given ids, with some of these entries; empty after `timeout` seconds or
+        an interrupt.
 
-        All of the streams, without entries, after the connection was lost. Raises the library's errors.
+        Returns all streams, without entries, after the connection was lost. Raises the library's errors.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -64,22 +66,22 @@ class Wakeup:
             return {}
         except Exception:
             if self._interrupted.is_set():
-                return {}  # perhaps it was cut off, see `interrupt`; else the next request fails too
+                return {}  # perhaps `interrupt` cut the connection; otherwise the next request will fail too
             raise
         finally:
             self._interrupted.clear()
 
     def interrupt(self) -> None:
-        """End the wait that is going on, or the next one, at once.
+        """End the current wait, or the next one, at once.
 
-        The server is asked to end it, for that leaves the connection whole. After a failover another one is asked, or the one
-        that was left does not answer: then the connection is cut off here, for a wait has to end whatever has become of servers.
+        Asks the server to end it, which keeps the connection intact. After a failover that request may go to another server, or
+        the old one may not answer. Then the connection is cut here, so that the wait ends in any case.
         """
         self._interrupted.set()
         for _ in range(_UNBLOCK_TRIES):
             if (blocked := self._blocked) is None:
                 return
-            # Between telling its id and blocking there is a moment in which the server has nothing to unblock.
+            # For a moment between publishing its id and blocking, the server has nothing to unblock.
             _, known_as = blocked
             try:
                 if known_as is not None:
@@ -89,7 +91,7 @@ class Wakeup:
             if self._free.wait(_UNBLOCK_PAUSE):
                 return
         if (blocked := self._blocked) is not None:
-            blocked[0].disconnect()  # the thread that waits for an answer on it hears that it has ended, by an error of any kind
+            blocked[0].disconnect()  # the waiting thread gets an error of some kind
 
     def close(self) -> None:
         self._unblocking.close()
@@ -124,7 +126,7 @@ class Wakeup:
         return {key.decode(): entries for key, entries in reply or ()}
 
     def _ask(self, *commands: tuple[str | int, ...]) -> list[Any]:
-        """The answers, in one round trip. Nothing is asked twice: after a failure it is the caller's to look again."""
+        """Return the answers, in one round trip. Not repeated after a failure: the caller checks again."""
         if _TAKES_WRITES in commands:
             self._asked_at = time.monotonic()
         self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
