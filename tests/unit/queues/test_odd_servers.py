@@ -111,7 +111,7 @@ async def test_a_server_that_drips_is_left_when_a_round_trip_has_lasted_too_long
         pipe = client.pipeline(transaction=False)
         for _ in range(100_000):
             pipe.execute_command("PING")
-        with pytest.raises(Exception, match="its answers are not whole after"):
+        with pytest.raises(Exception, match="its answers are incomplete after"):
             await pipe.execute()
         await client.aclose()
 
