@@ -33,7 +33,7 @@ REST = 4
 
 EXPECTED = (QueueUnreachable, QueueConflict, ApiError, UnavailableError)
 """What can go wrong at a queue. Anything else is a mistake of Baton's, or of a library."""
-MOST_WORDS = 300
+MOST_SHOWN = 300
 """Characters of an unexpected exception."""
 
 log = structlog.get_logger("baton.queue")
@@ -300,7 +300,7 @@ def problem_of(queue: QueueName, error: Exception) -> Problem:
         case ApiError() | UnavailableError():
             return Problem(Reason.QUEUE_UNREACHABLE, f"queue {queue}: its Secret cannot be read: {error}")
     return Problem(
-        Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {quoted(str(error), MOST_WORDS)})"
+        Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {quoted(str(error), MOST_SHOWN)})"
     )
 
 

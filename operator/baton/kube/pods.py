@@ -38,7 +38,7 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 LONGEST_LIST = 16 * 1024
 """Characters of a list in an annotation: 64 queues with the longest names."""
 
-MOST_WORDS = 64
+MOST_SHOWN = 64
 """Of a list in an annotation."""
 
 LONGEST_ASSIGNOR = 128
@@ -180,8 +180,8 @@ def _words(text: str | None) -> tuple[str, ...]:
     if len(text) > LONGEST_LIST:
         raise ValueError(f"has {len(text):,} characters, and {LONGEST_LIST:,} are read")
     words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if len(words) > MOST_WORDS:
-        raise ValueError(f"has {len(words):,} names, and {MOST_WORDS} are read")
+    if len(words) > MOST_SHOWN:
+        raise ValueError(f"has {len(words):,} names, and {MOST_SHOWN} are read")
     return words
 
 

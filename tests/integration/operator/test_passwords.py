@@ -105,11 +105,11 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
                 "names no file that the operator may read",
             ),
             "bad-option": (at(plain.port, rest="/?db=x"), "option db: write a number such as 0"),
-            "unknown-option": (at(plain.port, rest="/?ssl=on"), "has the option ssl, which is none of"),
+            "unknown-option": (at(plain.port, rest="/?ssl=on"), "has the unknown option ssl"),
             "password-option": (f"redis://127.0.0.1/?password={IN_URL}", "has the option password"),
             "not-encoded": (f"redis://:{PASSWORD}@127.0.0.1:{plain.port}", "are written as %2F"),
-            "no-url": (f"amqp://:{IN_URL}@127.0.0.1", "something else than a URL"),
-            "parrot": (at(parrot), "its words are left out, for they repeat a part of the password"),
+            "no-url": (f"amqp://:{IN_URL}@127.0.0.1", "has no Redis URL under"),
+            "parrot": (at(parrot), "its text is left out because it contains a part of the password"),
             "deaf": (at(deaf), "does not answer"),
         }
 

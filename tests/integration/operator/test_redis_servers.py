@@ -91,7 +91,7 @@ async def test_queues_at_odd_servers_are_named_and_cost_the_others_nothing(
         await empty.group(name)
     for name in urls:
         said = await empty.told(name, "QueueUnreachable", seconds=30)
-        assert "answers as no Redis does (" in said and f"Correct the URL of {empty.namespace}/{name}" in said, (name, said)
+        assert "does not answer like Redis (" in said and f"Correct the URL of {empty.namespace}/{name}" in said, (name, said)
     await empty.external("good")
     await empty.group("good")
     await empty.pod("good-a", "good")

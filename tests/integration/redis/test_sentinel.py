@@ -103,7 +103,7 @@ async def test_what_sentinels_cannot_say_is_explained(watched: Watched) -> None:
         closed = f"redis+sentinel://:{PASSWORD}@127.0.0.1:{shy.port}/{SERVICE}"
         for url, said in {
             unknown: "know no primary named invoices: correct the name",
-            closed: f"The Sentinels at 127.0.0.1:{shy.port} want a user or a password.*add sentinel_auth=true to the URL",
+            closed: f"The Sentinels at 127.0.0.1:{shy.port} require a user or a password.*add sentinel_auth=true to the URL",
             watched.url(""): "refused the user or password",
             f"redis+sentinel://127.0.0.1:1,no.invalid/{SERVICE}": "None of the Sentinels at 127.0.0.1:1, no.invalid:26379",
             f"redis://127.0.0.1:{first.port}/0": "If it is a Sentinel, write redis.sentinel://",

@@ -19,8 +19,8 @@ POD = {"BATON_GROUP": "orders", "POD_NAME": "orders-0", "POD_NAMESPACE": "shop",
         ("", "set BATON_REDIS_URL or BATON_KAFKA_URL in the container's env"),
         ("redis.shop:6379", "BATON_REDIS_URL cannot be used. The queue's URL is not a Redis URL"),
         ("redis://redis/orders", "does not end with the number of a database"),
-        ("redis://redis/?protocol=3", "has the option protocol, which is none of"),
-        ("redis://redis/?decode_responses=true", "has the option decode_responses, which is none of"),
+        ("redis://redis/?protocol=3", "has the unknown option protocol: use"),
+        ("redis://redis/?decode_responses=true", "has the unknown option decode_responses: use"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_said_before_the_consumer_begins(

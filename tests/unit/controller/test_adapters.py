@@ -79,7 +79,7 @@ async def test_the_url_comes_from_the_secret() -> None:
         (None, "does not exist: create it with the key url"),
         ({}, "has no key url: add it"),
         ({"url": "no base64!"}, "has something else than a URL under url"),
-        ({"url": base64.b64encode(b"http://redis:6379").decode()}, "something else than a URL such as redis://"),
+        ({"url": base64.b64encode(b"http://redis:6379").decode()}, "has no Redis URL under url: write one such as redis://"),
     ],
 )
 async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str, str] | None, said: str) -> None:

@@ -62,7 +62,7 @@ def test_of_a_server_that_does_not_answer_it_is_told_where_its_address_stands(er
     with pytest.raises(QueueUnreachable) as told, explained(url, "shop/orders"):
         raise error
     cure = "start it, or correct its address in the Secret shop/redis under the key url."
-    assert str(told.value).endswith(f"Work on shop/orders goes on when it is back: {cure}")
+    assert str(told.value).endswith(f"Work on shop/orders resumes when it is back: {cure}")
     hint = " If it does not speak TLS, begin its URL with redis://."
     assert said("rediss://redis.shop:6380", error).endswith(f"start it, or correct its address in the URL.{hint}")
 

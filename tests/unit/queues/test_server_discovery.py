@@ -53,7 +53,7 @@ def asked() -> Iterator[Asked]:
     [
         (b"*-1\r\n", "know no primary named orders"),
         (b"*0\r\n", "no address where one belongs"),
-        (b"-NOAUTH Authentication required.\r\n", "want a user or a password"),
+        (b"-NOAUTH Authentication required.\r\n", "require a user or a password"),
         (b"-ERR \x1b[2J\r\n", "None of the Sentinels"),
         (b":1\r\n", "no address where one belongs"),
         (b"+OK\r\n", "no address where one belongs"),

@@ -124,7 +124,7 @@ async def test_a_file_that_hangs_holds_up_neither_the_loop_nor_the_files_of_othe
     answered, threads = threading.Event(), threading.active_count()
     try:
         for _ in range(20):
-            with pytest.raises(TlsFileError, match="are not read within"):
+            with pytest.raises(TlsFileError, match="could not be read within"):
                 await url_files.on_own_thread(lambda: answered.wait(PATIENCE))
         assert threading.active_count() <= threads + 5, "who waits for a turn goes, too"
     finally:

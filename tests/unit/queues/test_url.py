@@ -7,7 +7,7 @@ import pytest
 from baton.cli.options import REDIS_URL
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisDeadLetters, RedisQueue
-from baton.queues.redis.url import EXAMPLES, FORMS, MOST_WORDS, OPTIONS, SCHEMES, SECRET_OPTIONS, read
+from baton.queues.redis.url import EXAMPLES, FORMS, MOST_SHOWN, OPTIONS, SCHEMES, SECRET_OPTIONS, read
 
 PASSWORD = "correct-horse/battery"
 IN_URL = "correct-horse%2Fbattery"
@@ -112,7 +112,7 @@ def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
     found = read("redis://redis/0?password_file=/secret/pass", own=True)
     assert found.hidden(f"no such password: {PASSWORD}").endswith(PASSWORD)
     found.conceal(PASSWORD)
-    assert "its words are left out" in found.hidden(f"no such password: {PASSWORD}")
+    assert "its text is left out" in found.hidden(f"no such password: {PASSWORD}")
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
         ("redis+cluster://s1?db=3", "names another database than 0, and a Redis Cluster has no other"),
         ("redis+cluster://s1/orders", "does not end with the number of a database"),
         ("redis+cluster://s1?sentinel_auth=true", "option sentinel_auth, which is for Sentinels"),
-        (f"redis+cluster://:{PASSWORD}@s1", "are written as %2F"),
+        (f"redis+cluster://:{PASSWORD}@s1", "in the password as %2F"),
         ("redis+proxy://s1/orders", "is not a Redis URL"),
         ("redis+sentinel://s1/orders/x", "does not end with the number of a database"),
-        (f"redis+sentinel://:{PASSWORD}@s1/orders", "are written as %2F"),
+        (f"redis+sentinel://:{PASSWORD}@s1/orders", "in the password as %2F"),
         ("redis+sentinel://s1/orders?ssl_cert_reqs=none", "which is for TLS: begin it with rediss"),
         ("redis+sentinel://s1/orders?sentinel_auth=1", "option sentinel_auth: write true or false"),
         ("redis://s1/0?sentinel_auth=true", "option sentinel_auth, which is for Sentinels"),
@@ -151,19 +151,19 @@ def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
         ("redis://redis/?socket_timeout=0", "option socket_timeout: write seconds"),
         ("rediss://redis/?ssl_cert_reqs=maybe", "option ssl_cert_reqs: write required, optional or none"),
         ("redis://redis/?ssl_cert_reqs=none", "option ssl_cert_reqs, which is for TLS: begin it with rediss://"),
-        ("redis://redis/?decode_responses=true", "option decode_responses, which is none of db, client_name"),
-        ("redis://redis/?protocol=3", "option protocol, which is none of"),
-        ("redis://redis/?%1b[2J=3", "has the option, which is none of"),
+        ("redis://redis/?decode_responses=true", "unknown option decode_responses: use db, client_name"),
+        ("redis://redis/?protocol=3", "unknown option protocol: use"),
+        ("redis://redis/?%1b[2J=3", "has the unknown option: use"),
         (f"redis://redis/?password={IN_URL}", "option password: put user and password before the host"),
         (f"redis://redis/?p%61ssword={IN_URL}", "option password: put user and password before the host"),
         (f"redis://redis/?username=shop&password={IN_URL}", "option username: put user and password before the host"),
         (f"rediss://redis/?ssl_password={IN_URL}", "option ssl_password"),
-        (f"redis://:{PASSWORD}@redis", "Signs such as / ? # @ : in the password are written as %2F"),
-        ("redis://:correct-horse?battery@redis", "are written as %2F %3F"),
-        ("redis://:correct-horse#battery@redis", "are written as %2F %3F"),
+        (f"redis://:{PASSWORD}@redis", "Write / ? # @ : in the password as %2F"),
+        ("redis://:correct-horse?battery@redis", "in the password as %2F %3F"),
+        ("redis://:correct-horse#battery@redis", "in the password as %2F %3F"),
         ("redis+sentinel://:correct@s1/orders#battery@s2", "Write it as redis+sentinel://[user:password@]"),
         ("rediss+cluster://:correct@s1?horse@s2", "Write it as redis+cluster://[user:password@]"),
-        ("redis+cluster://s1/0#battery", "are written as %2F %3F"),
+        ("redis+cluster://s1/0#battery", "in the password as %2F %3F"),
     ],
 )
 def test_what_cannot_be_meant_so_is_said_with_the_cure_and_nothing_of_the_password(url: str, said: str) -> None:
@@ -185,13 +185,13 @@ def test_what_cannot_be_meant_so_is_said_with_the_cure_and_nothing_of_the_passwo
     ],
 )
 def test_words_that_repeat_a_part_of_the_password_are_left_out(echo: str) -> None:
-    assert read(f"redis://:{IN_URL}@redis").hidden(echo) == "its words are left out, for they repeat a part of the password"
+    assert read(f"redis://:{IN_URL}@redis").hidden(echo) == "its text is left out because it contains a part of the password"
 
 
 def test_other_words_are_shown_short_and_on_one_line() -> None:
     url = read("redis://:pw@redis")
     assert url.hidden("ERR no\r\n\x1b[2J such thing") == "ERR no [2J such thing"
-    assert len(url.hidden("x" * 5000)) == MOST_WORDS
+    assert len(url.hidden("x" * 5000)) == MOST_SHOWN
     assert url.hidden("ERR pw") != "ERR pw", "a short one is one part"
 
 

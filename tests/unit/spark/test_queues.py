@@ -28,8 +28,8 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
     assert both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS) == {}
     assert both.trouble() == "", "it may be over in a moment"
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
-    until(lambda: "Work on shop/orders goes on when it is back" in both.trouble(), "it was asked")
-    until(lambda: "Work on shop/parcels goes on when it is back" in both.trouble(), "so was the other")
+    until(lambda: "Work on shop/orders resumes when it is back" in both.trouble(), "it was asked")
+    until(lambda: "Work on shop/parcels resumes when it is back" in both.trouble(), "so was the other")
     with pytest.raises(QueueAwayError):
         both.positions([ORDERS])
     assert both.wait([a_partition("orders", 0)], 0.01) == {a_partition("orders", 0)}, "it is to be asked"

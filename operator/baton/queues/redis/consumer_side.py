@@ -1,4 +1,4 @@
-"""Redis queues, as a pod of one group has them."""
+"""The consumer's side of Redis queues."""
 
 from baton.model.ids import QueueName, Uid
 from baton.queues.redis import RedisAnnouncements, RedisReader
@@ -6,10 +6,10 @@ from baton.queues.redis.url import read
 
 
 class RedisConsumerSide:
-    """`ConsumerSide` (baton.queues.consumer_side) of Redis: one server has all the group's queues."""
+    """`ConsumerSide` (baton.queues.consumer_side) of Redis. One server has all queues of the group."""
 
     def __init__(self, url: str, group: str, uid: Uid) -> None:
-        """`group` is namespace/name. Raises QueueUnreachable for what is no URL of a Redis."""
+        """`group` is namespace/name. Raises QueueUnreachable for an invalid Redis URL."""
         read(url, own=True)
         self._url, self._group, self._uid = url, group, uid
 

@@ -17,10 +17,10 @@ from baton.queues.redis.records import ForeignRecord, OddAnswerError, count
 from baton.queues.redis.url import RedisUrl, read
 
 PAGE = 100
-"""Letters that are asked for at once, and the most that are sent or dropped at once."""
+"""Dead letters per request, and per redrive or drop."""
 _BYTES = 4_000_000
-"""Of values that are held at once, where no single one is larger."""
-_TOLD = 300
+"""Limit of the values in memory at once (a single one may be larger)."""
+_SHOWN = 300
 """Bytes of a key or a reason in a list."""
 _FIRST, _LAST = "-", "+"
 
@@ -31,7 +31,7 @@ class _StoredLetter(Letter):
 
 
 class RedisDeadLetters:
-    """`DeadLetters` (baton.queues.dead_letters) of one queue (`namespace/name`). Needs no more rights than a producer has."""
+    """`DeadLetters` (baton.queues.dead_letters) of one queue (`namespace/name`). Needs only the rights of a producer."""
 
     def __init__(self, url: str, queue: str, stands_in: str = "the URL") -> None:
         self._queue = queue
@@ -40,7 +40,7 @@ class RedisDeadLetters:
         self._producer = RedisProducer(url, queue)
 
     def counts(self) -> dict[int, int]:
-        """Of each partition that there is or was: how many."""
+        """Return the number of dead letters of each partition, former partitions included."""
         with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
             partitions = partitions_of(self._client, self._url, self._queue)
             for partition in range(partitions):
@@ -48,20 +48,20 @@ class RedisDeadLetters:
             return dict(enumerate(pipe.execute()))
 
     def until_now(self) -> str:
-        """The last id that a letter can have that is there now."""
+        """Return an upper bound for the ids of current dead letters."""
         with explained(self._url, self._queue):
             seconds, microseconds = self._client.time()
         return f"{seconds * 1000 + microseconds // 1000}-{2**63 - 1}"
 
     def page(self, partition: int, after: LetterId | None = None, limit: int = PAGE, last: str = _LAST) -> list[LetterLine]:
-        """Of a partition, in the order in which they died: those behind `after`."""
+        """Return dead letters of a partition, oldest first, beginning after `after`."""
         first = f"({after.entry}" if after is not None else _FIRST
         with explained(self._url, self._queue):
-            found = scripts.LETTERS.run(self._client, self._keys(partition), [first, last, min(limit, PAGE), _TOLD])
+            found = scripts.LETTERS.run(self._client, self._keys(partition), [first, last, min(limit, PAGE), _SHOWN])
             return [_summary(partition, raw) for raw in found]
 
     def every(self, partition: int, last: str = _LAST) -> Iterator[list[LetterLine]]:
-        """All pages of a partition; what is in a page may be dropped before the next is asked for."""
+        """Yield all pages of a partition. The letters of a page may be dropped before the next page is read."""
         after = None
         while page := self.page(partition, after, last=last):
             yield page
@@ -72,9 +72,9 @@ class RedisDeadLetters:
         return found
 
     def redrive(self, letters: Sequence[LetterId]) -> Redriven:
-        """Send them to the end of their partition, in this order, as a producer does; each goes when the queue has it.
+        """Send dead letters to the end of the queue, in this order, as a producer does. Each is removed when the queue has it.
 
-        May be repeated after an error: what the queue has taken within the last hour is not sent twice.
+        May be repeated after an error: entries that the queue accepted within the last hour are not added twice.
         """
         found = self._read(letters)
         good = [one for one in found if one is not None and one.timestamp is not None]
@@ -84,7 +84,7 @@ class RedisDeadLetters:
         return Redriven(len(good), len(letters) - len(good) - missing, missing)
 
     def portions(self, letters: Iterable[LetterLine]) -> Iterator[list[LetterId]]:
-        """As many at once as memory should hold."""
+        """Split letters into portions that fit into memory."""
         portion: list[LetterId] = []
         size = 0
         for one in letters:
@@ -97,7 +97,7 @@ class RedisDeadLetters:
             yield portion
 
     def drop(self, letters: Iterable[LetterId]) -> int:
-        """For good. How many there were."""
+        """Delete dead letters permanently. Returns how many existed."""
         by_partition: dict[int, list[str]] = {}
         for partition, entry in letters:
             by_partition.setdefault(partition, []).append(entry)
@@ -128,7 +128,8 @@ class RedisDeadLetters:
 
 
 def partitions_of(server: Any, url: RedisUrl, queue: str) -> int:
-    """How many there are or were. Raises QueueUnreachable where there is no such queue, and RedisError."""
+    """Return the number of partitions, former ones included. Raises QueueUnreachable if the queue does not exist, and
+    RedisError."""
     fields: list[Any] = server.hmget(queue_key(queue), "partitions", "most")
     if fields[0] is None:
         raise QueueUnreachable(absent(url, "queue", queue))
@@ -139,7 +140,7 @@ def partitions_of(server: Any, url: RedisUrl, queue: str) -> int:
 
 
 def _name(letter: LetterId) -> str:
-    """Under which it is sent: however often, the queue takes it once."""
+    """The producer name for redriving the letter, by which the queue recognizes a repetition."""
     return f"dead-{letter.partition}-{letter.entry}"
 
 

@@ -1,4 +1,4 @@
-"""What the library's errors mean for a queue: what, where and the cure, in a sentence for the user and never with a password."""
+"""Explains the library's errors to users: a sentence with the problem, the place and the cure, and never with a password."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from baton.queues.redis.url_files import CredentialFileError, TlsFileError
 
 
 def claimed_by_other(queue: str, claimant: Claimant, group: bytes | None, uid: bytes) -> str:
-    """`group` and `uid` are as the server has them recorded."""
+    """Explain a QueueConflict. `group` and `uid` are the server's raw records."""
     other, other_uid = _readable(group or b""), _readable(uid)
     namespace, _, name = claimant.group.partition("/")
     cure = (
@@ -38,13 +38,13 @@ def claimed_by_other(queue: str, claimant: Claimant, group: bytes | None, uid: b
     )
     if other != claimant.group:
         return (
-            f"The Redis queue {queue} belongs to the ConsumerGroup {other} (uid {other_uid}), and has room for one. Delete that "
-            f"group, or give {claimant.group} a queue of its own. {cure}"
+            f"The Redis queue {queue} belongs to the ConsumerGroup {other} (uid {other_uid}), and a queue has one group. Delete "
+            f"that group, or give {claimant.group} another queue. {cure}"
         )
     return (
         f"The Redis queue {queue} belongs to another ConsumerGroup {other}, with the uid {other_uid}; this one's is "
-        f"{claimant.uid}. It is a group of another cluster, or an earlier one that went without giving the queue up. If another "
-        f"cluster has it, give this queue a Redis or a database of its own. {cure}"
+        f"{claimant.uid}. It is a group of another cluster, or an earlier one that was deleted without releasing the queue. If "
+        f"it is in another cluster, give this queue a separate Redis or database. {cure}"
     )
 
 
@@ -61,7 +61,7 @@ _COMMAND = re.compile(r"to run the '([a-z|]{1,40})' command")
 
 @contextmanager
 def explained(url: RedisUrl, queue: str) -> Iterator[None]:
-    """Turns the library's errors into QueueUnreachable with a sentence, and drops them: they may repeat what is secret."""
+    """Turn the library's errors into QueueUnreachable with a sentence. The originals are dropped, as they may contain secrets."""
     try:
         yield
     except (RedisError, OSError) as error:
@@ -69,14 +69,14 @@ def explained(url: RedisUrl, queue: str) -> Iterator[None]:
 
 
 def passing(error: Exception) -> bool:
-    """It may be over in a moment: the same request is worth another try."""
+    """Whether the error may be temporary, so that the request should be repeated."""
     if isinstance(error, (ConnectionError, TimeoutError, OutOfMemoryError, OSError)):
         return True
     return isinstance(error, ResponseError) and str(error).startswith(("NOREPLICAS", "MISCONF", "BUSY "))
 
 
 def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 - one case for each kind of error
-    """What an error of the library means for a queue, and the cure."""
+    """Explain an error of the library and name the cure."""
     place, text = url.place, str(error).strip() or type(error).__name__
     if refused := _cause(error, TlsFileError) or _cause(error, CredentialFileError):
         return str(refused)
@@ -96,8 +96,8 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
                 f"by ACL SETUSER, on the keys ~pq:{{{queue}}}:*."
             )
         case InvalidResponse() | OddAnswerError():
-            what = text if isinstance(error, OddAnswerError) else "something that is not of its protocol"
-            return f"{place} answers as no Redis does ({what}). Correct the URL of {queue} to one that leads to a Redis."
+            what = text if isinstance(error, OddAnswerError) else "not the Redis protocol"
+            return f"{place} does not answer like Redis ({what}). Correct the URL of {queue} so that it leads to a Redis."
         case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:
             return (
                 f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
@@ -107,44 +107,47 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
             return _unknown_host(url, queue)
         case ConnectionError() if "max number of clients" in text:
             return (
-                f"{place} has as many connections as it allows (maxclients), so {queue} has none. Work on it goes on when "
-                "there is room: raise maxclients, or see CLIENT LIST for who has so many."
+                f"{place} has reached its limit of connections (maxclients), so {queue} has none. Work on it resumes when there "
+                "is room: raise maxclients, or look for the clients with many connections in CLIENT LIST."
             )
         case ConnectionError() | TimeoutError() | OSError():
             hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
             why, text = _cause(error, OSError), url.hidden(text)
-            if isinstance(why, OSError) and why.errno and not (url.sentinels or url.cluster):  # whose words name the server
+            if isinstance(why, OSError) and why.errno and not (url.sentinels or url.cluster):  # these need the server in the text
                 text = os.strerror(why.errno)
-            return f"{place} does not answer ({text}). Work on {queue} goes on when it is back: {_start(url)}.{hint}"
+            return f"{place} does not answer ({text}). Work on {queue} resumes when it is back: {_start(url)}.{hint}"
         case OutOfMemoryError():
-            return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
+            return (
+                f"{place} is full (maxmemory), so {queue} accepts no new entries. Raise maxmemory, or let the consumers catch up."
+            )
         case ResponseError() if text.startswith("WRONGTYPE"):
             return f"{place} has other data under the keys pq:{{{queue}}}:…. Move them away, or use another database for {queue}."
         case ResponseError() if "unknown command" in text:
             return (
-                f"{place} does not know what {queue} needs ({url.hidden(text)}). If it is a Sentinel, write "
+                f"{place} does not support what {queue} needs ({url.hidden(text)}). If it is a Sentinel, write "
                 "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0 as the URL."
             )
         case ResponseError() if text.startswith("MISCONF"):
-            return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
+            return f"{place} cannot write to its disk and refuses changes. Free its disk; then work on {queue} resumes."
         case ResponseError() if text.startswith("BUSY "):
-            return f"{place} is busy with a long script. Work on {queue} goes on when the script ends (or by SCRIPT KILL)."
+            return f"{place} is busy with a long script. Work on {queue} resumes when the script ends (or by SCRIPT KILL)."
         case ResponseError() if text.startswith("NOREPLICAS"):
-            return f"{place} has fewer replicas than its min-replicas-to-write. Work on {queue} goes on when they are back."
+            return f"{place} has fewer replicas than its min-replicas-to-write. Work on {queue} resumes when they are back."
         case ResponseError() if "DB index" in text:
             return f"{place} has no database {url.options.get('db', 0)}. Correct the number at the end of the URL of {queue}."
     return f"{place} refused a request for {queue}: {url.hidden(text)}"
 
 
 def _cause(error: BaseException | None, kind: type[Exception]) -> BaseException | None:
-    """The library keeps what others said, such as the resolver, as the cause of its own error."""
+    """Return the error of this kind in the chain of causes: the library chains its errors to those of others, such as the
+    resolver's."""
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error
 
 
 def _start(url: RedisUrl) -> str:
-    """Which server it is, Sentinels and the nodes of a Cluster say; else the URL."""
+    """The cure for a server that does not answer. Sentinels and cluster nodes define its address; otherwise the URL does."""
     named = url.sentinels is not None or url.cluster is not None
     return "start it" if named else f"start it, or correct its address in {url.stands_in}"
 
@@ -162,10 +165,10 @@ def _unknown_host(url: RedisUrl, queue: str) -> str:
     if dev_queue():
         return f"{said}: correct it in {url.stands_in}."
     if "." in host or ":" in host:
-        return f"{said}: correct it in {url.stands_in}, or see whether the cluster's DNS has it and answers."
+        return f"{said}: correct it in {url.stands_in}, or check that the cluster's DNS has it and answers."
     return (
-        f"{said}: write {host}.<namespace> in {url.stands_in}, such as {host}.{namespace}. A Service's name alone is known "
-        "in its own namespace only."
+        f"{said}: write {host}.<namespace> in {url.stands_in}, such as {host}.{namespace}. A Service's name without its "
+        "namespace is known in that namespace only."
     )
 
 
@@ -174,29 +177,33 @@ def _unlocated(error: UnlocatedError, url: RedisUrl, queue: str) -> str:
         if error.trouble == "refused":
             return _refused_password(url, queue)
         return (
-            f"None of the nodes at {url.cluster} says where {queue} is ({url.hidden(error)}). Work on it goes on when one does: "
-            f"see that those of {url.stands_in} are there."
+            f"None of the nodes at {url.cluster} says where {queue} is ({url.hidden(error)}). Work on it resumes when one does: "
+            f"check that the nodes in {url.stands_in} are running."
         )
     match error.trouble:
         case "unknown":
             return (
-                f"The Sentinels at {url.sentinels} know no primary named {url.sentinels.service}: correct the name, which stands "
-                f"behind them in {url.stands_in} (SENTINEL MASTERS lists those that there are)."
+                f"The Sentinels at {url.sentinels} know no primary named {url.sentinels.service}: correct the name, which "
+                f"follows them in {url.stands_in} (SENTINEL MASTERS lists the known ones)."
             )
         case "refused":
-            cure = "put the right one into" if url.sentinels.password else "where it is the servers', add sentinel_auth=true to"
+            cure = (
+                "put the right one into"
+                if url.sentinels.password
+                else "if it is the same as the servers', add sentinel_auth=true to"
+            )
             return (
-                f"The Sentinels at {url.sentinels} want a user or a password for {queue} ({url.hidden(error)}): {cure} "
+                f"The Sentinels at {url.sentinels} require a user or a password for {queue} ({url.hidden(error)}): {cure} "
                 f"{url.stands_in}."
             )
     return (
         f"None of the Sentinels at {url.sentinels} answers ({url.hidden(error)}). New connections for {queue} "
-        f"are made when one does: start them, or correct their addresses in {url.stands_in}."
+        f"need one: start them, or correct their addresses in {url.stands_in}."
     )
 
 
 def absent(url: RedisUrl, what: str, queue: str) -> str:
-    """There is no such thing as `what` of a queue: where, why, and the cure."""
+    """Explain that `what` of a queue does not exist."""
     said = f"{url.place}, database {url.options.get('db', 0)}, has no {what} {queue}."
     if there := dev_queue():
         if there == queue:
@@ -241,14 +248,14 @@ def not_primary(status: str, url: RedisUrl, queue: str) -> str:
 def _refused_password(url: RedisUrl, queue: str) -> str:
     if url.files:
         return (
-            f"{url.place} refused the user or password for {queue} that stands in {' and '.join(url.files.values())}. It is read "
-            "again at each try: put the right one there."
+            f"{url.place} refused the user or password for {queue} from {' and '.join(url.files.values())}. The file is read "
+            "again at each attempt: put the right one there."
         )
     return f"{url.place} refused the user or password for {queue}. Put the right one into {url.stands_in}."
 
 
 def denied(error: Exception, queue: str) -> str:
-    """What was denied, as in "XADD on pq:{shop/orders}:…:stream"."""
+    """Return what was denied, such as "XADD on pq:{shop/orders}:…:stream"."""
     text = str(error)
     if found := _PLACE.search(text):
         return _line(found[1], found[2], queue)
@@ -256,7 +263,7 @@ def denied(error: Exception, queue: str) -> str:
 
 
 def denied_command(error: Exception) -> str | None:
-    """None: what was denied is a key."""
+    """Return the command that was denied; None: a key was denied."""
     found = _COMMAND.search(str(error))
     return found[1].replace("|", " ").upper() if found else None
 

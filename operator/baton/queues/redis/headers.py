@@ -1,4 +1,4 @@
-"""An entry's headers, as they travel in a field of its own."""
+"""Encodes an entry's headers into a field of its stream entry."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from baton.queues.producer_side import Headers
 
 
 def pack(headers: Headers | None = None) -> bytes:
-    """Nothing for none. Raises TypeError for what is no header, ValueError for text that is none."""
+    """Encode headers; empty without any. Raises TypeError for invalid types, and ValueError for text with surrogates."""
     if not headers:
         return b""
     if not isinstance(headers, Mapping):
@@ -16,15 +16,15 @@ def pack(headers: Headers | None = None) -> bytes:
 
 
 def utf8(text: str, what: str) -> bytes:
-    """Raises ValueError for characters that are none, as in the names of files whose bytes are no UTF-8."""
+    """Encode a text. Raises ValueError for surrogates, as in names of files that are not valid UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"a {what} has characters that are no text (surrogates): give bytes, as os.fsencode does") from None
+        raise ValueError(f"a {what} has characters that cannot be encoded (surrogates): pass bytes (os.fsencode)") from None
 
 
 def unpack(packed: bytes | None) -> dict[str, bytes]:
-    """The inverse. What a producer of Baton's did not write has no headers."""
+    """Decode headers; empty if a Baton producer did not write them."""
     if not packed:
         return {}
     try:
@@ -38,13 +38,13 @@ def _name(name: object) -> str:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise ValueError("a header's name has characters that are no text (surrogates)") from None
+            raise ValueError("a header's name has characters that cannot be encoded (surrogates)") from None
         return name
     raise TypeError(f"a header's name is str, not {type(name).__name__}")
 
 
 def _text(value: object) -> str:
-    """Each byte as the character with its number: JSON has no bytes."""
+    """Map each byte to the character with its number (latin-1), as JSON has no bytes."""
     if isinstance(value, str):
         value = utf8(value, "header's value")
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""Redis streams, as a kind of queue."""
+"""The kind Redis: queues on Redis streams."""
 
 from baton.queues.kind import QueueKind
 from baton.queues.redis.url import SCHEMES, SOCKET
@@ -10,9 +10,9 @@ KIND = QueueKind(
     needs=("url", "urlSecretRef"),
     fenced=True,
     announces=True,
-    answers_within=600.0,  # with the waiting for a turn: what hangs ends by `connection.WITHIN`
+    answers_within=600.0,  # includes waiting for a connection; a hanging round trip ends by `connection.WITHIN`
     session_required=True,
-    most_partitions=1024,  # keys are routed over so many slots; a partition without a slot would stay empty
+    most_partitions=1024,  # the number of routing slots; a partition without a slot would stay empty
     limits_deliveries=True,
     operator="baton.queues.redis.operator_side:open_queue",
     variable="BATON_REDIS_URL",

@@ -1,4 +1,4 @@
-"""Entries of a queue on Redis streams, as its consumer would see them, by commands that only read: for people."""
+"""Shows entries of a queue on Redis streams as its consumer would see them, by read-only commands."""
 
 import time
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from baton.queues.redis.url import read
 
 _LOOK_EVERY = 0.2
 _AT_ONCE, _BYTES = 100, 4_000_000
-"""Entries of one answer, and their bytes, unless one alone has more."""
+"""Limits of one answer: entries, and bytes (a single entry may have more)."""
 _PROGRESS = ("last", "committed", "finished", "largest")
 
 
 class RedisOnlooker:
-    """`Onlooker` (baton.queues.onlooker). Needs no more rights than operator, producer and consumer all have."""
+    """`Onlooker` (baton.queues.onlooker). The rights of an operator, a producer or a consumer suffice."""
 
     def __init__(self, url: str, queue: str, stands_in: str = "the URL") -> None:
         self._given, self._queue = url, queue
@@ -32,13 +32,13 @@ class RedisOnlooker:
         self._client = client(self._url, queue_key(queue))
 
     def partitions(self) -> int:
-        """How many there are, or were."""
+        """See Onlooker."""
         with explained(self._url, self._queue):
             return partitions_of(self._client, self._url, self._queue)
 
     def peek(self, partition: int, offset: str | None = None) -> Iterator[Entry]:
-        """Those that are in the stream, also those that were handed out: what is finished with is deleted. Entries of a moving
-        slot are there once their partition is read up to them."""
+        """See Onlooker. Yields all unfinished entries, including those that were handed out; finished ones are deleted. Entries
+        of a moving slot appear once their old partition has been read up to them."""
         if offset is not None and not fullmatch(r"[0-9]{1,16}(-0)?", offset, ASCII):
             raise ValueError("a Redis queue has offsets such as 1795338000123456-0")
         last, done, largest = self._progress(partition)
@@ -46,7 +46,7 @@ class RedisOnlooker:
         yield from self._between(partition, behind, last, largest)
 
     def tail(self) -> Iterator[Entry | None]:
-        """It looks five times a second: what is sent and finished with in between is gone before it is seen."""
+        """See Onlooker. Checks five times a second, so entries that are sent and finished in between are missed."""
         seen = {partition: self._progress(partition)[0] for partition in range(self.partitions())}
         while True:
             yield None
@@ -63,14 +63,14 @@ class RedisOnlooker:
                     seen[partition] = last
 
     def producer(self) -> RedisProducer:
-        """That the caller closes."""
+        """See Onlooker."""
         return RedisProducer(self._given, self._queue)
 
     def close(self) -> None:
         self._client.close()
 
     def _progress(self, partition: int) -> tuple[int, int, int]:
-        """The last entry, up to where all are finished with, and how large one may be."""
+        """Return the last entry, the entry up to which all are finished, and the size of the largest entry."""
         with explained(self._url, self._queue):
             found: list[Any] = self._client.hmget(partition_keys(self._queue, partition).progress, *_PROGRESS)
             last, committed, finished, largest = map(_recorded, found, _PROGRESS)
@@ -79,7 +79,7 @@ class RedisOnlooker:
         return last, max(committed, finished), largest
 
     def _between(self, partition: int, behind: int, last: int, largest: int) -> Iterator[Entry]:
-        """What producers of Baton's added behind one entry, up to another."""
+        """Yield the entries of Baton producers after `behind`, up to `last`."""
         stream = partition_keys(self._queue, partition).stream
         at_once = max(1, min(_AT_ONCE, _BYTES // max(1, largest)))
         start = f"({entry_id(behind)}"
@@ -94,7 +94,7 @@ class RedisOnlooker:
                 return
 
     def _entry(self, partition: int, offset: str, fields: dict[bytes, bytes]) -> Entry | None:
-        """None: no producer of Baton's added it, so consumers do not see it."""
+        """None: a Baton producer did not add the entry, so consumers do not see it."""
         of_baton = [*fields] in ([b"k", b"v", b"t"], [b"k", b"v", b"t", b"h"]) and fullmatch(r"[0-9]+-0", offset)
         if not of_baton or not fullmatch(rb"[0-9]{1,16}", fields[b"t"]):
             return None

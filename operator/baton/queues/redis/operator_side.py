@@ -1,4 +1,4 @@
-"""The operator's side of a Redis queue: from its spec to the adapter."""
+"""The operator's side of Redis queues: creates the adapter from a queue's spec."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     """`OpenQueueSide` of Redis."""
-    kind = await asyncio.to_thread(_adapter)  # to import redis-py would hold up the event loop
+    kind = await asyncio.to_thread(_adapter)  # importing redis-py would block the event loop
     where = await address(queue)
     return kind(
         where.text,
@@ -46,10 +46,10 @@ async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: st
 
 
 async def address(queue: QueueToOpen) -> ServerAddress:
-    """The URL, and where it stands."""
+    """Return the URL, and where it is written."""
     source: RedisSource = queue.source
     if source.url is not None:
-        if "@" in source.url:  # the API server refuses it, but not of what was there before
+        if "@" in source.url:  # the API server refuses it now, but objects from earlier may have it
             raise QueueUnreachable(
                 f"spec.source.redis.url of queue {queue.name} holds a user or a password: put the URL into a Secret and name "
                 "it in spec.source.redis.urlSecretRef"
@@ -61,7 +61,7 @@ async def address(queue: QueueToOpen) -> ServerAddress:
     url = secret.text.strip()
     if url.partition("://")[0] not in SCHEMES:
         raise QueueUnreachable(
-            f"{secret.where} has something else than a URL such as redis://:password@redis.{queue.namespace}:6379/0 "
-            f"under {reference.key}"
+            f"{secret.where} has no Redis URL under {reference.key}: write one such as "
+            f"redis://:password@redis.{queue.namespace}:6379/0"
         )
     return ServerAddress(url, f"the Secret {queue.namespace}/{reference.name} under the key {reference.key}")

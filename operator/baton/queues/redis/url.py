@@ -1,6 +1,6 @@
-"""A Redis URL, read once: the server, the user, and the options. Secret parts of it are never shown.
+"""Parses a Redis URL: the server, the user, and the options. Its secret parts are never shown.
 
-Whatever a URL, its server or the library says is text from outside: it may repeat a password, and is only shown through `hidden`.
+Texts from a URL, its server or the library are untrusted: they may contain a password, and are only shown through `hidden`.
 """
 
 import os
@@ -17,12 +17,12 @@ from baton.queues.protocol import QueueUnreachable
 
 
 def dev_queue() -> str | None:
-    """None: this process belongs to no `baton dev`."""
+    """The queue of the `baton dev` that runs this process; None: not under `baton dev`."""
     return os.environ.get(DEV_QUEUE_VARIABLE) or None
 
 
 MOST_HOSTS = 16
-"""Sentinels, or nodes of a cluster, that one names."""
+"""Sentinels or cluster nodes in one URL."""
 
 _HOST_FORM = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 _HOSTS = f"{_HOST_FORM}(,{_HOST_FORM}){{0,{MOST_HOSTS - 1}}}"
@@ -33,12 +33,12 @@ FORMS = {
     "+sentinel": f"{_HOSTS}/[A-Za-z0-9._-]{{1,100}}{_DATABASE}",
     "+cluster": f"{_HOSTS}(/0?)?",
 }
-"""By what stands behind redis or rediss (TLS): what may follow the ://, up to a ? with options, as a regular expression. A
-cluster has one database."""
+"""By the part of the scheme after redis or rediss (TLS): a regular expression of the URL after the ://, without options. A
+cluster has only database 0."""
 
 SCHEMES = tuple(tls + kind for kind in FORMS for tls in ("redis", "rediss"))
 SOCKET = "unix"
-"""A scheme for a process on the server's machine that made the URL itself."""
+"""Scheme of a Unix socket, for processes on the server's machine that built the URL themselves."""
 EXAMPLES = {
     "": "redis://redis.shop:6379/0, or rediss:// for TLS",
     "+sentinel": "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0",
@@ -48,11 +48,11 @@ EXAMPLES = {
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
-MOST_WORDS = 200
-"""Characters of another's words that are shown."""
+MOST_SHOWN = 200
+"""Characters of an untrusted text that are shown."""
 
 _TRACE = 6
-"""So many characters in a row that also stand in a password are taken for a part of it."""
+"""A text that has this many consecutive characters of a password counts as containing it."""
 _CONTROL = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _HOST = r"[A-Za-z0-9._:%-]{1,253}"
 _SERVICE = r"[A-Za-z0-9._-]{1,100}"
@@ -89,17 +89,17 @@ def _requirement(text: str) -> str:
 
 def _word(text: str) -> str:
     if not text or _CONTROL.search(text):
-        raise ValueError("write it without blanks")
+        raise ValueError("write it without spaces")
     return text
 
 
 class Option(NamedTuple):
-    """Of a URL (`?db=1&ssl_ca_certs=/etc/ca.pem`)."""
+    """An option of a URL (`?db=1&ssl_ca_certs=/etc/ca.pem`)."""
 
     read: Callable[[str], object]
-    """Raises ValueError, with the cure."""
+    """Parses its value. Raises ValueError with the cure."""
     form: str
-    """What it may be in a spec, as a regular expression."""
+    """A regular expression of its value in a spec."""
 
 
 _NUMBER, _SECONDS = Option(_number, "[0-9]{1,9}"), Option(_seconds, "[0-9.]{1,8}")
@@ -121,14 +121,14 @@ OPTIONS: Mapping[str, Option] = {
     "ssl_ciphers": _WORD,
     "ssl_keyfile": _WORD,
 }
-"""As redis-py names them. The others that it knows Baton sets itself."""
+"""Options by their names in redis-py. Baton sets redis-py's other options itself."""
 
 SECRET_OPTIONS = ("password", "username", "ssl_password")
-"""Options that would put a secret where none is expected."""
+"""Options that are refused because they would put a secret into the query of the URL."""
 
 FILE_OPTIONS = ("username_file", "password_file")
-"""Files to read user and password from, at each connection: only where the URL is the process' own, for they are sent to the
-server that it names."""
+"""Files to read user and password from, at each connection. Only allowed in a process' own URL, as their contents are sent to the
+server that the URL names."""
 
 Address = tuple[str, int]
 """Host and port."""
@@ -136,13 +136,13 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Who is asked where to go at the time: Sentinels, or nodes of a Redis Cluster."""
+    """Sentinels, or nodes of a Redis Cluster, that know the current address of the server."""
 
     hosts: tuple[Address, ...]
     service: str = ""
-    """The name under which Sentinels know the primary."""
+    """The primary's name at the Sentinels."""
     password: bool = False
-    """Sentinels want user and password of the servers, too."""
+    """Whether Sentinels require the user and password of the servers, too."""
 
     def __str__(self) -> str:
         return ", ".join(f"{host}:{port}" for host, port in self.hosts)
@@ -150,45 +150,46 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class RedisUrl:
-    """What `read` made of a URL. Prints without its password."""
+    """A parsed URL. Its repr has no password."""
 
     place: str
     """For people: `Redis at host:port`."""
     scheme: str
     """redis, rediss or unix"""
     options: Mapping[str, object]
-    """For the library's connections: host, port (or path; none with Sentinels or a cluster), and what the URL's options say."""
+    """Arguments of the library's connections: host, port (or path; neither with Sentinels or a cluster), and the URL's
+    options."""
     sentinels: Nodes | None = None
     cluster: Nodes | None = None
-    """Neither: the server is where the URL says."""
+    """Without Sentinels and cluster the URL itself has the server's address."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     files: Mapping[str, str] = field(default_factory=dict)
-    """Where user and password are, by option."""
+    """Files of user and password, by option."""
     asker: str = "This process"
-    """Who connects, and"""
+    """The connecting side, for messages."""
     stands_in: str = "the URL"
-    """Where the URL is written, for messages about it."""
+    """Where the URL is written, for messages."""
     _traces: set[str] = field(default_factory=set, repr=False)
-    """Short pieces of everything that is secret."""
+    """Short pieces of all secrets."""
 
     def conceal(self, password: str) -> None:
-        """Nothing of it is shown from now on."""
+        """Treat another password as secret from now on."""
         self._traces.update(_traces(password, ""))
 
-    def hidden(self, words: object) -> str:
-        """Another's words, bounded and in one line; where they repeat a part of the password, that they do."""
-        text = _CONTROL.sub(" ", str(words)[: 4 * MOST_WORDS]).strip()
+    def hidden(self, foreign: object) -> str:
+        """Return an untrusted text in one line, truncated. A text with a part of the password is replaced."""
+        text = _CONTROL.sub(" ", str(foreign)[: 4 * MOST_SHOWN]).strip()
         if any(trace in text for trace in self._traces):
-            return "its words are left out, for they repeat a part of the password"
-        return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 1] + "…"
+            return "its text is left out because it contains a part of the password"
+        return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
 
 
 def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", own: bool = False) -> RedisUrl:
-    """`asker` and `stands_in`: as of RedisUrl. `own`: it is the process' own, and no one else's word.
+    """Parse a URL. `asker` and `stands_in`: as in RedisUrl. `own`: the URL is from the process' own configuration, not from a
+    spec.
 
-    Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option; and TypeError for what is
-    no text.
+    Raises QueueUnreachable, with a sentence that quotes only an option's name from the URL, and TypeError unless `url` is a str.
     """
     if not isinstance(url, str):
         raise TypeError(
@@ -218,7 +219,7 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", o
         sentinels = replace(sentinels, password=where.pop("sentinel_auth", False))
     elif scheme == SOCKET and parts.path:
         place, where = (
-            f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}",
+            f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_SHOWN]}",
             _options(parts, path=unquote(parts.path)),
         )
     elif scheme != SOCKET and can_be_resolved(parts.hostname or ""):
@@ -262,7 +263,7 @@ def _nodes(parts: SplitResult, port: int, *, service: str | None = None) -> Node
 
 
 def can_be_resolved(host: str) -> bool:
-    """Whether it can be asked for: a name such as `redis..shop`, or with a part of more than 63 characters, no resolver takes."""
+    """Whether a resolver accepts the host. It rejects names such as `redis..shop`, or with a part of more than 63 characters."""
     try:
         host.encode("idna")
     except UnicodeError:
@@ -277,7 +278,7 @@ def _database(path: str) -> dict[str, int]:
 
 
 def _no_url(text: str) -> QueueUnreachable:
-    credentials = " Signs such as / ? # @ : in the password are written as %2F %3F %23 %40 %3A." if "@" in text else ""
+    credentials = " Write / ? # @ : in the password as %2F %3F %23 %40 %3A." if "@" in text else ""
     form = next((form for kind, form in _FORMS.items() if text.startswith((f"redis{kind}", f"rediss{kind}"))), _FORM)
     return QueueUnreachable(f"The queue's URL is not a Redis URL. {form}.{credentials}")
 
@@ -296,7 +297,7 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
             continue
         if name not in OPTIONS:
             shown = f" {name}" if fullmatch(r"[a-z_]{1,40}", name, ASCII) else ""
-            raise QueueUnreachable(f"The queue's URL has the option{shown}, which is none of {', '.join(OPTIONS)}: take it out.")
+            raise QueueUnreachable(f"The queue's URL has the unknown option{shown}: use {', '.join(OPTIONS)}, or none.")
         if name.startswith("ssl_") and not parts.scheme.startswith("rediss"):
             raise QueueUnreachable(f"The queue's URL has the option {name}, which is for TLS: begin it with rediss://.")
         if name.startswith("sentinel_") and not parts.scheme.endswith("+sentinel"):
@@ -309,7 +310,7 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
 
 
 def _traces(password: str | None, url: str) -> set[str]:
-    """All runs of a few characters of the password, as it is, as it stands in the URL, and in base64."""
+    """Return all runs of a few characters of the password: in plain text, as encoded in the URL, and in base64."""
     if password is None:
         return set()
     userinfo = url.partition("://")[2].rpartition("@")[0]

@@ -1,9 +1,9 @@
 """Files that a Redis URL names: for TLS, and with user and password.
 
-OpenSSL reads what it is given until its end, and a pipe or a device has none. In the operator the name comes from a tenant, who
-could so block it for all, see which files it has, or show a server another tenant's certificate. So the operator reads files of
-one folder only: `<folder>/<namespace>/…` for queues of that namespace, and what lies in the folder itself as certificates that
-all may trust. That a file is not there, is no file, or is another's is said in the same words.
+OpenSSL reads a file to its end, and a pipe or a device has none. In the operator the name comes from a tenant, who could block
+the operator for all, learn which files it has, or present another tenant's certificate to a server. So the operator reads files
+of one folder only: `<folder>/<namespace>/…` for queues of that namespace, and files in the folder itself as CAs that all
+namespaces may trust. The error is the same for a missing file, something other than a file, and another tenant's file.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ LONGEST = 4096
 
 
 class CredentialFileError(ConnectionError):
-    """A file says no user or password. The message is the user's."""
+    """A file has no valid user or password. The message is for the user."""
 
 
 class Credentials(CredentialProvider):
-    """Of a URL, or of the files that it names: these are read each time, so what is written there counts from the next
-    connection on."""
+    """User and password of a URL, or of the files that it names. Files are read for each connection, so that new contents apply
+    from the next connection on."""
 
     def __init__(self, url: RedisUrl) -> None:
         self._url = url
@@ -47,7 +47,7 @@ class Credentials(CredentialProvider):
         return (password,) if user is None else (user, password)
 
     async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
-        """The operator's, which has no files here."""
+        """For the operator, whose URLs have no such files."""
         return self.get_credentials()
 
     def _in_file(self, option: str) -> str:
@@ -62,39 +62,40 @@ class Credentials(CredentialProvider):
         if not 0 < len(text) <= LONGEST:
             raise CredentialFileError(
                 f"The queue's URL has the option {option}, which names no file with one: put one there that this process "
-                f"can read (one line, {LONGEST} bytes at most; in a pod, mount the Secret), or correct the option."
+                f"can read (one line, at most {LONGEST} bytes; in a pod, mount the Secret), or correct the option."
             )
         return text
 
 
 TRUSTED = ("ssl_ca_certs", "ssl_ca_path")
-"""Options that name CAs: a file, and a folder."""
+"""Options for CAs: a file, and a folder."""
 SHOWN = ("ssl_certfile", "ssl_keyfile")
-"""Options for what to show: files."""
+"""Options for the client's certificate and key: files."""
 LARGEST = 1 << 20
 """Bytes of a file."""
 READ_WITHIN = 5.0
 """Seconds for all files of a connection."""
 
 _AT_ONCE = threading.BoundedSemaphore(4)
-"""Threads that may hang in a file at once, where the folder is of a server that is away."""
+"""Limits the threads that may hang while reading, for example if the folder is on an unreachable file server."""
 
 
 class TlsFileError(ConnectionError):
-    """A file for TLS may not be read. The message is the user's."""
+    """A file for TLS may not be read. The message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a process reads."""
+    """The TLS files that a process may read."""
 
     folder: Path | None = None
-    """Of the operator. None: any regular file, for the URL is the process' own."""
+    """The operator's folder. None: any regular file, because the URL is the process' own."""
     namespace: str = ""
-    """Of the queue."""
+    """The namespace of the queue."""
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Waits for the file system. Raises TlsFileError, which names the option and the cure."""
+        """Check the files of a URL's options; may block on the file system. Raises TlsFileError, which names the option and the
+        cure."""
         for option in (*TRUSTED, *SHOWN):
             if option in options and not self._may_be_read(option, Path(options[option])):
                 raise TlsFileError(f"The queue's URL has the option {option}, which names no {self._cure(option)}")
@@ -110,7 +111,7 @@ class TlsFiles:
             return False
         if option == "ssl_ca_path":
             return S_ISDIR(found.st_mode)
-        return S_ISREG(found.st_mode) and 0 < found.st_size <= LARGEST  # what /proc has is empty, and goes on
+        return S_ISREG(found.st_mode) and 0 < found.st_size <= LARGEST  # files of /proc have size 0 and may never end
 
     def _is_for_us(self, option: str, path: Path) -> bool:
         assert self.folder is not None
@@ -139,7 +140,8 @@ class TlsFiles:
 
 
 async def on_own_thread(read: Callable[[], object]) -> None:
-    """Not on one of those that others wait for, and it holds up no end of the process. Raises what `read` raises."""
+    """Run `read` on a separate daemon thread: it may hang, and must block neither a shared thread pool nor the end of the
+    process. Raises what `read` raises."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -167,5 +169,5 @@ async def on_own_thread(read: Callable[[], object]) -> None:
             await done
     except TimeoutError:
         raise TlsFileError(
-            f"The files that the queue's URL names for TLS are not read within {READ_WITHIN:.0f} s: see where they are mounted."
+            f"The TLS files of the queue's URL could not be read within {READ_WITHIN:.0f} s: check where they are mounted."
         ) from None

@@ -128,7 +128,7 @@ async def test_while_nothing_arrives_everybody_says_what_is_wrong_and_goes_on_af
     ]
     for trouble in troubles[:-1]:
         await cut_off.befall(trouble)
-    await cut_off.says("a", redis_at["a"], "does not answer", "goes on when it is back")
+    await cut_off.says("a", redis_at["a"], "does not answer", "resumes when it is back")
     await cut_off.says("b", "cannot be renewed", "127.0.0.1")
     assert f"a: {redis_at['a']} does not answer" in await busy.world.told(GROUP, "MemberCutOff", seconds=30)
     await cut_off.befall(troubles[-1])
