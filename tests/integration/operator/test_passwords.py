@@ -107,7 +107,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
             "bad-option": (at(plain.port, rest="/?db=x"), "option db: write a number such as 0"),
             "unknown-option": (at(plain.port, rest="/?ssl=on"), "has the unknown option ssl"),
             "password-option": (f"redis://127.0.0.1/?password={IN_URL}", "has the option password"),
-            "not-encoded": (f"redis://:{PASSWORD}@127.0.0.1:{plain.port}", "are written as %2F"),
+            "not-encoded": (f"redis://:{PASSWORD}@127.0.0.1:{plain.port}", "in the password as %2F"),
             "no-url": (f"amqp://:{IN_URL}@127.0.0.1", "has no Redis URL under"),
             "parrot": (at(parrot), "its text is left out because it contains a part of the password"),
             "deaf": (at(deaf), "does not answer"),

@@ -1,6 +1,6 @@
-"""Where a partitioned queue lives in Redis.
+"""The keys of a partitioned queue in Redis.
 
-Everything of one queue carries one hash tag, `pq:{namespace/queue}:…`, so that Redis Cluster keeps a queue on one node.
+All keys of one queue have the same hash tag, `pq:{namespace/queue}:…`, so that Redis Cluster keeps a queue on one node.
 """
 
 from functools import lru_cache
@@ -11,49 +11,55 @@ class PartitionKeys(NamedTuple):
     """The keys of one partition, in the order in which every script takes them."""
 
     owner: str
-    """Hash, the fence: uid, epoch, paused; process, which reads it singly, and given, up to where that was given entries, where
-    their deliveries are counted; left, served and waiting (how many), while entries of a former owner wait to be handed out; and
-    the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
+    """Hash, the fence. The owner record: uid, epoch, paused; within: milliseconds that a paused owner got. process: the process
+    that reads singly. given: the last entry given to that process, if deliveries are counted. left, served and waiting (a count):
+    exist while entries of a former owner wait to be handed out. kept: the owner has not released the partition yet. The limits of
+    the queue's spec: maxDeliveredUnacked and maxRedeliveries."""
     stream: str
-    """Stream. Entries have the ids `n-0`, with an n that grows by one, and the fields k, v, t and h (if it
-    has headers). The first n is the time in microseconds; after a restart, a failover or a loss, which may have taken entries,
-    the next is further ahead."""
+    """Stream of the entries. Their ids are `n-0`, with n growing by one; their fields are k, v, t and, with headers, h. The first
+    n is the time in microseconds. After a restart, a failover or a loss, which may have removed entries, n continues further
+    ahead."""
     progress: str
-    """Hash: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
-    to the dead letters), lost (how many vanished before they were finished with), committed, the ranges that
-    are logged or set aside for Spark (docs/development/spark-source.md), seen (entries up to it may have been handed out),
-    history (the server's), since (when that was first seen, in microseconds), waits: 1 if its owner has read everything and is
-    to be woken;
-    sealed and barrier (the version at which slots last went, and the last entry then), staged (entries on stages), suspect: 1
-    if some of these may have been handed out in a former history, `follows stage` (the history in which its entries began to
-    follow), forgetting (the cursor in sequences), bytes (of keys, values and headers of all that was added) and marked (of
-    these, up to the last mark, which is after the entry markedTo)."""
+    """Hash with
+
+    - last: the last entry added; committed: the entry up to which all are finished
+    - done: finished entries, in the same count as `last`; dead: those of them moved to dead letters; lost: entries that vanished
+      unfinished
+    - seen: entries up to this one may have been handed out before
+    - history: the server's history; since: when that history was first seen, in microseconds
+    - waits: 1 if the owner has read everything and waits for a wake-up
+    - sealed, barrier: the version at which slots last left, and the last entry at that time
+    - staged: number of entries on stages; suspect: 1 if some of them may have been handed out in an earlier history
+    - `follows stage`: the history in which entries of the stage began to follow
+    - forgetting: the cursor of removing old sequences
+    - bytes: of keys, values and headers of all added entries; marked: the part of them up to the last mark, after entry markedTo
+    - the ranges that are logged or set aside for Spark (docs/development/spark-source.md)"""
     wake: str
-    """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry."""
+    """Stream that wakes blocked readers. It has one entry: `epoch-0` for a grant, `epoch-n` for the n-th entry."""
     refused: str
-    """Counter of refused stale owners."""
+    """Counter of rejected stale owners."""
     slots: str
-    """Hash: slot -> `version` at which this partition has accepted it; `version partition` while its entries wait on the stream
-    `stage:version.partition` for that partition to be read up to its barrier; or `version moved`: it went elsewhere."""
+    """Hash: slot -> `version` at which this partition accepted the slot; `version partition` while the slot's entries wait on the
+    stream `stage:version.partition` until that partition is read up to its barrier; `version moved` after the slot left."""
     sequences: str
-    """Hash: slot:producer -> the last sequence number that was added, and when."""
+    """Hash: slot:producer -> the last sequence number added, and the time."""
     dead: str
-    """Stream of the dead letters: offset, key, value, timestamp, deliveries, why, and headers if it has some."""
+    """Stream of the dead letters: offset, key, value, timestamp, deliveries, why, and headers if there are any."""
     marks: str
-    """Stream that tells how many bytes are between two entries: after each 1 MiB it has the id of an entry, with the field s:
-    bytes of all keys, values and headers up to there."""
+    """Stream that measures the bytes between entries: after each 1 MiB it has the id of an entry, with the field s: bytes of all
+    keys, values and headers up to that entry."""
     never: str
-    """There is no such key. A Redis Cluster that moves a slot to another node runs no script of which a key is missing
-    (TRYAGAIN): so none runs while some of the keys are here and some there."""
+    """A key that never exists. While a Redis Cluster moves a slot to another node, it refuses scripts with a missing key
+    (TRYAGAIN). So no script runs while only some of the keys have been moved."""
 
 
 ANY_PARTITION = "#"
-"""Instead of the number of one."""
+"""Placeholder for a partition's number."""
 
 
 @lru_cache(maxsize=8192)
 def partition_keys(queue: str, partition: int | str) -> PartitionKeys:
-    """`queue` is namespace/name."""
+    """Return the keys of a partition. `queue` is namespace/name."""
     root = f"pq:{{{queue}}}:{partition}:"
     return PartitionKeys(
         owner=root + "owner",
@@ -70,14 +76,14 @@ def partition_keys(queue: str, partition: int | str) -> PartitionKeys:
 
 
 def queue_key(queue: str) -> str:
-    """Hash of the whole queue: group, partitions, most (there ever were), born, ready, the limits, and table with its version
-    (routing.py); while the number of partitions changes: former (table), target (partitions), and next (table) until it is
-    published."""
+    """Hash of the queue: group and its uid, partitions, most (the highest number of partitions ever), born (a mark of its
+    creation), ready (all partitions exist), the limits, and the routing table with its version (routing.py). During a change of
+    the number of partitions also former (table), target (partitions), and next (table) until it is published."""
     return f"pq:{{{queue}}}:queue"
 
 
 def entry_id(number: int) -> str:
-    """The id of the n-th entry: `n-0`."""
+    """Return the id of the n-th entry: `n-0`."""
     return f"{number}-0"
 
 
@@ -88,6 +94,6 @@ def entry_number(entry: bytes | str) -> int:
 
 
 def announcements_key(group: str, uid: str) -> str:
-    """Stream of a pod: which partitions it is to look at, for their owner records have changed. `group` is namespace/name.
-    Fields: queue (its name), and partitions, as `0-3,7`."""
+    """Stream of a pod's announcements: partitions whose owner records have changed. `group` is namespace/name. Fields: queue (its
+    name), and partitions, as `0-3,7`."""
     return f"pg:{{{group}}}:{uid}"

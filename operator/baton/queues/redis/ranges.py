@@ -1,6 +1,6 @@
-"""A queue on Redis streams, as the driver of a Spark query sees it: it logs ranges, executors read them, and it finishes them.
+"""A queue on Redis streams for the driver of a Spark query: it logs ranges and finishes them, and executors read them.
 
-Everything goes for many partitions at once, and every request names the query: of two the later one wins.
+Every request covers many partitions and carries the query's number: a later query fences earlier ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,21 +39,22 @@ from baton.queues.redis.url_files import Credentials
 from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
 
 MOST = 128
-"""Partitions of one script. It ends earlier when that takes it long."""
+"""Partitions per script. A script that has done much work stops early."""
 _SCRIPTS = 16
-"""In one round trip."""
+"""Scripts per round trip."""
 
 Run = tuple[int, Sequence[str | int]]
-"""The partition, and what the script is told of it."""
+"""A partition, and the script's arguments for it."""
 
 
 def keys_of_ranges(keys: PartitionKeys) -> tuple[str, ...]:
-    """What these scripts need of a partition; beside that, once, the key that is never there."""
+    """Return the keys of a partition that these scripts use. Each script also gets `never` once."""
     return keys.owner, keys.stream, keys.progress, keys.refused, keys.dead, keys.marks
 
 
 def server_address(url: RedisUrl) -> Mapping[str, object]:
-    """Fit for JSON. It has the password; the files that the URL names for it are read now. Raises CredentialFileError."""
+    """Return the server's address for JSON. It contains the password; files with credentials are read now. Raises
+    CredentialFileError."""
     options: Mapping[str, Any] = {**CONNECTION_OPTIONS, **url.options}
     user = password = None
     if url.user is not None or url.password is not None or url.files:
@@ -104,24 +105,25 @@ def _tls(options: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 class RedisRanges:
-    """`queue` is namespace/name. Every method raises QueueUnreachable, also where the queue or a partition was not made, and may
-    be repeated after that. One thread asks; another may be in `wait` meanwhile.
+    """`LoggedRanges` (baton.queues.logged_ranges) of one queue (`namespace/name`). Every method raises QueueUnreachable, also if
+    the queue or a partition does not exist, and may be repeated afterwards. All requests come from one thread; another may be in
+    `wait`.
     """
 
     sizes_known = True
     sets_aside = True
 
     def __init__(self, url: str, queue: str, group: str = "") -> None:
-        """As `OpenSparkSide`: keys and answers do not depend on the group."""
+        """As `OpenSparkSide`. The group has no effect."""
         self._queue = queue
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._waits_from: dict[int, str] = {}
-        """By partition that was read to its end: the wake-up that was the last."""
+        """By partition that was read to its end, the id of its last wake-up."""
 
     def begin(self) -> int:
-        """The number of a query that begins. All earlier ones are refused from now on."""
+        """Start a query and return its number. Requests of all earlier queries are rejected from now on."""
         everything = range(self.partitions())
         with explained(self._url, self._queue):
             with self._client.pipeline(transaction=False) as pipe:
@@ -136,12 +138,13 @@ class RedisRanges:
         return number
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
-        """The latest query that one of these partitions knows: `query`, unless that is over. Earlier ones are refused then."""
+        """Make these partitions reject queries earlier than `query`. Returns the latest query of these partitions: `query`, or a
+        later one that has fenced it."""
         answers = self._run(scripts.FENCE, [(partition, (query,)) for partition in partitions])
         return max((int(answer[1]) for answer in answers if answer[0] == "QUERY"), default=query)
 
     def partitions(self) -> int:
-        """How many there are; while their number changes, the larger one."""
+        """Return the number of partitions; during a change the larger number."""
         with explained(self._url, self._queue):
             found: Any = self._client.hmget(queue_key(self._queue), "ready", "partitions")
         if not all(found):
@@ -149,7 +152,7 @@ class RedisRanges:
         return int(found[1])
 
     def positions(self) -> Mapping[int, PartitionBounds]:
-        """Of all partitions."""
+        """Return the bounds of all partitions."""
         everything = range(self.partitions())
         answers = self._run(scripts.BOUNDS, [(partition, ()) for partition in everything])
         return {
@@ -158,36 +161,38 @@ class RedisRanges:
         }
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        """In the order of the requests. Nothing is recorded: until it is logged, a range belongs to no query."""
+        """Return how far the next ranges may reach, in the order of the requests. Nothing is recorded: until it is logged, a
+        range belongs to no query."""
         runs = [(one.partition, (query, one.uid, one.epoch, one.start, one.most_entries, one.most_bytes)) for one in requests]
         return [self._ahead(request, answer) for request, answer in zip(requests, self._run(scripts.AHEAD, runs), strict=True)]
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        """Log ranges, which can then be read even after a change of owner, and finish everything before their starts. Answers are
-        in the order of the ranges; logging a range again gives the same answer."""
+        """Log ranges, so that they can be read even after a change of owner, and finish everything before their starts. Answers
+        are in the order of the ranges; logging a range again gives the same answer."""
         runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
-        return [_answer(words, Logged) for words in self._run(scripts.LOG, runs, no_such=("GONE", "1", "0"))]
+        return [_answer(fields, Logged) for fields in self._run(scripts.LOG, runs, missing=("GONE", "1", "0"))]
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        """In their order. To finish once more changes nothing."""
+        """Finish ranges. Answers are in the order of the ranges; finishing again changes nothing."""
         runs: list[Run] = [(one.partition, (query, one.end)) for one in ranges]
-        return [_answer(words, Finished) for words in self._run(scripts.FINISH, runs, no_such=("UNLOGGED",))]
+        return [_answer(fields, Finished) for fields in self._run(scripts.FINISH, runs, missing=("UNLOGGED",))]
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
-        """Their entries go to the dead letters, and they are finished. In their order. To set aside once more changes nothing."""
+        """Move the entries of ranges to the dead letters and finish the ranges. Answers are in the order of the ranges; setting
+        aside again changes nothing."""
         runs = [(one.partition, (query, one.start, one.end, one.failures, why)) for one in ranges]
-        return [_answer(words, SetAside) for words in self._run(scripts.ASIDE, runs, no_such=("UNLOGGED",))]
+        return [_answer(fields, SetAside) for fields in self._run(scripts.ASIDE, runs, missing=("UNLOGGED",))]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        """Wait until there may be something new in one of these partitions, or a new grant. Answers which; the empty set after
-        `timeout` seconds. One that `ahead` was not asked for, or not up to its end, ends the wait at once. The server wakes the
-        waiter; nothing is polled.
+        """Wait until there may be something new in one of these partitions, or a new grant. Returns these partitions; the empty
+        set after `timeout` seconds. A partition for which `ahead` was not called, or did not reach the end, ends the wait at
+        once. The server wakes the waiter; nothing is polled.
         """
         places = {partition: self._waits_from.get(partition) for partition in partitions}
         if ready := {partition for partition, place in places.items() if place is None}:
             return ready
         partition_of = {self._keys(partition).wake: partition for partition in partitions}
-        woken = set(partitions)  # after a failure the server may have forgotten who waits
+        woken = set(partitions)  # after a failure the server may have forgotten the waiting client
         try:
             with explained(self._url, self._queue):
                 streams = {key: str(places[partition]) for key, partition in partition_of.items()}
@@ -198,11 +203,11 @@ class RedisRanges:
         return woken
 
     def interrupt(self) -> None:
-        """End the wait that another thread is in, or the next one."""
+        """End the current wait of another thread, or the next one."""
         self._wakeup.interrupt()
 
     def address(self) -> Mapping[str, object]:
-        """What a reader needs to know of the queue, fit for JSON: with the password, so never to be shown."""
+        """Return what readers in executors need to connect, for JSON. It contains the password, so it must never be shown."""
         with explained(self._url, self._queue):
             server = server_address(self._url)
         keys, reading = partition_keys(self._queue, ANY_PARTITION), scripts.READING
@@ -216,7 +221,7 @@ class RedisRanges:
         }
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close connections."""
         self._wakeup.close()
         self._client.close()
 
@@ -239,25 +244,26 @@ class RedisRanges:
             self._waits_from.pop(partition, None)
         return Ahead(int(end), int(last), int(first), int(size))
 
-    def _run(self, script: Script, runs: Sequence[Run], no_such: Sequence[str] = ()) -> list[list[str]]:
-        """The words that the script answers for each, in order. Where it has more to do than is good for others, it is run again.
-        `no_such`: the answer of a partition that the queue does not have: it was made again with fewer."""
+    def _run(self, script: Script, runs: Sequence[Run], missing: Sequence[str] = ()) -> list[list[str]]:
+        """Run a script for many partitions. Returns the fields of the answers, in order. A script that stops early (MORE), so as
+        not to block other clients, is run again. `missing`: the answer for a partition that no longer exists, because the queue
+        was created again with fewer."""
         with explained(self._url, self._queue):
             answers = self._ask_all(script, runs)
             while more := [nth for nth, answer in enumerate(answers) if answer[0] == "MORE"]:
                 for nth, answer in zip(more, self._ask_all(script, [runs[nth] for nth in more]), strict=True):
                     answers[nth] = answer
         unknown = [nth for nth, answer in enumerate(answers) if answer[0] == "UNKNOWN"]
-        partitions = self.partitions() if unknown and no_such else None
+        partitions = self.partitions() if unknown and missing else None
         for nth in unknown:
             partition, _ = runs[nth]
             if partitions is None or partition < partitions:
                 raise self._absent(f"partition {partition} of")
-            answers[nth] = list(no_such)
+            answers[nth] = list(missing)
         return answers
 
     def _ask_all(self, script: Script, runs: Sequence[Run]) -> list[list[str]]:
-        """Raises the library's errors. What is refused with one is raised when all were asked."""
+        """Run a script once for all partitions. Raises the library's errors, after all have been sent."""
         answers: dict[int, list[str]] = {}
         refusal: ResponseError | None = None
         left = list(range(len(runs)))
@@ -282,13 +288,13 @@ class RedisRanges:
                 pipe.script_load(script.text)
             for runs in parts:
                 keys = [key for partition, _ in runs for key in keys_of_ranges(self._keys(partition))]
-                told = [word for _, words in runs for word in (len(words), *words)]
-                pipe.evalsha(script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *told)
+                arguments = [each for _, values in runs for each in (len(values), *values)]
+                pipe.evalsha(script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *arguments)
             answers: list[Any] = pipe.execute(raise_on_error=False)
         if load and isinstance(refusal := answers.pop(0), ResponseError):
             raise refusal
         if not load and any(isinstance(answer, NoScriptError) for answer in answers):
-            return self._ask(script, parts, load=True)  # those that were carried out may be asked twice
+            return self._ask(script, parts, load=True)  # repeats all: requests are idempotent
         return answers
 
     def _keys(self, partition: int) -> PartitionKeys:
@@ -301,7 +307,7 @@ class RedisRanges:
 _ANSWERS: Mapping[str, Callable[..., Any]] = {"QUERY": LaterQuery, "GONE": Gone, "ASIDE": SetAside, "UNLOGGED": Unlogged}
 
 
-def _answer(words: Sequence[str], done: Callable[..., Any]) -> Any:
-    """What a script's words mean. `done`: OK."""
-    kind, *numbers = words
+def _answer(fields: Sequence[str], done: Callable[..., Any]) -> Any:
+    """Parse the fields of an answer. `done`: the type for OK."""
+    kind, *numbers = fields
     return _ANSWERS.get(kind, done)(*map(int, numbers))

@@ -1,6 +1,6 @@
-"""The scripts that act on a partition, each in one step at the server (scripts/*.lua).
+"""The Lua scripts that act on a partition, each atomically at the server (scripts/*.lua).
 
-They need Redis 7.0: those that empty a queue are flagged `allow-oom`, or a Redis that is full could never be emptied.
+They need Redis 7.0: scripts that empty a queue have the flag `allow-oom`, as otherwise a full Redis could never be emptied.
 """
 
 import re
@@ -23,7 +23,7 @@ class Script(NamedTuple):
     sha: str
 
     def run(self, client: "redis.Redis", keys: Sequence[str], arguments: Sequence[Any] = ()) -> Any:
-        """The script's answer; the server keeps the script after the first time."""
+        """Run the script and return its answer. The server caches the script at its first run."""
         try:
             return client.evalsha(self.sha, len(keys), *keys, *arguments)
         except NoScriptError:
@@ -31,7 +31,7 @@ class Script(NamedTuple):
 
 
 def _texts() -> Mapping[str, str]:
-    """Of each script, by name; and of the files that scripts include."""
+    """Return the text of each script, and of the files that scripts include, by name."""
     found = {}
     for file in (resources.files("baton.queues.redis") / "scripts").iterdir():
         before, *named = _SCRIPT.split(file.read_text(encoding="utf-8"))
