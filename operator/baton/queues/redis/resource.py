@@ -20,7 +20,7 @@ class UrlKey(SecretKey):
 
 
 class RedisSource(SourceFields):
-    """A queue on Redis streams, made by Baton. The server itself refuses stale owners."""
+    """A queue on Redis streams, created by Baton. The server itself rejects stale owners."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -47,13 +47,13 @@ class RedisSource(SourceFields):
                 json_schema_extra=rules(
                     rule(
                         f"self.contains('@') || self.matches('^rediss?({_FORM})([?].*)?$')",
-                        f"spec.source.redis.url is no URL of a Redis: write {'; or '.join(EXAMPLES.values())}",
+                        f"spec.source.redis.url is not a Redis URL: write {'; or '.join(EXAMPLES.values())}",
                         reason="FieldValueInvalid",
                     ),
                     rule(
                         "!self.contains('?') || self.matches('[?&](username|password|ssl_password)=') || "
                         f"self.matches('^[^?]*[?]{_OPTION}(&{_OPTION})*$')",
-                        "spec.source.redis.url has an option that there is not, or that cannot be so. There are "
+                        "spec.source.redis.url has an unknown option or an invalid value. The options are "
                         f"{', '.join(OPTIONS)}; db and health_check_interval are numbers, as in ?db=1",
                         reason="FieldValueInvalid",
                     ),
@@ -69,7 +69,7 @@ class RedisSource(SourceFields):
                     ),
                     rule(
                         "!self.matches('^rediss?[+]cluster://.*[?&]db=')",
-                        "spec.source.redis.url has the option db, but a Redis Cluster has database 0 alone: take it out",
+                        "spec.source.redis.url has the option db, but a Redis Cluster has only database 0: remove the option",
                         reason="FieldValueInvalid",
                     ),
                 ),
