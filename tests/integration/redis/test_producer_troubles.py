@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from baton.queues.redis import RedisProducer
-from baton.queues.redis.producer import _MOST_UNTOLD, PendingSend
+from baton.queues.redis.producer import _MOST_CALLBACKS, PendingSend
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
@@ -149,7 +149,7 @@ def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypat
         wait(until)
 
     def more() -> None:
-        for number in range(2 * _MOST_UNTOLD):
+        for number in range(2 * _MOST_CALLBACKS):
             queue.producer.produce(queue.key(0), "x", on_delivery=lambda _: None).result()
             given.append(number)
 
@@ -159,10 +159,10 @@ def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypat
     producing = threading.Thread(target=more)
     producing.start()
     until(lambda: waits.is_set() or not producing.is_alive())
-    assert len(given) < 2 * _MOST_UNTOLD
+    assert len(given) < 2 * _MOST_CALLBACKS
     go_on.set()
     producing.join()
-    assert len(given) == 2 * _MOST_UNTOLD
+    assert len(given) == 2 * _MOST_CALLBACKS
 
 
 def test_without_room_for_another_thread_nothing_is_taken(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
--- What the scripts of logged ranges know, behind what all know of the partition. A range is (start, end]: it begins behind the entry
--- with the number `start`, and ends with the one with the number `end`. Included; never run by itself.
+-- Functions of the scripts for logged ranges; included after partition.lua, and never run by itself. A range is (start, end]: it contains
+-- the entries after the number `start`, up to and including the number `end`.
 
--- The answer to a query that is not the latest one, or nil. A later one than is known is recorded. What was lent to tasks of
--- earlier ones does not count any more, for the numbers of its tasks may begin again; what is logged was handed out to these tasks.
+-- Returns the refusal of a query that is not the latest one, or nil. Records a later query than the known one. Loans to tasks of earlier
+-- queries end, as task numbers may start again; the logged range counts as handed out to these tasks.
 local function fence_query(query)
   local known, logged_to = tonumber(progress('query') or 0), progress('loggedTo')
   if query == known then return nil end
@@ -17,32 +17,31 @@ local function fence_query(query)
   return nil
 end
 
--- There is no such partition: what is asked for it must not make one.
+-- Whether the partition does not exist. Scripts must not create it then.
 local function unmade()
   if progress('last') then return false end
   local _, _, _, _, made = record() -- its progress was deleted by hand
   return not made
 end
 
--- Up to where all is finished with. What Spark is done with is, also where it is not all removed yet: a driver may have ended in the middle
--- of that.
+-- The entry up to which all are finished. That includes ranges that Spark finished and that are not completely removed yet, as a driver
+-- may have ended during the removal.
 local function done_up_to()
   local committed, finished = progress('committed') or 0, progress('finished') or 0
   return math.max(tonumber(committed), tonumber(finished))
 end
 
--- To write a number takes long, and few are needed.
+-- Formatting numbers is slow, and there are few different ones.
 local digits = setmetatable({}, {__index = function(known, n)
   known[n] = string.format('%d', n)
   return known[n]
 end})
 local function id(number) return digits[number] .. '-' .. SEGMENT end
 
-local looked_at = 0 -- bytes of entries, and for each as many as take the server as long
+local looked_at = 0 -- cost of reading in bytes, including a fixed cost per entry
 
--- The first entry of ours behind `start` (with its fields), and the last one up to `finish`: their numbers; nil where there is none. What
--- was added by XADD by hand in front of the first is set aside, unless one only looks; where that is much, there seems to be nothing
--- for now.
+-- The numbers of Baton's first entry after `start` (and the entry), and of the last one up to `finish`; nil if there is none. Foreign
+-- entries (XADD by hand) before the first are moved to the dead letters, unless `only_looks`; if there are many, returns nil for now.
 local function first_behind(start, finish, only_looks)
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local from, bytes = '(' .. id(start), 0
@@ -66,10 +65,10 @@ local function last_up_to(finish, start)
   end
 end
 
-local BEHIND_IT = '-' .. SEGMENT + 1 -- all ids of a number, also of entries added by hand
--- Removes all entries up to this one. `~` leaves those that share a node of the stream with others, so at the end they are removed
--- one by one; at once where there are few (`length`: so many in the stream, or fewer). Answer: whether that was all, and how many
--- there were.
+local BEHIND_IT = '-' .. SEGMENT + 1 -- after all ids with a number, including entries added by hand
+-- Removes all entries up to this one. `~` leaves those that share a node of the stream with others; these are removed by an exact trim
+-- at the end, or at once if there are few (`length`: upper bound of the stream's length). Returns whether all are removed, and how many
+-- were.
 local function cut(finish, length)
   local AT_ONCE, TIMES = 1000, 20
   local behind, gone, times = digits[finish] .. BEHIND_IT, 0, 0
@@ -86,7 +85,7 @@ local function cut(finish, length)
   return false, gone
 end
 
--- Entries up to this one that were handed out singly before are finished with, too; and reading singly begins behind it.
+-- Finishes entries up to this one that were handed out singly before; reading singly continues after it.
 local function finish_pending(finish, pending)
   if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end
   if pending[1] == 0 then return end
@@ -105,19 +104,19 @@ local function finish_pending(finish, pending)
   if left and left <= finish then redis.call('HDEL', OWNER, 'served', 'left', 'waiting') end
 end
 
--- How large the largest entry is behind this one.
+-- Updates the size of the largest entry after this one was finished.
 local function shrunk(finish, last)
   local found = redis.call('HMGET', PROGRESS, 'largest', 'largestAt')
   local half, passed = math.floor(tonumber(found[1] or 0) / 2), finish >= tonumber(found[2] or HIGHEST)
-  if finish >= last or passed and half <= NOTED then -- what comes is as large as it is
+  if finish >= last or passed and half <= NOTED then -- later entries record their size themselves
     redis.call('HDEL', PROGRESS, 'largest', 'largestAt')
   elseif passed then
     redis.call('HSET', PROGRESS, 'largest', half, 'largestAt', last)
   end
 end
 
--- Sets aside what was added by hand behind `start`, up to `finish`: as much as one script should take upon itself. Answer: up to
--- where it has looked.
+-- Moves foreign entries after `start`, up to `finish`, to the dead letters, as many as one script may process. Returns the entry up to
+-- which it has checked.
 local function set_all_foreign_aside(start, finish, last)
   local from, enough = id(start), removed_in_all + 10000
   largest = nil -- that of the partition before
@@ -134,9 +133,9 @@ local function set_all_foreign_aside(start, finish, last)
   return finish
 end
 
--- Finishes with all entries up to this one, and with the range that is logged. Answer: whether all of them are removed: else it is to
--- be asked for again. Where some numbers were never given (`done` is not `committed`), entries count as done as they are removed, and
--- only when all are it is committed. `pending`: its summary.
+-- Finishes all entries up to this one, and the logged range. Returns whether all are removed; otherwise repeat. If numbers have gaps
+-- (`done` is not `committed`), entries count as done when they are removed, and the end is committed when all are. `pending`: its
+-- summary.
 local function finish_up_to(finish, pending)
   local committed, done, last = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), tonumber(progress('last') or 0)
   local largest_noted = progress('largest')
@@ -154,7 +153,7 @@ local function finish_up_to(finish, pending)
     redis.call('HINCRBY', PROGRESS, 'lost', last - done - length)
     done = last - length
   end
-  if length > last - done then reached = set_all_foreign_aside(committed, finish, last) end -- there are more than producers' own
+  if length > last - done then reached = set_all_foreign_aside(committed, finish, last) end -- there are foreign entries
   local gaps, all, gone = done ~= committed, false, 0
   if gaps then
     if cut(committed, length) then all, gone = cut(reached, length) end
@@ -162,7 +161,7 @@ local function finish_up_to(finish, pending)
       redis.call('HSET', PROGRESS, 'finished', digits[finish], 'done', digits[done + gone])
       return false
     end
-    -- Of what was deleted by hand, this counts too few; when nothing is left, it is known.
+    -- If entries were deleted by hand, this counts too few; once none is left, the count is exact.
     done = #redis.call('XRANGE', STREAM, '-', id(last), 'COUNT', 1) == 0 and last or done + gone
   else
     all = cut(reached, length)
@@ -175,8 +174,8 @@ end
 
 local function bytes_at(one) return tonumber(one[2][2]) end
 
--- About how many bytes of keys, values and headers there have been up to an entry: between two marks, all are taken to be alike. And
--- where the last mark up to it is, and its bytes.
+-- Estimates the bytes of keys, values and headers up to an entry, assuming entries of equal size between two marks. Also returns the
+-- last mark up to the entry, and its bytes.
 local function bytes_up_to(n, last)
   local from, to, known, sum = marked and tonumber(progress('markedTo')), last, marked, added_bytes
   if not from then return sum, n, sum end
@@ -191,7 +190,7 @@ local function bytes_up_to(n, last)
   return known + (sum - known) * (n - from) / math.max(1, to - from), from, known
 end
 
--- The number up to which there are about so many bytes, from the mark `from` on, which has `known`.
+-- Estimates the number up to which there are `target` bytes, beginning at the mark `from` with `known` bytes.
 local function number_at(target, from, known, last)
   local AT_ONCE = 100
   while (tonumber(progress('markedTo')) or 0) > from do
@@ -207,16 +206,16 @@ local function number_at(target, from, known, last)
   return math.floor(from + (last - from) * (target - known) / (added_bytes - known))
 end
 
--- Whether the partition was made later than the number of an entry was given: it was lost, and made again.
+-- Whether the partition was created after this number was used: it was lost, and created again.
 local function made_after(start)
   return start > 0 and start < tonumber(progress('made') or 0)
 end
 
--- What is there of a range that is not there as it was: the first entry of it, and the last; where there is none, the last is below
--- the first. MORE: much that was added by hand stands before it, of which some has been set aside.
+-- The answer for an incomplete range: its first and last existing entry; if there is none, the last is below the first. MORE: many
+-- foreign entries precede it, and some of them have been moved to the dead letters.
 local function gone(start, finish)
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
-  if start > last then start = 0 end -- of a queue that was lost, and made again
+  if start > last then start = 0 end -- the queue was lost, and created again
   if made_after(start) then start = tonumber(progress('made')) end
   finished = math.max(finished, start > 0 and 0 or tonumber(progress('committed') or 0))
   start = math.max(start, finished)
@@ -228,8 +227,8 @@ local function gone(start, finish)
   return {'GONE', first, last_up_to(finish, first - 1)}
 end
 
--- Moves a portion of the range that is to be set aside to the dead letters, from its beginning, and finishes with it: an entry is in one
--- place or the other after any step. Answer: whether that was all; else it is to be asked for again.
+-- Moves the next portion of a range that is being set aside to the dead letters, and finishes it. An entry is in exactly one place after
+-- each step. Returns whether the range is complete; otherwise repeat.
 local function move_aside()
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local finish, last = tonumber(progress('asideTo')), look()
@@ -262,9 +261,9 @@ local function move_aside()
   return reached == finish
 end
 
--- Logs a range, and before that finishes with everything up to its start: Spark has that in its commit log. Answer: what is to be
--- answered instead (GONE; ASIDE: it was set aside, or that was begun; MORE, as of `finish`), or nil (`partly`: also where a pod has finished with some of its entries); and
--- entries up to which all may have been handed out before.
+-- Logs a range, and before that finishes everything up to its start, which Spark has in its commit log. Returns the answer if the range
+-- was not logged (GONE; ASIDE: it was set aside, or that has begun; MORE, as of `finish`), or nil; and the entry up to which all may
+-- have been handed out before. `partly`: log it even if a pod has finished some of its entries.
 local function log_range(start, finish, partly)
   look()
   local pending = summary()
@@ -275,18 +274,18 @@ local function log_range(start, finish, partly)
   local same = not partly and tonumber(voided) == start and tonumber(progress('voidedTo')) == finish
   local spoiled = same and progress('spoiled')
   if start < finished or made_after(start) or finish < start or finish > last or spoiled then return gone(start, finish) end
-  -- Each number behind `committed` has an entry, if none was finished singly and none was skipped, nor removed by hand.
+  -- Each number after `committed` has an entry if none was finished singly, skipped, or removed by hand.
   local committed, done, length = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), redis.call('XLEN', STREAM)
   local dense = done == committed and start >= committed
   local whole = dense and length >= last - committed
   local first = whole and start + 1 or first_behind(start, finish)
   if finish > start then
     local begins = whole or partly or not dense or first == start + 1
-    local ends = #redis.call('XRANGE', STREAM, id(finish), id(finish)) > 0 -- one by hand may be counted for one that is gone
+    local ends = #redis.call('XRANGE', STREAM, id(finish), id(finish)) > 0 -- a foreign entry may be counted in place of a missing one
     if not begins or not ends then return gone(start, finish) end
   end
 
-  -- Another range may be logged, by a query that knew less or more: it was handed out.
+  -- A query with other knowledge may have logged another range: that range was handed out.
   local seen = logged and void_range() or tonumber(progress('seen') or 0)
   if start > finished or committed < finished then
     local all = finish_up_to(start, pending)

@@ -1,16 +1,15 @@
--- Where a group is in a partition, what it skips, and dead letters.
+-- Scripts that read and set offsets, and list dead letters.
 
 --@script offsets
 #!lua flags=no-writes
 --@include partition
 --@include logged
--- Where partitions are. Nothing is written: a look changes nothing.
+-- Reads the offsets of partitions. Writes nothing.
 -- KEYS: the keys of a partition, in the order in which every script takes them, with # instead of its number. ARGV: the partitions.
--- Answer: of each the first entry that is not finished with, the next number, how many entries are not finished with, and how many of
--- these were handed out, and how long ago (ms) the first of them was sent ('': not known), and how many vanished
--- unfinished besides those that were counted before, and the oldest that was handed out ('': none was), and how often; nothing of a
--- partition that there is not. Behind much that is not ours the first is not looked for, as in `bounds`. Where much was looked at, there
--- are fewer answers than partitions, and the others are to be asked for again.
+-- Answer for each: the first unfinished entry, the next number, the number of unfinished entries, how many of them were handed out, the
+-- age of the first of them in ms ('': not known), how many vanished unfinished and were not counted before, the oldest that was handed
+-- out ('': none), and how often; an empty array if the partition does not exist. After many foreign entries the search for the first
+-- stops, as in `bounds`. A script that has read much data answers for fewer partitions; ask again for the others.
 local function where()
   if unmade() then return {} end
   local committed, last = done_up_to(), tonumber(progress('last') or 0)
@@ -41,11 +40,11 @@ return answers
 #!lua flags=no-writes
 --@include partition
 --@include logged
--- The first entry that was sent at some time or later: so many are looked at in one script. ARGV: behind which to begin ('': what is
--- finished with), the number to end before, milliseconds since 1970 ('': no time).
--- Answer: the number that was reached, how many entries came before it, and behind which to go on ('': that is all).
+-- Finds the first entry that was sent at some time or later, in portions. ARGV: the entry after which to begin ('': all finished ones), the
+-- number to end before, milliseconds since 1970 ('': no time).
+-- Answer: the number that was reached, the number of entries before it, and the entry after which to continue ('': complete).
 --
--- They are looked at one by one: clocks that were set back, and entries that came from another partition, are not in the order of time.
+-- Entries are read one by one, as their times may not be in order: clocks are set back, and entries come from other partitions.
 local MOST, MOST_BYTES = 1000, 2 ^ 20
 local behind, finish, since = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if behind == '' then behind = id(done_up_to()) end
@@ -68,12 +67,12 @@ return {finish, passed, behind}
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Finishes with everything before an entry, unread, in a partition without an owner. ARGV: the highest epoch that the ledger has for it, the
--- entry's number.
--- The epoch in force stays, and is paused: who had the partition last may still acknowledge what it has, and reads no more. The next grant
--- has a higher epoch. Likewise a Spark query that reads a range is refused from now on, as by a later one.
--- Answer: OK; MORE: repeating it goes on with that; GRANTED: the partition was granted at a higher epoch; OUTSIDE: such a number is not
--- there; UNKNOWN: there is no such partition.
+-- Finishes all entries before an entry, unread, in a partition without an owner. ARGV: the highest epoch of the partition in the ledger,
+-- the entry's number.
+-- The epoch in force stays, and is paused: the last owner may still acknowledge its entries, but not read. The next grant has a higher
+-- epoch. A Spark query that reads a range is fenced, as by a later query.
+-- Answer: OK; MORE: repeat to continue; GRANTED: the partition was granted at a higher epoch; OUTSIDE: no such number; UNKNOWN: no such
+-- partition.
 if unmade() then return 'UNKNOWN' end
 local _, epoch = record()
 if epoch > tonumber(ARGV[1]) then return 'GRANTED' end
@@ -86,9 +85,9 @@ return finish_up_to(offset - 1, summary()) and 'OK' or 'MORE'
 --@script letters
 #!lua flags=no-writes
 --@include partition
--- Dead letters, a page at a time, without their values. ARGV: the first id, the last one, how many, and bytes of a text that are told.
--- Answer: of each its id, offset, key, bytes of the key, bytes of the value, timestamp, deliveries, and why.
-local MOST_BYTES = 2 ^ 20 -- letters are copied with all that they carry, while the server serves no other client: a page may have fewer
+-- Lists a page of dead letters, without their values. ARGV: the first id, the last one, how many, and the limit of a text in bytes.
+-- Answer for each: id, offset, key, bytes of the key, bytes of the value, timestamp, deliveries, and why.
+local MOST_BYTES = 2 ^ 20 -- reading copies whole letters while the server serves no other client, so a page may have fewer
 local from, most, page, bytes = ARGV[1], tonumber(ARGV[4]), {}, 0
 while #page < tonumber(ARGV[3]) and bytes < MOST_BYTES do
   local letter = redis.call('XRANGE', DEAD, from, ARGV[2], 'COUNT', 1)[1]

@@ -1,13 +1,13 @@
--- What the operator asks of a queue and its partitions.
+-- Scripts of the operator, on a queue and its partitions.
 
 --@script claim
 #!lua flags=allow-oom
--- Records whose a queue is, and its number of partitions. What is already recorded stands, but for a group that may be succeeded.
+-- Records a queue's group and its number of partitions. Existing records stay, except that a group in ARGV may be succeeded.
 -- KEYS: the queue's hash. ARGV: group, its UID, partitions, version of the table, table, a new birth mark, UIDs of groups from
 -- which it may take the queue…
--- Answer: the group and its UID, the partitions, version and text of the table, 1 if all partitions have been made, the limits
--- that all of them know; and while the number of partitions changes: the table before, the next one if producers were not told of
--- it yet, and the partitions after it.
+-- Answer: the group and its UID, the partitions, version and text of the table, 1 if all partitions have been created, the limits
+-- written to all of them; and during a change of the number of partitions: the table before, the next one if it is not published
+-- yet, and the number of partitions after the change.
 local QUEUE = KEYS[1]
 local recorded = redis.call('HGET', QUEUE, 'uid')
 local free = not recorded
@@ -20,18 +20,18 @@ local found = redis.call(
   'HMGET', QUEUE, 'group', 'uid', 'partitions', 'version', 'table', 'ready', 'maxDeliveredUnacked', 'maxRedeliveries',
   'former', 'next', 'target'
 )
-for n, text in ipairs(found) do found[n] = text and text:sub(1, 8192) end -- none of Baton's is longer
+for n, text in ipairs(found) do found[n] = text and text:sub(1, 8192) end -- no record of Baton is longer
 return found
 
 --@script ready
 #!lua flags=allow-oom
--- All partitions have been made and know these limits. KEYS: the queue's hash. ARGV: maxDeliveredUnacked, maxRedeliveries.
+-- Records that all partitions exist and have these limits. KEYS: the queue's hash. ARGV: maxDeliveredUnacked, maxRedeliveries.
 return redis.call('HSET', KEYS[1], 'ready', '1', 'maxDeliveredUnacked', ARGV[1], 'maxRedeliveries', ARGV[2])
 
 --@script recall
 #!lua flags=allow-oom
--- Restores deleted records from what partitions know. KEYS: the queue's hash. ARGV: version and text of the table,
--- partitions, how many there ever were; and where slots are on their way: the table before, and the partitions after it.
+-- Restores the queue's deleted records from those of its partitions. KEYS: the queue's hash. ARGV: version and text of the table,
+-- number of partitions, highest number ever; and while slots are moving: the table before, and the number of partitions after.
 if redis.call('HGET', KEYS[1], 'ready') then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[1], 'table', ARGV[2], 'partitions', ARGV[3], 'most', ARGV[4])
 if ARGV[5] then redis.call('HSET', KEYS[1], 'former', ARGV[5], 'target', ARGV[6]) end
@@ -39,22 +39,22 @@ return 1
 
 --@script release
 #!lua flags=allow-oom
--- Gives a queue up, if it is this group's. KEYS: the queue's hash. ARGV: the group's UID.
+-- Releases a queue if it belongs to this group. KEYS: the queue's hash. ARGV: the group's UID.
 if redis.call('HGET', KEYS[1], 'uid') == ARGV[1] then return redis.call('HDEL', KEYS[1], 'group', 'uid') end
 return 0
 
 --@script create
 #!lua flags=allow-oom
 --@include partition
--- Makes a partition, or what is missing of it, that accepts these slots and knows the limits of the queue's spec. Repeating it changes nothing else.
--- ARGV: maxDeliveredUnacked, maxRedeliveries, version of the slots, slots (`slot partition` where entries of one wait for that)…
+-- Creates a partition, or its missing keys, that accepts these slots and has the limits of the queue's spec. Safe to repeat.
+-- ARGV: maxDeliveredUnacked, maxRedeliveries, version of the slots, slots (`slot partition` if its entries wait for that partition)…
 look()
 summary()
 for i = 4, #ARGV do
   local slot, from = ARGV[i]:match('^(%d+)(.*)$')
   if redis.call('HSETNX', SLOTS, slot, ARGV[3] .. from) == 0 then
     local to, version = place(redis.call('HGET', SLOTS, slot))
-    -- It went elsewhere, and no partition knows of it any more: its record was deleted before it got there.
+    -- The slot left, and no partition has it: the record of its new partition was deleted.
     if not to and version < tonumber(ARGV[3]) then redis.call('HSET', SLOTS, slot, ARGV[3] .. from) end
   end
 end
@@ -65,15 +65,15 @@ return redis.status_reply('OK')
 #!lua flags=allow-oom
 --@include partition
 -- Makes a pod the owner ('': no owner) at an epoch above the recorded one. ARGV: uid, epoch.
--- Answer: the record that then stands. Repeating the grant in force gives the same answer and changes nothing: nothing
--- un-pauses at the same epoch. But it is written again: a WAIT behind this waits for what this connection wrote, and for no other.
+-- Answer: the resulting record. Repeating the grant in force gives the same answer and changes nothing; in particular it does not
+-- un-pause. But the epoch is written again, as a later WAIT covers only writes of this connection.
 local uid, epoch, paused = record()
 if uid == ARGV[1] and tonumber(ARGV[2]) == epoch and epoch > 0 then redis.call('HSET', OWNER, 'epoch', ARGV[2]) end
 if tonumber(ARGV[2]) <= epoch then return {uid, epoch, paused and 1 or 0} end
 
 redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
 redis.call('HDEL', OWNER, 'process', 'within', 'kept')
--- What the former owner leaves is handed out first, and marked.
+-- Unfinished entries of the former owner are handed out first, marked redelivered.
 local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: the stream does not exist yet
 if not pending.err and pending[1] > 0 then
   redis.call('HSET', OWNER, 'served', 0, 'left', number(pending[3]), 'waiting', pending[1])
@@ -86,9 +86,9 @@ return {ARGV[1], tonumber(ARGV[2]), 0}
 --@script pause
 #!lua flags=allow-oom
 --@include partition
--- Stops delivery under an epoch; acknowledging and committing stay allowed. ARGV: epoch, milliseconds until its owner loses it
--- ('': not known), for the owner to know. Answer: what its hand-off waits for.
--- Where another epoch is in force nothing of this one can be acknowledged any more, so nothing is outstanding.
+-- Stops delivery under an epoch; acknowledging and committing stay allowed. ARGV: epoch, and, for its owner, milliseconds until it loses
+-- the partition ('': not known). Answer: the number of entries that the hand-off waits for.
+-- If another epoch is in force, entries of this one can no longer be acknowledged, so none is outstanding.
 local _, epoch = record()
 if tonumber(ARGV[1]) ~= epoch then return 0 end
 redis.call('HSET', OWNER, 'paused', '1', 'within', ARGV[2])
@@ -102,10 +102,10 @@ return paused and in_use() or outstanding()
 
 --@script check
 #!lua flags=no-writes
--- A look at a queue and its partitions, former ones included. KEYS: the queue's hash; and the keys of a partition, in the order in which
--- every script takes them, with # instead of its number. ARGV: the first partition, and how many.
--- Answer: born, partitions and most of the queue; and for each partition, in JSON: owner record, whether it is complete, last, done, staged,
--- lost, dead, refused owners, the number of its dead letters, and the length of its stream.
+-- Reads the state of a queue and its partitions, including former ones. KEYS: the queue's hash; and the keys of a partition, in the order
+-- in which every script takes them, with # instead of its number. ARGV: the first partition, and how many.
+-- Answer: born, partitions and most of the queue; and for each partition, in JSON: owner record, whether all its keys exist, last, done,
+-- staged, lost, dead, rejected owners, the number of its dead letters, and the length of its stream.
 local QUEUE, NAMES, LONGEST = KEYS[1], {unpack(KEYS, 2, 9)}, 400
 local function known(key, ...)
   local found = redis.call('HMGET', key, ...)
@@ -131,7 +131,7 @@ return {queue[1], queue[2], queue[3], #told > 0 and cjson.encode(told) or '[]'}
 
 --@script announce
 #!lua flags=allow-oom
--- Has a pod look at partitions whose owner records have changed. KEYS: its announcements. ARGV: the queue's name, the partitions.
--- What it has not read of the last 64 it need not read: its ledger says the same. After an hour no pod waits for any of them.
+-- Announces changed owner records to a pod. KEYS: its announcements. ARGV: the queue's name, the partitions.
+-- Only the last 64 are kept, because the pod's ledger has the same changes. After an hour no pod needs them.
 redis.call('XADD', KEYS[1], 'MAXLEN', '=', 64, '*', 'queue', ARGV[1], 'partitions', ARGV[2])
 return redis.call('EXPIRE', KEYS[1], 3600)

@@ -1,29 +1,29 @@
--- What every script knows of its partition. Included; never run by itself.
+-- Functions on a partition that all scripts share. Included; never run by itself.
 local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD, MARKS
--- What is known of its owner, and of its progress: asked for once. Who writes what may be known forgets it.
+-- Caches of the owner hash and of the progress, read once. Code that writes a cached field clears the cache.
 local known_of_owner, known_progress
--- Which partition is spoken of from here on.
+-- Selects the partition for all functions below.
 local function begin_partition(...)
   OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD, MARKS = ...
   known_of_owner, known_progress = nil, nil
 end
 begin_partition(unpack(KEYS, 1, 9))
--- One consumer in one consumer group: who may read is decided by the fence, so nothing is ever claimed.
+-- One consumer in one consumer group: the fence decides which pod may read, so entries are never claimed.
 local GROUP, CONSUMER = 'baton', 'owner'
 local SEGMENT = STREAM:match('(%d+)$')
 
-local HIGHEST = 2 ^ 53 - 1e9 -- of the numbers of entries
+local HIGHEST = 2 ^ 53 - 1e9 -- highest entry number
 
--- So many entries, of so many bytes each: what a script looks at together.
+-- A script reads at most MOST_AT_ONCE entries of up to SMALL bytes together.
 local SMALL, MOST_AT_ONCE = 2 ^ 16, 32
 
--- The size of the largest entry is noted where it is above this: readers' pages go by it (RedisPages.java).
+-- Sizes of the largest entry are recorded above this; readers choose their page size by them (RedisPages.java).
 local NOTED = 2 ^ 12
 
--- After so many bytes of entries it is marked how many there have been.
+-- Bytes of entries between two marks.
 local MARKED_EVERY = 2 ^ 20
 
-local ID = '%d-' .. SEGMENT -- all digits; Lua's own way to write a number ends with 14
+local ID = '%d-' .. SEGMENT -- writes all digits; Lua's default number format has only 14
 local OURS = '^(%d+)%-' .. SEGMENT .. '$'
 local function id(number) return string.format(ID, number) end
 local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
@@ -34,17 +34,17 @@ local function of_owner()
   return known_of_owner
 end
 
--- The owner record: uid ('': no owner), epoch (0: never granted), paused, which process of that pod reads it singly, and nil where
--- there is no such partition.
+-- The owner record: uid ('': no owner), epoch (0: never granted), paused, the process of that pod that reads singly, and nil if the
+-- partition does not exist.
 local function record()
   local fields = of_owner()
   return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1', fields[4], fields[1] or fields[5]
 end
 
--- The answer to a caller who is not the owner at that epoch, or nil; and whether the partition is paused.
--- A process ('' or nil: any) must also be the one that began to read last: a pod whose container was restarted has one, and where
--- two have the same UID by mistake the newer has the partition.
--- The count is only a count: a Redis that cannot write it still answers.
+-- Returns the refusal of a caller that is not the owner at that epoch, or nil; and whether the partition is paused.
+-- The process ('' or nil: any) must also be the one that began to read last: a pod whose container was restarted has a new process,
+-- and of two processes with the same UID by mistake the newer one gets the partition.
+-- The counter is best effort: a Redis that cannot write it still answers.
 local function fence(caller, caller_epoch, process)
   local uid, epoch, paused, reads, made = record()
   local ours = caller ~= '' and caller == uid and tonumber(caller_epoch) == epoch
@@ -55,22 +55,22 @@ local function fence(caller, caller_epoch, process)
   return {'STALE', uid, epoch, paused and 1 or 0, other and 1 or 0}
 end
 
--- A former owner's entries, (served, left], that this epoch had not handed out when the script began; nil where there were none.
+-- A former owner's entries, (served, left], that this epoch had not handed out when the script began; nil without any.
 local function unserved()
   local fields = of_owner()
   if fields[8] then return tonumber(fields[7]), tonumber(fields[8]) end
 end
 
--- The history that the server is in: another one after a restart and after a failover. What was written last before it may be gone.
--- Asked for once: to find it in the answer takes longer than most commands.
+-- The server's history, which changes at a restart and at a failover. The last writes before the change may be lost.
+-- Read once per script, as parsing INFO takes longer than most commands.
 local known_history
 local function history()
   known_history = known_history or redis.call('INFO', 'replication'):match('master_replid:(%w+)')
   return known_history
 end
 
--- Where entries of a slot go: to the partition's own stream, to a stage, or nowhere (nil), for the slot is not accepted here; and
--- the version at which that was said. On a stage they wait until what came before them is done at the partition they come from.
+-- The stream that takes entries of a slot, and the version of that record: the partition's own stream, a stage, or nil if the slot is
+-- not accepted here. On a stage, entries wait until all earlier ones are finished at the partition that the slot comes from.
 local function stage(version, from) return (STREAM:gsub('stream:%d+$', 'stage:' .. version .. '.' .. from)) end
 local function place(value)
   if not value then return nil, 0 end
@@ -80,7 +80,7 @@ local function place(value)
   return stage(version, from), tonumber(version)
 end
 
--- A field of the progress, as it is now. Those that are mostly needed are asked for together.
+-- The current value of a field of the progress. The common fields are read together.
 local FIELDS = {'last', 'waits', 'history', 'bytes', 'marked', 'committed', 'done', 'query', 'finished', 'logged', 'loggedTo', 'voided', 'made',
   'markedTo', 'seen', 'logSeen', 'largest'}
 local PLACES = {}
@@ -92,13 +92,13 @@ local function progress(name)
   return known_progress[place]
 end
 
--- The range that is logged (logged.lua) is logged no more.
+-- Removes the record of the logged range (logged.lua).
 local function forget_range()
   redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans')
   known_progress = nil
 end
 
--- A number, or that of the last entry where this is ahead of it. Entries with foreign ids do not count.
+-- The larger of `n` and the number of the last entry. Entries with foreign ids do not count.
 local function at_least(n)
   local function beyond(from) return #redis.call('XRANGE', STREAM, '(' .. id(from), id(HIGHEST), 'COUNT', 1) > 0 end
   if not beyond(n) then return n end
@@ -111,14 +111,13 @@ local function at_least(n)
   return n + 1
 end
 
--- Whether nothing is to be done: all that is in the stream was committed. That is seen there, for no count may make up its mind that
--- entries are passed over.
+-- Whether all entries in the stream are committed. Checked in the stream itself, as a wrong counter must not lead to skipped entries.
 local function nothing_left()
   local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
   return #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) == 0
 end
 
--- Entries up to this one that are not finished with. Where none is there any more, those that were not vanished, and are counted.
+-- The number of unfinished entries up to `last`. If none of them exists any more, they vanished: counts them as lost.
 local function left_to_do(last)
   local left = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0)
   if not nothing_left() then return left end
@@ -126,15 +125,14 @@ local function left_to_do(last)
   return 0
 end
 
--- Bytes of keys, values and headers of all that was added, and of what was added up to the last mark (nil: there is none). Known
--- once one has looked.
+-- Bytes of keys, values and headers of all added entries, and of those up to the last mark (nil: no mark). Set by look().
 local added_bytes, marked
 
--- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
--- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
--- out. So the numbers go on above all that were ever given, and everything before is marked. What is lost may have begun here as
--- well, with the same last number, but earlier: so the time since the history before began counts (in microseconds; within one of
--- them no two entries are added). And 1e9 more, for clocks of two servers may differ.
+-- Called before entries are added or handed out. Returns the last added entry, and whether the owner waits for a wake-up.
+-- In a new history, numbers of lost entries must not be used for other entries, and existing entries may have been handed out. So
+-- numbering continues above all numbers ever used, and all earlier entries are marked as seen. The lost history may have started here
+-- with the same last number, but earlier; so the microseconds since the start of the previous history are added (fewer entries than
+-- that can have been added in it), and 1e9 more because the clocks of two servers may differ.
 local function look()
   local fields = known_progress or redis.call('HMGET', PROGRESS, unpack(FIELDS, 1, 5))
   added_bytes, marked = tonumber(fields[4] or 0), tonumber(fields[5])
@@ -145,7 +143,7 @@ local function look()
   local now = clock[1] * 1e6 + clock[2]
   local next = fields[1] and last + 1e9 + math.max(0, now - tonumber(since or math.min(last, now))) or now
   local left, seen = 0, last
-  if not fields[1] then -- this record was deleted, or it is a new partition
+  if not fields[1] then -- a new partition, or its progress was deleted
     left = redis.call('XLEN', STREAM)
     next = at_least(next)
     seen = left > 0 and next or 0
@@ -156,14 +154,14 @@ local function look()
   redis.call('HSET', PROGRESS, 'history', now_in, 'since', now, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
   if nothing_left() then
     redis.call('HSET', PROGRESS, 'committed', next)
-    if not fields[1] then redis.call('HSET', PROGRESS, 'made', next) end -- what was here before is lost
+    if not fields[1] then redis.call('HSET', PROGRESS, 'made', next) end -- earlier entries are lost
     forget_range() -- its entries are gone
   end
   known_progress = nil
   return next, true
 end
 
--- The group was deleted, and mostly the stream too: makes both again, for what is left.
+-- The consumer group was deleted, usually together with the stream: creates both again, for the remaining entries.
 local function make_again()
   local fields = redis.call('HMGET', PROGRESS, 'last', 'done', 'committed')
   local last, done, committed = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
@@ -183,8 +181,8 @@ local function make_again()
   known_of_owner, known_progress = nil, nil
 end
 
--- Removes entries up to this one that are finished with, but for those that share a node of the stream with others: so many at a time,
--- for the server serves no other client meanwhile. Answer: whether that was all.
+-- Removes finished entries up to this one, except for those that share a node of the stream with others. Bounded, as the script blocks
+-- other clients. Returns whether all are removed.
 local function trim(number)
   local NODES, TIMES = 1000, 5
   for _ = 1, TIMES do
@@ -193,7 +191,7 @@ local function trim(number)
   return false
 end
 
--- What is pending, as XPENDING sums it up.
+-- The summary form of XPENDING.
 local function summary()
   local found = redis.pcall('XPENDING', STREAM, GROUP)
   if not found.err then return found end
@@ -202,27 +200,27 @@ local function summary()
   return {0}
 end
 
--- Delivered singly under the epoch in force, and not finished with. The entries of a former owner that wait to be handed out
--- are counted when they are left and when they go, for to count them here would take as long as there are many.
+-- The number of unfinished entries that were delivered singly under the epoch in force. Entries of a former owner that wait to be
+-- handed out are counted incrementally in `waiting`, as counting them here would take time in proportion to their number.
 local function handed_out(pending)
   pending = pending or summary()
   local waiting = unserved() and redis.call('HGET', OWNER, 'waiting')
   return pending[1] - tonumber(waiting or 0)
 end
 
--- Delivered singly under the epoch in force, or in a logged range, and not finished with. Both begin with the first entry that is to
--- be done, so the smaller of them is a part of the other.
+-- The number of unfinished entries that were delivered singly under the epoch in force, or in a logged range. Both sets begin with the
+-- first unfinished entry, so the smaller is a part of the larger.
 local function outstanding(pending)
   return math.max(handed_out(pending), tonumber(redis.call('HGET', PROGRESS, 'count') or 0))
 end
--- What a hand-off waits for; -1 (IN_USE): nothing is outstanding, and the owner has not let go yet.
+-- The number of entries that a hand-off waits for; -1 (IN_USE): none is outstanding, but the owner has not released the partition.
 local function in_use()
   local left = outstanding()
   return left == 0 and redis.call('HGET', OWNER, 'kept') and -1 or left
 end
 
--- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once. A logged range
--- with one of them cannot be read any more: it would not have the same rows as before. Answer: how many there were.
+-- Finishes single entries by their ids. Each counts as done when it leaves the pending list, which happens once. A logged range that
+-- contains one of them can no longer be read, as it would not have the same rows as before. Returns how many were finished.
 local void_range
 local function finish_singly(ids)
   local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'voided', 'voidedTo')
@@ -244,14 +242,14 @@ local function finish_singly(ids)
   return done
 end
 
--- What the queue's spec allows (the operator writes it here): the entries that one member may hold of the whole queue, and the
--- redeliveries of one entry; 0: any number.
+-- The limits of the queue's spec, written by the operator: entries of the whole queue that one member may hold, and redeliveries of one
+-- entry (0: no limit).
 local function limits()
   local fields = of_owner()
   return tonumber(fields[6] or 10000), tonumber(fields[5] or 0)
 end
 
--- Finishes with an entry that was handed out too often: it goes from the stream to the dead letters, or nowhere.
+-- Finishes an entry that cannot succeed or was handed out too often: moves it from the stream to the dead letters, if it still exists.
 local function set_aside(entry_id, deliveries, why)
   local entry = redis.call('XRANGE', STREAM, entry_id, entry_id)[1]
   if entry then
@@ -270,24 +268,24 @@ local function set_aside(entry_id, deliveries, why)
   redis.call('XDEL', STREAM, entry_id)
 end
 
--- Whether the fields of an entry are those that a producer of Baton's writes.
+-- Whether the fields of an entry are those that a Baton producer writes.
 local function well_formed(fields)
   local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
   if not whole or fields[1] ~= 'k' or fields[3] ~= 'v' or fields[5] ~= 't' then return false end
   return #fields[6] <= 16 and fields[6]:find('^%d+$') ~= nil
 end
 
--- Whether a producer of Baton's added an entry. `last`: the last that one did.
+-- Whether a Baton producer added an entry. `last`: the last entry that one added.
 local function ours(entry, last)
   local n = entry[1]:match(OURS)
   return n and tonumber(n) <= last and well_formed(entry[2])
 end
 
--- Entries that are answered, as two texts: of each `id timestamp` and how long its key, value and headers ('' for none) are; and
--- these, without anything between them. To take many small texts apart costs a client more than all else that it does with them.
--- `tell` answers false, and adds nothing, where that would be more than so many bytes; for the first entry it never is.
+-- Entries of an answer, as two texts: for each entry `id timestamp` and the lengths of key, value and headers ('' for none); and all
+-- keys, values and headers, concatenated. Parsing many small texts would cost a client more than everything else.
+-- `tell` adds an entry. It returns false and adds nothing if the total would exceed most_bytes, except for the first entry.
 local about, texts, bytes = {}, {}, 0
-local length = setmetatable({}, {__index = function(known, n) -- a number takes long to write, and few are needed
+local length = setmetatable({}, {__index = function(known, n) -- formatting numbers is slow, and there are few different ones
   known[n] = ' ' .. n
   return known[n]
 end})
@@ -303,8 +301,8 @@ local function tell(entry, most_bytes)
 end
 local function told() return table.concat(about, ' '), table.concat(texts) end
 
--- How many entries are looked at next, of so many: the server copies each of them, also those that there is no room for, and
--- serves no other client meanwhile. So it follows from the largest that may be there (`grown`).
+-- How many of `most` entries to read next. The server copies all of them, including those that exceed the limit, and serves no other
+-- client meanwhile. So the number depends on the largest entry that may exist (`grown`).
 local largest
 local function at_once(most)
   if not largest then
@@ -319,9 +317,9 @@ local function size_of(fields)
   return size
 end
 
--- A foreign entry (XADD by hand) goes to the dead letters: no consumer could make sense of it. JSON takes the server 20 ms
--- for each megabyte, so of a large one not all is kept.
-local removed_in_all = 0 -- entries; one that goes to the dead letters counts as many as take the server as long
+-- Moves a foreign entry (XADD by hand) to the dead letters, as consumers cannot parse it. JSON takes the server 20 ms per megabyte, so a
+-- large entry is shortened.
+local removed_in_all = 0 -- cost of removals in entries; moving one to the dead letters counts as several
 local function set_foreign_aside(entry)
   local MOST, FIELDS, BEGINNING = 2 ^ 20, 100, 1000
   local fields, size, why = entry[2], size_of(entry[2]), 'no producer of Baton added it: its fields, in JSON, are the value'
@@ -338,7 +336,7 @@ local function set_foreign_aside(entry)
   redis.call('XDEL', STREAM, entry[1])
 end
 
--- The last entry that was handed out singly, or that everything up to was committed.
+-- The last entry that was handed out singly, or up to which everything was committed.
 local function last_handed_out()
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', STREAM)) do
     local fields = {}
@@ -347,11 +345,11 @@ local function last_handed_out()
   end
 end
 
--- Lets the numbers go on behind the highest id that the stream ever had; where that is beyond all numbers, as soon as there is
--- nothing to do, in a new stream. Answer: the last number now, or nil: not yet.
+-- Continues numbering after the highest id that the stream ever had. If that id is above HIGHEST, starts a new stream once all entries
+-- are finished. Returns the last number, or nil: not possible yet.
 local function skip(last)
   local left = left_to_do(last)
-  local top = redis.pcall('XADD', STREAM, '*', 'w', '') -- an error: it is the highest that there is
+  local top = redis.pcall('XADD', STREAM, '*', 'w', '') -- an error: the last id is the highest possible
   if type(top) == 'string' then redis.call('XDEL', STREAM, top) end
   local next = type(top) == 'string' and number(top) or HIGHEST
   if next < HIGHEST then
@@ -365,12 +363,12 @@ local function skip(last)
   return last
 end
 
--- Sets aside what stands beyond the last entry of a producer, and lets the numbers go on behind that one; since Redis 7.2, which
--- lets no stream's last id fall below one that was deleted, behind what was set aside. Answer: the last number now, or nil: there
--- is more than one script should take upon itself, or something to do first.
+-- Moves entries after the last one of a producer to the dead letters, and continues numbering after that one. Since Redis 7.2 a stream's
+-- last id cannot be set below a deleted id, so there numbering continues after the moved entries. Returns the last number, or nil:
+-- there are too many entries for one script, or unfinished entries block it.
 local function clear_tail(last)
   local MOST, MOST_BYTES = 1000, 2 ^ 20
-  local found, bytes, wanted = 0, 0, 1 -- they may be large: how many are read follows from those before
+  local found, bytes, wanted = 0, 0, 1 -- entries may be large: choose each count by the sizes so far
   repeat
     local entries = redis.call('XRANGE', STREAM, '(' .. id(last), '+', 'COUNT', wanted)
     for _, entry in ipairs(entries) do
@@ -390,24 +388,24 @@ local function clear_tail(last)
   return skip(last)
 end
 
--- Wakes who waits. A stream carries this, and not the entries themselves: a blocking read of those would read them too. Its ids are
--- the epoch, and within an epoch the last entry, so that no reader misses what comes between reading and waiting.
--- Where the owner record or the last entry was deleted, they are below what was there: the next id then wakes as well.
+-- Wakes waiting readers by a separate stream, as a blocking read of the stream itself would also transfer its entries. Its ids are
+-- `epoch-entry`, so that a reader does not miss entries that arrive between reading and waiting.
+-- If the owner record or the progress was deleted, ids may be below the existing one; then the next possible id is used.
 local function wake(epoch, last)
   local below = string.format('%s-%d', epoch, last)
   local added = redis.pcall('XADD', WAKE, 'MAXLEN', '=', 1, below, 'w', '')
   if type(added) == 'string' or not added.err then return end
   local top = added.err:find('smaller') and redis.call('XRANGE', WAKE, '-', '+', 'COUNT', 1)[1]
-  if added.err:find('smaller') and not top then redis.call('DEL', WAKE) end -- waiting readers go on waiting
+  if added.err:find('smaller') and not top then redis.call('DEL', WAKE) end -- waiting readers keep waiting
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 
--- Marks how many bytes there are up to this entry. Marks that are behind all that is still to be done are removed, but for the last
--- of them, so many at a time.
+-- Marks the number of bytes up to this entry. Removes older marks of finished entries except for the last one, a limited number at a
+-- time.
 local function mark(last)
   local text, MOST = string.format('%d', added_bytes), 100
   local added = redis.pcall('XADD', MARKS, id(last), 's', text)
-  if type(added) == 'table' and added.err then -- the record of the numbers was deleted, and they are lower now
+  if type(added) == 'table' and added.err then -- the progress was deleted, and numbers are lower now
     redis.call('DEL', MARKS)
     redis.call('XADD', MARKS, id(last), 's', text)
   end
@@ -422,7 +420,7 @@ end
 
 local largest_added = 0
 
--- Adds an entry behind the last one. Answer: its number, or nil: many foreign entries stand in the way.
+-- Adds an entry after the last one. Returns its number, or nil: many foreign entries have to be removed first.
 local function append(last, ...)
   local added = redis.pcall('XADD', STREAM, 'NOMKSTREAM', id(last + 1), ...)
   if not added then -- the stream was deleted
@@ -439,17 +437,17 @@ local function append(last, ...)
   local _, key, _, value, _, _, _, headers = ...
   local size = #key + #value + (headers and #headers or 0)
   if size > largest_added then largest_added = size end
-  if not marked or (size >= MARKED_EVERY and marked < added_bytes) then mark(last) end -- a large one is between two marks
+  if not marked or (size >= MARKED_EVERY and marked < added_bytes) then mark(last) end -- a large entry gets a mark on both sides
   added_bytes = added_bytes + size
   if added_bytes - marked >= MARKED_EVERY then mark(last + 1) end
   return last + 1
 end
 
--- Moves entries from a stage behind the partition's own: so many, or what has so many bytes.
--- Answer: the last entry now, and how many have gone from the stage.
+-- Moves entries from a stage to the end of the partition's stream, up to a number of entries or bytes.
+-- Returns the last entry, and how many entries left the stage.
 local function follow(from, last, most, most_bytes)
   local first, moved, bytes, stuck = last, 0, 0, false
-  local AT_ONCE, wanted = 50, 1 -- entries may be large: how many are read follows from those before
+  local AT_ONCE, wanted = 50, 1 -- entries may be large: choose each count by the sizes so far
   while moved < most and bytes < most_bytes and not stuck do
     local entries = redis.call('XRANGE', from, '-', '+', 'COUNT', wanted)
     local gone = {}
@@ -473,13 +471,13 @@ local function follow(from, last, most, most_bytes)
     wanted = math.max(1, math.min(AT_ONCE, 2 * wanted, most - moved, fit))
   end
   if moved > 0 then redis.call('HINCRBY', PROGRESS, 'staged', -moved) end
-  -- The history in which they followed before may be lost, and with it that they were handed out.
+  -- An earlier history may have moved and handed out the same entries, and the record of that may be lost.
   if last > first and redis.call('HGET', PROGRESS, 'suspect') then redis.call('HSET', PROGRESS, 'seen', last) end
   return last, moved
 end
 
--- Entries up to this one have been added. How large the largest is that is still there, who reads must know before; of small ones it
--- is passed over. Behind `largestAt` all have half of that at most (`shrunk`).
+-- Records that entries up to this one have been added, and the size of the largest existing entry (if not small), which readers must know
+-- in advance. Entries after `largestAt` have at most half of that size (`shrunk`).
 local function grown(last, waits)
   if largest_added > NOTED then
     local known = tonumber(redis.call('HGET', PROGRESS, 'largest') or 0)
@@ -495,13 +493,13 @@ local function grown(last, waits)
   end
 end
 
--- The owner has read everything: the next entry that is added wakes it.
+-- Records that the owner has read everything, so that the next added entry wakes it.
 local function sleep(waits)
   if waits ~= '1' then redis.call('HSET', PROGRESS, 'waits', '1') end
 end
 
--- Where a range is logged, it cannot be read any more: what is in it may have been handed out. Answer: entries up to which all may
--- have been handed out before, and whether the owner waits.
+-- Voids the logged range, if there is one: it can no longer be read, and its entries may have been handed out. Returns the entry up to
+-- which all may have been handed out before, and whether the owner waits.
 function void_range()
   local fields = redis.call('HMGET', PROGRESS, 'loggedTo', 'seen', 'waits', 'logged')
   local seen = tonumber(fields[2] or 0)

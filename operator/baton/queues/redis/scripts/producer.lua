@@ -1,22 +1,22 @@
--- What a producer asks of a partition.
+-- Scripts of producers.
 
 --@script add
 #!lua
 --@include partition
 -- Adds entries. ARGV: producer, then for each entry: slot, sequence, key, value, headers ('' for none).
--- Answer: the number of the first, where all were added and their numbers follow each other. Else a letter for each entry: a was
--- added; s waits on a stage; d had been added before; m: its slot is not accepted here (any more); w has to wait, for foreign
--- entries stand in the way; and the numbers of those that were added, with spaces between.
+-- Answer: the number of the first entry, if all were added with consecutive numbers. Otherwise a letter for each entry: a was added;
+-- s waits on a stage; d was added before; m: its slot is not accepted here; w must wait until foreign entries are removed; and the
+-- numbers of the added entries, separated by spaces.
 --
--- A producer counts its entries per slot. The count is checked before the slot is, so that a retry after a lost reply is
--- no duplicate, also when the slot has moved in between. Once a slot is refused it stays refused for the rest of the call:
--- entries of one key are never added out of order.
-local PRODUCERS_FORGOTTEN_AFTER = 3600 -- seconds without a word; far longer than any producer retries
+-- A producer numbers its entries per slot. The number is checked before the slot, so that a retry after a lost reply adds no
+-- duplicate, even if the slot has moved in between. A refused slot stays refused for the rest of the call, so that entries of one key
+-- are never added out of order.
+local PRODUCERS_FORGOTTEN_AFTER = 3600 -- seconds of silence; far longer than any producer retries
 local producer = ARGV[1]
 local clock = redis.call('TIME')
 local seconds, milliseconds = tonumber(clock[1]), clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
 
--- Slots in the order of their first entry; per slot: the stream that takes it, and the last sequence that is known of this producer.
+-- Slots in the order of their first entry; per slot the stream that takes it, and the last known sequence of this producer.
 local slots, fields, goes_to, sequence = {}, {}, {}, {}
 for i = 2, #ARGV, 5 do
   if sequence[ARGV[i]] == nil then
@@ -34,9 +34,9 @@ end
 
 local codes, numbers, changed, again = {}, {}, {}, false
 local first, waits, staged, stages = 0, false, 0, {}
-if next(goes_to) then first, waits = look() end -- else there is nothing to add, and perhaps no partition yet
+if next(goes_to) then first, waits = look() end -- otherwise there is nothing to add, and perhaps no partition yet
 local last, stuck = first, false
--- What became of it: a, s or w.
+-- Adds an entry and returns its code: a, s or w.
 local function add(key, value, headers, stream)
   local now
   if stream ~= STREAM then
@@ -64,7 +64,7 @@ for i = 2, #ARGV, 5 do
     if not goes_to[slot] then
       code = 'm'
     elseif stuck then
-      code = 'w' -- all of the rest is sent again
+      code = 'w' -- the producer sends the rest again
     else
       code = add(ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], goes_to[slot])
       stuck = code == 'w'
@@ -75,13 +75,13 @@ for i = 2, #ARGV, 5 do
     end
   end
   if code == 'd' then
-    changed[slot], again = true, true -- written again: a WAIT behind this waits for what this connection wrote, and for no other
+    changed[slot], again = true, true -- write it again, as a later WAIT covers only writes of this connection
   end
   codes[#codes + 1] = code
 end
 
 if staged > 0 then redis.call('HINCRBY', PROGRESS, 'staged', staged) end
-for stream, count in pairs(stages) do -- a stage whose turn it is becomes shorter with each call
+for stream, count in pairs(stages) do -- a stage whose entries follow gets shorter with each call
   local MOST_BYTES = 2000000 -- twice what a producer sends at once
   if redis.call('HGET', PROGRESS, 'follows ' .. stream) == history() then last = follow(stream, last, 2 * count, MOST_BYTES) end
 end
@@ -95,7 +95,7 @@ if last > first or staged > 0 or again then
     end
   end
   local came = redis.call('HSET', SEQUENCES, unpack(written))
-  -- Producers come and go: for each that comes some are looked at, and those that have been silent for long are forgotten.
+  -- For each new producer, check some known ones, and forget those that have been silent for long.
   local FEW, LOOKED_AT = 1024, 5
   if came > 0 and redis.call('HLEN', SEQUENCES) >= FEW then
     local cursor = redis.call('HGET', PROGRESS, 'forgetting') or '0'

@@ -1,10 +1,10 @@
--- Logged ranges, for Spark: of its driver, and `reading` of its executors.
+-- Scripts of logged ranges, for Spark's driver; `reading` is for its executors.
 
 --@script begin
 #!lua flags=allow-oom
--- The number of a query that begins. KEYS: the queue's hash. ARGV: the highest number that any of its partitions knows.
--- It is above all before: also above those that a failover lost, for it is the time in microseconds at least, and in a new history
--- more, for clocks of two servers may differ.
+-- Returns the number of a new query. KEYS: the queue's hash. ARGV: the highest number that any of its partitions knows.
+-- It is above all earlier numbers, even those lost in a failover: it is at least the time in microseconds, plus a margin in a new
+-- history, as the clocks of two servers may differ.
 local known = redis.call('HMGET', KEYS[1], 'query', 'queryHistory', 'ready')
 if not known[3] then return {'UNKNOWN'} end
 local clock = redis.call('TIME')
@@ -19,7 +19,7 @@ return {'OK', number}
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Refuses all earlier queries from now on. ARGV: query. Answer: OK; or QUERY and a later one.
+-- Fences all earlier queries. ARGV: query. Answer: OK; or QUERY and a later query.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   return fence_query(tonumber(ARGV[1])) or {'OK'}
@@ -30,10 +30,9 @@ end
 #!lua flags=no-writes
 --@include partition
 --@include logged
--- Where a partition begins and ends for who reads it from now on. Nothing is written: who looks changes nothing. Answer: OK, up to which
--- entry all is finished with, the first that is there and the last one; where there is none, the last is below the first. Behind much
--- that is not ours, the first is not looked for: then it seems to be the next number. A range that begins before what is finished with is
--- refused.
+-- Returns where reading of a partition can begin and end. Writes nothing. Answer: OK, the entry up to which all are finished, the first
+-- existing entry, and the last one; if there is none, the last is below the first. After many foreign entries the search for the first
+-- stops, and the next number is returned. A range that begins before the finished entries is refused.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local committed = done_up_to()
@@ -47,10 +46,10 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- How far a range may go that begins behind `start`. Nothing of it is recorded. ARGV: query, uid, epoch, start, most entries, most
--- bytes (0: any; an entry is always allowed alone).
--- Answer: OK, its end (`start`: there is nothing), the last entry that is there, the first one, its bytes (about), and the last number
--- that was given: behind it the owner is woken. STALE and the owner's epoch; PAUSED; QUERY and a later query; or GONE, as of `log`.
+-- Returns how far a range that begins after `start` may reach. Records nothing. ARGV: query, uid, epoch, start, most entries, most bytes
+-- (0: no limit; a single entry is always allowed).
+-- Answer: OK, its end (`start`: it is empty), the last existing entry, the first one, its approximate bytes, and the last number used:
+-- entries after it wake the owner. STALE and the owner's epoch; PAUSED; QUERY and a later query; or GONE, as of `log`.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local query, start, most = tonumber(ARGV[1]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -63,19 +62,19 @@ local function answer(ARGV)
   local pending = summary()
   local committed, done, finished = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), tonumber(progress('finished') or 0)
   if start < finished or made_after(start) or start > last then return gone(start, last) end
-  if progress('voided') then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end -- that is done at Spark, or it would not ask
-  local MOST_SINGLE = 1000 -- who finishes has to take what was handed out singly from what is pending, one by one
+  if progress('voided') then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end -- finished, as Spark asks for the next range
+  local MOST_SINGLE = 1000 -- finishing removes entries that were handed out singly from the pending list one by one
   if pending[1] > 0 then most = math.min(most, MOST_SINGLE) end
 
   local first, top
-  if done == committed then -- all numbers behind `committed` have an entry
+  if done == committed then -- all numbers after `committed` have an entry
     first, top = math.max(start, committed) + 1, last
   else
     first = first_behind(start, last)
     top = first and last_up_to(last, start)
   end
   if not first or first > last then
-    local more = #redis.call('XRANGE', STREAM, '(' .. id(start), id(last), 'COUNT', 1) > 0 -- behind much that is not ours
+    local more = #redis.call('XRANGE', STREAM, '(' .. id(start), id(last), 'COUNT', 1) > 0 -- after many foreign entries
     if not more then sleep(progress('waits')) end
     return {'OK', start, more and last or start, first or start + 1, 0, last}
   end
@@ -93,10 +92,10 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Logs a range: from now on it can be read until it is finished, also after a change of owner. A grant does not end that; a pod that
--- reads the partition singly does. ARGV: query, start, end, 1 where it need not have all the entries that it had before.
--- Answer: OK, and entries up to which all may have been handed out before; the same for the same range. QUERY and a later query;
--- GONE, and of what is there of the range the first and the last entry; ASIDE: all of it is set aside; MORE, as of `finish`.
+-- Logs a range, which can then be read until it is finished. A change of owner does not end that; a pod that reads the partition singly
+-- does. ARGV: query, start, end, 1 if some of its earlier entries may be missing.
+-- Answer: OK, and the entry up to which all may have been handed out before; repeating it gives the same answer. QUERY and a later query;
+-- GONE, and the first and last existing entry of the range; ASIDE: all of it is set aside; MORE, as of `finish`.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local refused = fence_query(tonumber(ARGV[1]))
@@ -111,10 +110,9 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Finishes with everything up to `end`: Spark has it in its commit log. Allowed while paused, and under any owner; repeating
--- it changes nothing. ARGV: query, end.
--- Answer: OK; MORE: there is more to remove, and repeating it goes on with that. QUERY and a later query; UNLOGGED: the end is inside
--- the range that is logged, or beyond all entries.
+-- Finishes everything up to `end`, which Spark has in its commit log. Allowed while paused, and under any owner; repeating it changes
+-- nothing. ARGV: query, end.
+-- Answer: OK; MORE: repeat to remove more; QUERY and a later query; UNLOGGED: the end is inside the logged range, or after the last entry.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local refused = fence_query(tonumber(ARGV[1]))
@@ -138,10 +136,9 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Sets a range aside that cannot be processed: its entries go to the dead letters, and it is finished. First that is written down, so
--- a query that logs the range again goes on with it. ARGV: query, start, end, how often it failed, why.
--- Answer: OK, also for what was set aside before; QUERY and a later query; UNLOGGED: the range is not there as it was; MORE: there is
--- more to move, and repeating it goes on with that.
+-- Sets aside a range that cannot be processed: moves its entries to the dead letters and finishes it. The intention is recorded first, so
+-- that a query that logs the range again continues. ARGV: query, start, end, how often it failed, why.
+-- Answer: OK, also if it was set aside before; QUERY and a later query; UNLOGGED: the range is incomplete; MORE: repeat to move more.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local refused = fence_query(tonumber(ARGV[1]))
@@ -162,11 +159,11 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- May a task read of a range, right now? It stands behind the XRANGE that reads, on the same connection. ARGV: query, uid and epoch under
--- which it reads as the owner ('' and 0: it does not), start, end, evaluation, attempt, executor.
+-- Checks that a task may read a range now. Sent after the XRANGE that reads, on the same connection. ARGV: query, uid and epoch under
+-- which it reads as the owner ('' and 0: not as the owner), start, end, evaluation, attempt, executor.
 -- Answer: OK and owner or lent; QUERY and a later query; LENT, and attempt and executor that have it now; UNLOGGED.
 --
--- A range that is not logged, and is not finished, is logged: a failover may have lost that.
+-- Logs a range that is neither logged nor finished, as a failover may have lost the record.
 if unmade() then return {'UNKNOWN'} end
 local refused = fence_query(tonumber(ARGV[1]))
 if refused then return refused end
@@ -180,7 +177,7 @@ if not there or tonumber(progress('logged')) ~= start or tonumber(progress('logg
   kept = nil
 end
 
--- A reader that is answered, the owner too, is recorded as it begins: from then on no earlier attempt of its evaluation is answered.
+-- Each accepted reader, including the owner, is recorded when it begins: from then on earlier attempts of its evaluation are rejected.
 local loans = kept and cjson.decode(kept) or {}
 local loan = loans[evaluation]
 if loan and (attempt < loan[1] or (attempt == loan[1] and ARGV[8] ~= loan[2])) then
@@ -196,7 +193,7 @@ if not loan or attempt > loan[1] then
   local nth = loan and loan[3] or 1
   if not loan then
     for _, other in pairs(loans) do nth = math.max(nth, other[3] + 1) end
-    if evaluations >= MOST then loans[oldest] = nil end -- one that began long before: Spark has a few at a time
+    if evaluations >= MOST then loans[oldest] = nil end -- the oldest one: Spark has a few at a time
   end
   loans[evaluation] = {attempt, ARGV[8], nth}
   redis.call('HSET', PROGRESS, 'loans', cjson.encode(loans))
@@ -206,11 +203,11 @@ local owner = ARGV[2] ~= '' and ARGV[2] == uid and tonumber(ARGV[3]) == epoch
 return {'OK', owner and 'owner' or 'lent'}
 
 --@script many
--- Runs `answer` for one partition after the other. Included last; each script with it has the function `answer(ARGV)`.
--- KEYS: of each partition owner, stream, progress, refused, dead and marks; at the end the one that is never there.
--- ARGV: for each partition how many arguments it has, and these.
--- Answer: a line for each partition, of words with a space between two. The first error ends the script. So does much work, for the
--- server serves no other client meanwhile: then there are fewer lines than partitions, and the others are to be asked for again.
+-- Runs `answer` for one partition after the other. Included last, by scripts that define the function `answer(ARGV)`.
+-- KEYS: for each partition owner, stream, progress, refused, dead and marks; at the end the key `never`.
+-- ARGV: for each partition the number of its arguments, and these.
+-- Answer: a line for each partition, of fields separated by spaces. The first error ends the script. After much work the script stops, as
+-- it blocks other clients: then there are fewer lines than partitions; ask again for the others.
 local KEYS_OF_EACH, MOST_REMOVED = 6, 10000
 local lines, place = {}, 1
 for nth = 1, (#KEYS - 1) / KEYS_OF_EACH do

@@ -1,18 +1,18 @@
--- What a consumer asks of a partition.
+-- Scripts of consumers.
 
 --@script read
 #!lua flags=allow-oom
 --@include partition
--- Single entries: first what is pending after the cursor, then new ones.
--- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, how many entries the
--- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, 1 if it
--- begins to, and how many bytes of entries it may have at most (but always one entry).
--- Answer: OK, how many of the entries were pending, entries up to which all others may have been handed out before, last entry in the
--- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told), how often each
--- of the pending ones was handed out, with spaces between, and maxRedeliveries.
+-- Hands out single entries: first pending ones after the cursor, then new ones.
+-- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, the part of the member's limit
+-- that its other partitions use, 0 to get only pending entries, the reading process, 1 if this is its first read, and the limit for
+-- bytes of entries (a single entry is always allowed).
+-- Answer: OK, how many of the entries were pending, the entry up to which all others may have been handed out before, the last entry of
+-- the stream, 1 if there may be more now, 1 if the member's limit is reached, the number of outstanding entries, the entries (told),
+-- how often each of the pending ones was handed out (separated by spaces), and maxRedeliveries.
 --
--- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
--- a lost reply carried: all of it may have been worked on. To look at it counts no delivery: the reader says when it is begun (RETRY).
+-- Entries are pending after the cursor if a former owner left them, if this owner had them before a restart in place, or if a reply was
+-- lost. They may have been processed. Handing them out counts no delivery: the reader counts when processing begins (RETRY).
 local begins = ARGV[8] == '1'
 local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
@@ -20,7 +20,7 @@ local known = of_owner()
 if begins and known[4] ~= ARGV[7] then redis.call('HSET', OWNER, 'process', ARGV[7]) end
 local last = look()
 local cursor, count, elsewhere, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[9])
-local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
+local closing = paused or ARGV[6] == '0' -- then entries that a former owner left are not handed out
 local most, redeliveries = limits()
 local function room(held) return closing and 0 or math.max(0, most - elsewhere - held) end
 local before = summary()
@@ -29,7 +29,7 @@ local free = room(held)
 local served, left = unserved()
 local given, cut = 0, false
 
--- What this owner had counts as its own already; what a former owner left only from now on.
+-- Entries that this owner had count for its limit already; those that a former owner left count from now on.
 local wanted, exhausted = count, false
 if left then
   wanted = math.min(count, #redis.call('XPENDING', STREAM, GROUP, '(' .. id(cursor), id(served), count) + free)
@@ -59,7 +59,7 @@ elseif wanted > 0 then
       elseif entry[2] then
         set_foreign_aside(entry)
       else
-        finish_singly({entry[1]}) -- deleted by hand: there is nothing to hand out
+        finish_singly({entry[1]}) -- deleted by hand
         redis.call('HINCRBY', PROGRESS, 'lost', 1)
       end
       behind = '(' .. entry[1]
@@ -95,7 +95,7 @@ if exhausted and free > 0 and again < count then
         tail = true
       elseif tell(entry, most_bytes) then
         given = given + 1
-      else -- from here on they are handed out later
+      else -- hand out the rest later
         for j = i, #new do redis.call('XACK', STREAM, GROUP, new[j][1]) end
         redis.call('XGROUP', 'SETID', STREAM, GROUP, id(number(entry[1]) - 1))
         cut = true
@@ -115,33 +115,32 @@ return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_t
 --@script ack
 #!lua flags=allow-oom
 --@include partition
--- Finishes with single entries; allowed while paused. ARGV: uid, epoch, process, ids with spaces between (unpack takes no more
--- than 8,000).
--- Only what was handed out is acknowledged, and only what was acknowledged is deleted.
+-- Finishes single entries; allowed while paused. ARGV: uid, epoch, process, ids separated by spaces (unpack takes at most 8,000).
+-- Only entries that were handed out are acknowledged, and only acknowledged ones are deleted.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 local ids, highest, alike = {}, '', true
 local served, left = unserved()
-local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0) -- up to here all is finished with
+local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0) -- all up to here are finished
 for entry_id in ARGV[4]:gmatch('%S+') do
   local waits = left and number(entry_id) > served and number(entry_id) <= left
-  if number(entry_id) > committed and not waits then -- else a former owner had it, and this one was not handed it yet
+  if number(entry_id) > committed and not waits then -- otherwise a former owner had it, and this one has not been handed it yet
     ids[#ids + 1] = entry_id
     alike = alike and #entry_id == #ids[1]
-    if entry_id > highest then highest = entry_id end -- of ids of one length: by their digits
+    if entry_id > highest then highest = entry_id end -- ids of equal length compare by their digits
   end
 end
 if #ids == 0 then return {'OK', 0, outstanding()} end
 local done = finish_singly(ids)
 local pending = summary()
-if done < #ids then -- some were acknowledged before, and are gone; or were never handed out, and must stay
+if done < #ids then -- some were acknowledged and deleted before, or were never handed out and must stay
   local until_now = last_handed_out()
   for _, entry_id in ipairs(ids) do
     if number(entry_id) <= until_now then redis.call('XDEL', STREAM, entry_id) end
   end
 elseif alike and (pending[1] == 0 or number(pending[2]) > number(highest)) and trim(number(highest) - 1) then
-  -- All up to the highest is finished with. To cut takes a fraction of the time of deleting one by one; where there is more than one
-  -- script should remove, it goes on with the next acknowledgement.
+  -- All up to the highest are finished. Trimming takes a fraction of the time of single deletions; if there is too much for one script,
+  -- the next acknowledgement continues.
   redis.call('XTRIM', STREAM, 'MINID', '=', string.format('%d-%d', number(highest), SEGMENT + 1))
 else
   redis.call('XDEL', STREAM, unpack(ids))
@@ -158,11 +157,11 @@ return {'OK', done, outstanding(pending)}
 --@script retry
 #!lua flags=allow-oom
 --@include partition
--- Hands an entry to its owner once more, which has failed with it; allowed while paused. ARGV: uid, epoch, process,
--- id, why it failed, 1 if no other try would help, and how often it has been handed out with this time (0: nothing is changed, to
--- tell how often it was before). So a reader that does not know whether this arrived may repeat it.
--- Answer: 1; or 0 where that would be once too often, and it is a dead letter now, or was finished with before; what is outstanding;
--- and how often it was handed out.
+-- Counts another delivery of an entry to its owner, which failed to process it; allowed while paused. ARGV: uid, epoch, process, id, the
+-- reason of the failure, 1 if retries are pointless, and the new delivery count (0: change nothing, only return the current count). As
+-- the count is absolute, a reader may repeat this after a lost answer.
+-- Answer: 1; or 0 if the entry exceeded maxRedeliveries and is a dead letter now, or was finished before; the number of outstanding
+-- entries; and how often the entry was handed out.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 summary()
@@ -181,8 +180,8 @@ return {'OK', 0, outstanding(), 0}
 --@script verify
 #!lua flags=allow-oom
 --@include partition
--- Is the caller still the owner? ARGV: uid, epoch, process, and 1 if the partition counts as in use from now on, though nothing of
--- it is outstanding; 0 if it does no longer.
+-- Checks that the caller still is the owner. ARGV: uid, epoch, process, and 1 to count the partition as in use from now on even without
+-- outstanding entries, or 0 to end that.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 if ARGV[4] == '1' then redis.call('HSET', OWNER, 'kept', 1) end

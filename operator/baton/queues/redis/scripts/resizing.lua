@@ -1,9 +1,9 @@
--- Another number of partitions: slots and what is known of producers go from one to another.
+-- Scripts that change the number of partitions: they move slots and producers' sequences between partitions.
 
 --@script resize
 #!lua flags=allow-oom
--- Begins a change of the number of partitions, if none is under way. KEYS: the queue's hash. ARGV: the group's UID, the version of
--- the table, partitions in operation meanwhile, partitions after it, the table after it.
+-- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the group's UID, the version of
+-- the table, partitions during the change, partitions after it, the table after it.
 local known = redis.call('HMGET', KEYS[1], 'uid', 'version', 'former', 'table', 'most', 'partitions')
 if known[1] ~= ARGV[1] or known[2] ~= ARGV[2] or known[3] then return 0 end
 local most = math.max(tonumber(known[5] or 0), tonumber(known[6]), tonumber(ARGV[3]))
@@ -13,8 +13,8 @@ return 1
 --@script slots
 #!lua flags=allow-oom
 --@include partition
--- Which slots the partition accepts, `slot version partition`, the last where entries wait for one, and which went elsewhere,
--- `slot version moved`; and the highest version that is known of any slot.
+-- Returns the slots that the partition accepts, `slot version` or, while entries wait for a partition, `slot version partition`; those
+-- that left, `slot version moved`; and the highest version of any slot.
 local MOST = 1024
 local names = {}
 for slot = 0, MOST - 1 do names[slot + 1] = slot end
@@ -29,10 +29,10 @@ return {table.concat(lines, ','), highest}
 --@script seal
 #!lua flags=allow-oom
 --@include partition
--- Accepts slots no longer, which go to other partitions. ARGV: version, slots…
--- Answer: the history that the server is in, for what is done next counts only there.
+-- Stops accepting slots that move to other partitions. ARGV: version, slots…
+-- Answer: the server's history, in which alone the next steps are valid.
 --
--- The barrier is the last entry that was added before that. Repeating it, also at a later time, changes nothing.
+-- The barrier is the last entry that was added before the seal. Repeating it, even much later, changes nothing.
 local last = look()
 local values = redis.call('HMGET', SLOTS, unpack(ARGV, 2))
 local changed = {}
@@ -52,9 +52,9 @@ return history()
 --@script sequences
 #!lua flags=allow-oom
 --@include partition
--- What producers have sent, a page at a time. ARGV: cursor (0: from the beginning), slots that are asked for…
--- Answer: the next cursor (0: that was all), and lines `slot:producer sequence seconds`.
-local MOST = 300 -- of all; names of more than so many characters are passed over: no producer of Baton's has one
+-- Returns a page of producers' sequences. ARGV: cursor (0: from the beginning), slots to return…
+-- Answer: the next cursor (0: complete), and lines `slot:producer sequence seconds`.
+local MOST = 300 -- sequences per page; also the limit of a name's length, as names of Baton's producers are shorter
 local wanted = {}
 for i = 2, #ARGV do wanted[ARGV[i]] = true end
 local found = redis.call('HSCAN', SEQUENCES, ARGV[1], 'COUNT', MOST)
@@ -68,8 +68,8 @@ return {found[1], table.concat(lines, '\n')}
 --@script remember
 #!lua flags=allow-oom
 --@include partition
--- Takes over what producers have sent to slots that come from another partition: an entry that is sent once more is known here as
--- it was there. ARGV: pairs of `slot:producer` and `sequence seconds`. Answer: how many were news.
+-- Stores producers' sequences of slots that come from another partition, so that a repeated send is recognized here, too. ARGV: pairs of
+-- `slot:producer` and `sequence seconds`. Answer: how many were new.
 local news = {}
 for i = 1, #ARGV, 2 do
   local known = redis.call('HGET', SEQUENCES, ARGV[i])
@@ -84,9 +84,9 @@ return #news / 2
 --@script open
 #!lua flags=allow-oom
 --@include partition
--- Accepts slots that come from another partition, where they are sealed: their entries wait on a stage.
+-- Starts accepting slots that come from another partition, where they are sealed. Their entries wait on a stage.
 -- ARGV: the history in which they were sealed, version, the partition that they come from, slots…
--- Answer: 1; or 0 where the server is in another history now, and it is not known whether they are sealed.
+-- Answer: 1; or 0 if the server is in another history now, so that the seal may be lost.
 if history() ~= ARGV[1] then return 0 end
 look()
 local values = redis.call('HMGET', SLOTS, unpack(ARGV, 4))
@@ -103,7 +103,7 @@ return 1
 
 --@script publish
 #!lua flags=allow-oom
--- Tells producers of the next table: all slots that move have been opened at their new places. KEYS: the queue's hash.
+-- Publishes the next table to producers, after all moving slots have been opened at their new partitions. KEYS: the queue's hash.
 -- ARGV: the history in which that was done, and the version of the next table.
 local known = redis.call('HMGET', KEYS[1], 'version', 'next')
 if redis.call('INFO', 'replication'):match('master_replid:(%w+)') ~= ARGV[1] then return 0 end
@@ -115,13 +115,13 @@ return 1
 --@script drained
 #!lua flags=allow-oom
 --@include partition
--- Whether everything is done that was added before slots were sealed. ARGV: version.
--- Answer: the history that the server is in, and 1 or 0. Once it is 1 it stays so, in one history.
+-- Returns whether all entries are finished that were added before slots were sealed. ARGV: version.
+-- Answer: the server's history, and 1 or 0. In one history it stays 1 once it is 1.
 local last = look()
 local pending = summary()
 local fields = redis.call('HMGET', PROGRESS, 'sealed', 'barrier', 'committed')
 local barrier = tonumber(fields[2] or 0)
-if tonumber(fields[1] or 0) < tonumber(ARGV[1]) then -- the record of it was deleted
+if tonumber(fields[1] or 0) < tonumber(ARGV[1]) then -- the record of the seal was deleted
   barrier = last
   redis.call('HSET', PROGRESS, 'sealed', ARGV[1], 'barrier', last)
 end
@@ -132,12 +132,12 @@ return {history(), (#undone > 0 or held) and 0 or 1}
 --@script unblock
 #!lua flags=allow-oom
 --@include partition
--- Moves entries from a stage to the partition's stream: what stood before them is done. When the stage is empty, its slots go to
--- the stream from then on. ARGV: the history in which that was seen, version, the partition that the slots come from, slots…
--- Answer: 1 when all is done; 0: there is more to move, or the server is in another history now.
+-- Moves entries from a stage to the partition's stream, after all earlier entries are finished. When the stage is empty, new entries of
+-- its slots go to the stream. ARGV: the history in which that was confirmed, version, the partition that the slots come from, slots…
+-- Answer: 1 when the stage is empty; 0: there is more to move, or the server is in another history now.
 --
--- So many entries or bytes at a time keep others waiting for some milliseconds only. While there are more, who adds to the stage
--- moves twice as many (add.lua), so that it becomes empty however much is sent.
+-- The limits of entries and bytes keep the server busy for some milliseconds only. Until the stage is empty, each call that adds entries
+-- to it moves twice as many (script add), so that it gets empty even under load.
 local MOST, MOST_BYTES = 500, 1000000
 if history() ~= ARGV[1] then return 0 end
 local from = stage(ARGV[2], ARGV[3])
@@ -168,14 +168,14 @@ for _, value in ipairs(redis.call('HMGET', SLOTS, unpack(every))) do
   if to and to ~= STREAM then return 1 end
 end
 local staged = tonumber(redis.call('HGET', PROGRESS, 'staged') or 0)
-if staged > 0 then redis.call('HINCRBY', PROGRESS, 'lost', staged) end -- a stage was deleted, or shortened
+if staged > 0 then redis.call('HINCRBY', PROGRESS, 'lost', staged) end -- a stage was deleted or shortened
 redis.call('HDEL', PROGRESS, 'staged', 'suspect') -- below 0: entries were added by hand
 return 1
 
 --@script resized
 #!lua flags=allow-oom
--- Ends a change of the number of partitions: nothing waits any more. KEYS: the queue's hash.
--- ARGV: the history in which that was seen, and the version of the table.
+-- Ends a change of the number of partitions, after no entry waits on a stage any more. KEYS: the queue's hash.
+-- ARGV: the history in which that was confirmed, and the version of the table.
 local known = redis.call('HMGET', KEYS[1], 'version', 'former', 'next', 'target')
 if redis.call('INFO', 'replication'):match('master_replid:(%w+)') ~= ARGV[1] then return 0 end
 if known[1] ~= ARGV[2] or not known[2] or known[3] then return 0 end
