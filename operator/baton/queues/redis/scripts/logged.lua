@@ -1,8 +1,8 @@
--- Functions of the scripts for logged ranges; included after partition.lua, and never run by itself. A range is (start, end]: it contains
--- the entries after the number `start`, up to and including the number `end`.
+-- Functions of the scripts for logged ranges; included after partition.lua, and never run by itself. A range is (start, end]: it
+-- contains the entries after the number `start`, up to and including the number `end`.
 
--- Returns the refusal of a query that is not the latest one, or nil. Records a later query than the known one. Loans to tasks of earlier
--- queries end, as task numbers may start again; the logged range counts as handed out to these tasks.
+-- Returns the refusal of a query that is not the latest one, or nil. Records a later query than the known one. Loans to tasks of
+-- earlier queries end, as task numbers may start again; the logged range counts as handed out to these tasks.
 local function fence_query(query)
   local known, logged_to = tonumber(progress('query') or 0), progress('loggedTo')
   if query == known then return nil end
@@ -24,8 +24,8 @@ local function unmade()
   return not made
 end
 
--- The entry up to which all are finished. That includes ranges that Spark finished and that are not completely removed yet, as a driver
--- may have ended during the removal.
+-- The entry up to which all are finished. That includes ranges that Spark finished and that are not completely removed yet, as a
+-- driver may have ended during the removal.
 local function done_up_to()
   local committed, finished = progress('committed') or 0, progress('finished') or 0
   return math.max(tonumber(committed), tonumber(finished))
@@ -40,8 +40,9 @@ local function id(number) return digits[number] .. '-' .. SEGMENT end
 
 local looked_at = 0 -- cost of reading in bytes, including a fixed cost per entry
 
--- The numbers of Baton's first entry after `start` (and the entry), and of the last one up to `finish`; nil if there is none. Foreign
--- entries (XADD by hand) before the first are moved to the dead letters, unless `only_looks`; if there are many, returns nil for now.
+-- The numbers of Baton's first entry after `start` (and the entry), and of the last one up to `finish`; nil if there is none.
+-- Foreign entries (XADD by hand) before the first are moved to the dead letters, unless `only_looks`; if there are many, returns
+-- nil for now.
 local function first_behind(start, finish, only_looks)
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local from, bytes = '(' .. id(start), 0
@@ -66,9 +67,9 @@ local function last_up_to(finish, start)
 end
 
 local BEHIND_IT = '-' .. SEGMENT + 1 -- after all ids with a number, including entries added by hand
--- Removes all entries up to this one. `~` leaves those that share a node of the stream with others; these are removed by an exact trim
--- at the end, or at once if there are few (`length`: upper bound of the stream's length). Returns whether all are removed, and how many
--- were.
+-- Removes all entries up to this one. `~` leaves those that share a node of the stream with others; these are removed by an exact
+-- trim at the end, or at once if there are few (`length`: upper bound of the stream's length). Returns whether all are removed,
+-- and how many were.
 local function cut(finish, length)
   local AT_ONCE, TIMES = 1000, 20
   local behind, gone, times = digits[finish] .. BEHIND_IT, 0, 0
@@ -115,8 +116,8 @@ local function shrunk(finish, last)
   end
 end
 
--- Moves foreign entries after `start`, up to `finish`, to the dead letters, as many as one script may process. Returns the entry up to
--- which it has checked.
+-- Moves foreign entries after `start`, up to `finish`, to the dead letters, as many as one script may process. Returns the entry
+-- up to which it has checked.
 local function set_all_foreign_aside(start, finish, last)
   local from, enough = id(start), removed_in_all + 10000
   largest = nil -- that of the partition before
@@ -133,9 +134,9 @@ local function set_all_foreign_aside(start, finish, last)
   return finish
 end
 
--- Finishes all entries up to this one, and the logged range. Returns whether all are removed; otherwise repeat. If numbers have gaps
--- (`done` is not `committed`), entries count as done when they are removed, and the end is committed when all are. `pending`: its
--- summary.
+-- Finishes all entries up to this one, and the logged range. Returns whether all are removed; otherwise repeat. If numbers have
+-- gaps (`done` is not `committed`), entries count as done when they are removed, and the end is committed when all are.
+-- `pending`: its summary.
 local function finish_up_to(finish, pending)
   local committed, done, last = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), tonumber(progress('last') or 0)
   local largest_noted = progress('largest')
@@ -174,8 +175,8 @@ end
 
 local function bytes_at(one) return tonumber(one[2][2]) end
 
--- Estimates the bytes of keys, values and headers up to an entry, assuming entries of equal size between two marks. Also returns the
--- last mark up to the entry, and its bytes.
+-- Estimates the bytes of keys, values and headers up to an entry, assuming entries of equal size between two marks. Also returns
+-- the last mark up to the entry, and its bytes.
 local function bytes_up_to(n, last)
   local from, to, known, sum = marked and tonumber(progress('markedTo')), last, marked, added_bytes
   if not from then return sum, n, sum end
@@ -211,8 +212,8 @@ local function made_after(start)
   return start > 0 and start < tonumber(progress('made') or 0)
 end
 
--- The answer for an incomplete range: its first and last existing entry; if there is none, the last is below the first. MORE: many
--- foreign entries precede it, and some of them have been moved to the dead letters.
+-- The answer for an incomplete range: its first and last existing entry; if there is none, the last is below the first. MORE:
+-- many foreign entries precede it, and some of them have been moved to the dead letters.
 local function gone(start, finish)
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   if start > last then start = 0 end -- the queue was lost, and created again
@@ -227,8 +228,8 @@ local function gone(start, finish)
   return {'GONE', first, last_up_to(finish, first - 1)}
 end
 
--- Moves the next portion of a range that is being set aside to the dead letters, and finishes it. An entry is in exactly one place after
--- each step. Returns whether the range is complete; otherwise repeat.
+-- Moves the next portion of a range that is being set aside to the dead letters, and finishes it. An entry is in exactly one
+-- place after each step. Returns whether the range is complete; otherwise repeat.
 local function move_aside()
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local finish, last = tonumber(progress('asideTo')), look()
@@ -261,9 +262,9 @@ local function move_aside()
   return reached == finish
 end
 
--- Logs a range, and before that finishes everything up to its start, which Spark has in its commit log. Returns the answer if the range
--- was not logged (GONE; ASIDE: it was set aside, or that has begun; MORE, as of `finish`), or nil; and the entry up to which all may
--- have been handed out before. `partly`: log it even if a pod has finished some of its entries.
+-- Logs a range, and before that finishes everything up to its start, which Spark has in its commit log. Returns the answer if the
+-- range was not logged (GONE; ASIDE: it was set aside, or that has begun; MORE, as of `finish`), or nil; and the entry up to
+-- which all may have been handed out before. `partly`: log it even if a pod has finished some of its entries.
 local function log_range(start, finish, partly)
   look()
   local pending = summary()

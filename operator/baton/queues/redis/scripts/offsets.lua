@@ -5,11 +5,13 @@
 --@include partition
 --@include logged
 -- Reads the offsets of partitions. Writes nothing.
--- KEYS: the keys of a partition, in the order in which every script takes them, with # instead of its number. ARGV: the partitions.
--- Answer for each: the first unfinished entry, the next number, the number of unfinished entries, how many of them were handed out, the
--- age of the first of them in ms ('': not known), how many vanished unfinished and were not counted before, the oldest that was handed
--- out ('': none), and how often; an empty array if the partition does not exist. After many foreign entries the search for the first
--- stops, as in `bounds`. A script that has read much data answers for fewer partitions; ask again for the others.
+-- KEYS: the keys of a partition, in the order in which every script takes them, with # instead of its number. ARGV: the
+-- partitions.
+-- Answer for each: the first unfinished entry, the next number, the number of unfinished entries, how many of them were handed
+-- out, the age of the first of them in ms ('': not known), how many vanished unfinished and were not counted before, the oldest
+-- that was handed out ('': none), and how often; an empty array if the partition does not exist. After many foreign entries the
+-- search for the first stops, as in `bounds`. A script that has read much data answers for fewer partitions; ask again for the
+-- others.
 local function where()
   if unmade() then return {} end
   local committed, last = done_up_to(), tonumber(progress('last') or 0)
@@ -40,8 +42,8 @@ return answers
 #!lua flags=no-writes
 --@include partition
 --@include logged
--- Finds the first entry that was sent at some time or later, in portions. ARGV: the entry after which to begin ('': all finished ones), the
--- number to end before, milliseconds since 1970 ('': no time).
+-- Finds the first entry that was sent at some time or later, in portions. ARGV: the entry after which to begin ('': all finished
+-- ones), the number to end before, milliseconds since 1970 ('': no time).
 -- Answer: the number that was reached, the number of entries before it, and the entry after which to continue ('': complete).
 --
 -- Entries are read one by one, as their times may not be in order: clocks are set back, and entries come from other partitions.
@@ -67,12 +69,12 @@ return {finish, passed, behind}
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Finishes all entries before an entry, unread, in a partition without an owner. ARGV: the highest epoch of the partition in the ledger,
--- the entry's number.
--- The epoch in force stays, and is paused: the last owner may still acknowledge its entries, but not read. The next grant has a higher
--- epoch. A Spark query that reads a range is fenced, as by a later query.
--- Answer: OK; MORE: repeat to continue; GRANTED: the partition was granted at a higher epoch; OUTSIDE: no such number; UNKNOWN: no such
--- partition.
+-- Finishes all entries before an entry, unread, in a partition without an owner. ARGV: the highest epoch of the partition in the
+-- ledger, the entry's number.
+-- The epoch in force stays, and is paused: the last owner may still acknowledge its entries, but not read. The next grant has a
+-- higher epoch. A Spark query that reads a range is fenced, as by a later query.
+-- Answer: OK; MORE: repeat to continue; GRANTED: the partition was granted at a higher epoch; OUTSIDE: no such number; UNKNOWN:
+-- no such partition.
 if unmade() then return 'UNKNOWN' end
 local _, epoch = record()
 if epoch > tonumber(ARGV[1]) then return 'GRANTED' end
@@ -85,7 +87,8 @@ return finish_up_to(offset - 1, summary()) and 'OK' or 'MORE'
 --@script letters
 #!lua flags=no-writes
 --@include partition
--- Lists a page of dead letters, without their values. ARGV: the first id, the last one, how many, and the limit of a text in bytes.
+-- Lists a page of dead letters, without their values. ARGV: the first id, the last one, how many, and the limit of a text in
+-- bytes.
 -- Answer for each: id, offset, key, bytes of the key, bytes of the value, timestamp, deliveries, and why.
 local MOST_BYTES = 2 ^ 20 -- reading copies whole letters while the server serves no other client, so a page may have fewer
 local from, most, page, bytes = ARGV[1], tonumber(ARGV[4]), {}, 0

@@ -47,7 +47,8 @@ return 0
 #!lua flags=allow-oom
 --@include partition
 -- Creates a partition, or its missing keys, that accepts these slots and has the limits of the queue's spec. Safe to repeat.
--- ARGV: maxDeliveredUnacked, maxRedeliveries, version of the slots, slots (`slot partition` if its entries wait for that partition)…
+-- ARGV: maxDeliveredUnacked, maxRedeliveries, version of the slots, slots (`slot partition` if its entries wait for that
+-- partition)…
 look()
 summary()
 for i = 4, #ARGV do
@@ -86,8 +87,8 @@ return {ARGV[1], tonumber(ARGV[2]), 0}
 --@script pause
 #!lua flags=allow-oom
 --@include partition
--- Stops delivery under an epoch; acknowledging and committing stay allowed. ARGV: epoch, and, for its owner, milliseconds until it loses
--- the partition ('': not known). Answer: the number of entries that the hand-off waits for.
+-- Stops delivery under an epoch; acknowledging and committing stay allowed. ARGV: epoch, and, for its owner, milliseconds until
+-- it loses the partition ('': not known). Answer: the number of entries that the hand-off waits for.
 -- If another epoch is in force, entries of this one can no longer be acknowledged, so none is outstanding.
 local _, epoch = record()
 if tonumber(ARGV[1]) ~= epoch then return 0 end
@@ -102,10 +103,10 @@ return paused and in_use() or outstanding()
 
 --@script check
 #!lua flags=no-writes
--- Reads the state of a queue and its partitions, including former ones. KEYS: the queue's hash; and the keys of a partition, in the order
--- in which every script takes them, with # instead of its number. ARGV: the first partition, and how many.
--- Answer: born, partitions and most of the queue; and for each partition, in JSON: owner record, whether all its keys exist, last, done,
--- staged, lost, dead, rejected owners, the number of its dead letters, and the length of its stream.
+-- Reads the state of a queue and its partitions, including former ones. KEYS: the queue's hash; and the keys of a partition, in
+-- the order in which every script takes them, with # instead of its number. ARGV: the first partition, and how many.
+-- Answer: born, partitions and most of the queue; and for each partition, in JSON: owner record, whether all its keys exist,
+-- last, done, staged, lost, dead, rejected owners, the number of its dead letters, and the length of its stream.
 local QUEUE, NAMES, LONGEST = KEYS[1], {unpack(KEYS, 2, 9)}, 400
 local function known(key, ...)
   local found = redis.call('HMGET', key, ...)

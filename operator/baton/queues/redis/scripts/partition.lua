@@ -34,16 +34,16 @@ local function of_owner()
   return known_of_owner
 end
 
--- The owner record: uid ('': no owner), epoch (0: never granted), paused, the process of that pod that reads singly, and nil if the
--- partition does not exist.
+-- The owner record: uid ('': no owner), epoch (0: never granted), paused, the process of that pod that reads singly, and nil if
+-- the partition does not exist.
 local function record()
   local fields = of_owner()
   return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1', fields[4], fields[1] or fields[5]
 end
 
 -- Returns the refusal of a caller that is not the owner at that epoch, or nil; and whether the partition is paused.
--- The process ('' or nil: any) must also be the one that began to read last: a pod whose container was restarted has a new process,
--- and of two processes with the same UID by mistake the newer one gets the partition.
+-- The process ('' or nil: any) must also be the one that began to read last: a pod whose container was restarted has a new
+-- process, and of two processes with the same UID by mistake the newer one gets the partition.
 -- The counter is best effort: a Redis that cannot write it still answers.
 local function fence(caller, caller_epoch, process)
   local uid, epoch, paused, reads, made = record()
@@ -69,8 +69,9 @@ local function history()
   return known_history
 end
 
--- The stream that takes entries of a slot, and the version of that record: the partition's own stream, a stage, or nil if the slot is
--- not accepted here. On a stage, entries wait until all earlier ones are finished at the partition that the slot comes from.
+-- The stream that takes entries of a slot, and the version of that record: the partition's own stream, a stage, or nil if the
+-- slot is not accepted here. On a stage, entries wait until all earlier ones are finished at the partition that the slot comes
+-- from.
 local function stage(version, from) return (STREAM:gsub('stream:%d+$', 'stage:' .. version .. '.' .. from)) end
 local function place(value)
   if not value then return nil, 0 end
@@ -111,7 +112,8 @@ local function at_least(n)
   return n + 1
 end
 
--- Whether all entries in the stream are committed. Checked in the stream itself, as a wrong counter must not lead to skipped entries.
+-- Whether all entries in the stream are committed. Checked in the stream itself, as a wrong counter must not lead to skipped
+-- entries.
 local function nothing_left()
   local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
   return #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) == 0
@@ -130,9 +132,9 @@ local added_bytes, marked
 
 -- Called before entries are added or handed out. Returns the last added entry, and whether the owner waits for a wake-up.
 -- In a new history, numbers of lost entries must not be used for other entries, and existing entries may have been handed out. So
--- numbering continues above all numbers ever used, and all earlier entries are marked as seen. The lost history may have started here
--- with the same last number, but earlier; so the microseconds since the start of the previous history are added (fewer entries than
--- that can have been added in it), and 1e9 more because the clocks of two servers may differ.
+-- numbering continues above all numbers ever used, and all earlier entries are marked as seen. The lost history may have started
+-- here with the same last number, but earlier; so the microseconds since the start of the previous history are added (fewer
+-- entries than that can have been added in it), and 1e9 more because the clocks of two servers may differ.
 local function look()
   local fields = known_progress or redis.call('HMGET', PROGRESS, unpack(FIELDS, 1, 5))
   added_bytes, marked = tonumber(fields[4] or 0), tonumber(fields[5])
@@ -181,8 +183,8 @@ local function make_again()
   known_of_owner, known_progress = nil, nil
 end
 
--- Removes finished entries up to this one, except for those that share a node of the stream with others. Bounded, as the script blocks
--- other clients. Returns whether all are removed.
+-- Removes finished entries up to this one, except for those that share a node of the stream with others. Bounded, as the script
+-- blocks other clients. Returns whether all are removed.
 local function trim(number)
   local NODES, TIMES = 1000, 5
   for _ = 1, TIMES do
@@ -208,19 +210,20 @@ local function handed_out(pending)
   return pending[1] - tonumber(waiting or 0)
 end
 
--- The number of unfinished entries that were delivered singly under the epoch in force, or in a logged range. Both sets begin with the
--- first unfinished entry, so the smaller is a part of the larger.
+-- The number of unfinished entries that were delivered singly under the epoch in force, or in a logged range. Both sets begin
+-- with the first unfinished entry, so the smaller is a part of the larger.
 local function outstanding(pending)
   return math.max(handed_out(pending), tonumber(redis.call('HGET', PROGRESS, 'count') or 0))
 end
--- The number of entries that a hand-off waits for; -1 (IN_USE): none is outstanding, but the owner has not released the partition.
+-- The number of entries that a hand-off waits for; -1 (IN_USE): none is outstanding, but the owner has not released the
+-- partition.
 local function in_use()
   local left = outstanding()
   return left == 0 and redis.call('HGET', OWNER, 'kept') and -1 or left
 end
 
--- Finishes single entries by their ids. Each counts as done when it leaves the pending list, which happens once. A logged range that
--- contains one of them can no longer be read, as it would not have the same rows as before. Returns how many were finished.
+-- Finishes single entries by their ids. Each counts as done when it leaves the pending list, which happens once. A logged range
+-- that contains one of them can no longer be read, as it would not have the same rows as before. Returns how many were finished.
 local void_range
 local function finish_singly(ids)
   local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'voided', 'voidedTo')
@@ -242,14 +245,15 @@ local function finish_singly(ids)
   return done
 end
 
--- The limits of the queue's spec, written by the operator: entries of the whole queue that one member may hold, and redeliveries of one
--- entry (0: no limit).
+-- The limits of the queue's spec, written by the operator: entries of the whole queue that one member may hold, and redeliveries
+-- of one entry (0: no limit).
 local function limits()
   local fields = of_owner()
   return tonumber(fields[6] or 10000), tonumber(fields[5] or 0)
 end
 
--- Finishes an entry that cannot succeed or was handed out too often: moves it from the stream to the dead letters, if it still exists.
+-- Finishes an entry that cannot succeed or was handed out too often: moves it from the stream to the dead letters, if it still
+-- exists.
 local function set_aside(entry_id, deliveries, why)
   local entry = redis.call('XRANGE', STREAM, entry_id, entry_id)[1]
   if entry then
@@ -281,8 +285,8 @@ local function ours(entry, last)
   return n and tonumber(n) <= last and well_formed(entry[2])
 end
 
--- Entries of an answer, as two texts: for each entry `id timestamp` and the lengths of key, value and headers ('' for none); and all
--- keys, values and headers, concatenated. Parsing many small texts would cost a client more than everything else.
+-- Entries of an answer, as two texts: for each entry `id timestamp` and the lengths of key, value and headers ('' for none); and
+-- all keys, values and headers, concatenated. Parsing many small texts would cost a client more than everything else.
 -- `tell` adds an entry. It returns false and adds nothing if the total would exceed most_bytes, except for the first entry.
 local about, texts, bytes = {}, {}, 0
 local length = setmetatable({}, {__index = function(known, n) -- formatting numbers is slow, and there are few different ones
@@ -301,8 +305,8 @@ local function tell(entry, most_bytes)
 end
 local function told() return table.concat(about, ' '), table.concat(texts) end
 
--- How many of `most` entries to read next. The server copies all of them, including those that exceed the limit, and serves no other
--- client meanwhile. So the number depends on the largest entry that may exist (`grown`).
+-- How many of `most` entries to read next. The server copies all of them, including those that exceed the limit, and serves no
+-- other client meanwhile. So the number depends on the largest entry that may exist (`grown`).
 local largest
 local function at_once(most)
   if not largest then
@@ -317,8 +321,8 @@ local function size_of(fields)
   return size
 end
 
--- Moves a foreign entry (XADD by hand) to the dead letters, as consumers cannot parse it. JSON takes the server 20 ms per megabyte, so a
--- large entry is shortened.
+-- Moves a foreign entry (XADD by hand) to the dead letters, as consumers cannot parse it. JSON takes the server 20 ms per
+-- megabyte, so a large entry is shortened.
 local removed_in_all = 0 -- cost of removals in entries; moving one to the dead letters counts as several
 local function set_foreign_aside(entry)
   local MOST, FIELDS, BEGINNING = 2 ^ 20, 100, 1000
@@ -345,8 +349,8 @@ local function last_handed_out()
   end
 end
 
--- Continues numbering after the highest id that the stream ever had. If that id is above HIGHEST, starts a new stream once all entries
--- are finished. Returns the last number, or nil: not possible yet.
+-- Continues numbering after the highest id that the stream ever had. If that id is above HIGHEST, starts a new stream once all
+-- entries are finished. Returns the last number, or nil: not possible yet.
 local function skip(last)
   local left = left_to_do(last)
   local top = redis.pcall('XADD', STREAM, '*', 'w', '') -- an error: the last id is the highest possible
@@ -363,9 +367,9 @@ local function skip(last)
   return last
 end
 
--- Moves entries after the last one of a producer to the dead letters, and continues numbering after that one. Since Redis 7.2 a stream's
--- last id cannot be set below a deleted id, so there numbering continues after the moved entries. Returns the last number, or nil:
--- there are too many entries for one script, or unfinished entries block it.
+-- Moves entries after the last one of a producer to the dead letters, and continues numbering after that one. Since Redis 7.2 a
+-- stream's last id cannot be set below a deleted id, so there numbering continues after the moved entries. Returns the last
+-- number, or nil: there are too many entries for one script, or unfinished entries block it.
 local function clear_tail(last)
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local found, bytes, wanted = 0, 0, 1 -- entries may be large: choose each count by the sizes so far
@@ -388,8 +392,8 @@ local function clear_tail(last)
   return skip(last)
 end
 
--- Wakes waiting readers by a separate stream, as a blocking read of the stream itself would also transfer its entries. Its ids are
--- `epoch-entry`, so that a reader does not miss entries that arrive between reading and waiting.
+-- Wakes waiting readers by a separate stream, as a blocking read of the stream itself would also transfer its entries. Its ids
+-- are `epoch-entry`, so that a reader does not miss entries that arrive between reading and waiting.
 -- If the owner record or the progress was deleted, ids may be below the existing one; then the next possible id is used.
 local function wake(epoch, last)
   local below = string.format('%s-%d', epoch, last)
@@ -400,8 +404,8 @@ local function wake(epoch, last)
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 
--- Marks the number of bytes up to this entry. Removes older marks of finished entries except for the last one, a limited number at a
--- time.
+-- Marks the number of bytes up to this entry. Removes older marks of finished entries except for the last one, a limited number
+-- at a time.
 local function mark(last)
   local text, MOST = string.format('%d', added_bytes), 100
   local added = redis.pcall('XADD', MARKS, id(last), 's', text)
@@ -476,8 +480,8 @@ local function follow(from, last, most, most_bytes)
   return last, moved
 end
 
--- Records that entries up to this one have been added, and the size of the largest existing entry (if not small), which readers must know
--- in advance. Entries after `largestAt` have at most half of that size (`shrunk`).
+-- Records that entries up to this one have been added, and the size of the largest existing entry (if not small), which readers
+-- must know in advance. Entries after `largestAt` have at most half of that size (`shrunk`).
 local function grown(last, waits)
   if largest_added > NOTED then
     local known = tonumber(redis.call('HGET', PROGRESS, 'largest') or 0)
@@ -498,8 +502,8 @@ local function sleep(waits)
   if waits ~= '1' then redis.call('HSET', PROGRESS, 'waits', '1') end
 end
 
--- Voids the logged range, if there is one: it can no longer be read, and its entries may have been handed out. Returns the entry up to
--- which all may have been handed out before, and whether the owner waits.
+-- Voids the logged range, if there is one: it can no longer be read, and its entries may have been handed out. Returns the entry
+-- up to which all may have been handed out before, and whether the owner waits.
 function void_range()
   local fields = redis.call('HMGET', PROGRESS, 'loggedTo', 'seen', 'waits', 'logged')
   local seen = tonumber(fields[2] or 0)

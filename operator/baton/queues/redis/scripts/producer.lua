@@ -4,13 +4,13 @@
 #!lua
 --@include partition
 -- Adds entries. ARGV: producer, then for each entry: slot, sequence, key, value, headers ('' for none).
--- Answer: the number of the first entry, if all were added with consecutive numbers. Otherwise a letter for each entry: a was added;
--- s waits on a stage; d was added before; m: its slot is not accepted here; w must wait until foreign entries are removed; and the
--- numbers of the added entries, separated by spaces.
+-- Answer: the number of the first entry, if all were added with consecutive numbers. Otherwise a letter for each entry: a was
+-- added; s waits on a stage; d was added before; m: its slot is not accepted here; w must wait until foreign entries are removed;
+-- and the numbers of the added entries, separated by spaces.
 --
 -- A producer numbers its entries per slot. The number is checked before the slot, so that a retry after a lost reply adds no
--- duplicate, even if the slot has moved in between. A refused slot stays refused for the rest of the call, so that entries of one key
--- are never added out of order.
+-- duplicate, even if the slot has moved in between. A refused slot stays refused for the rest of the call, so that entries of one
+-- key are never added out of order.
 local PRODUCERS_FORGOTTEN_AFTER = 3600 -- seconds of silence; far longer than any producer retries
 local producer = ARGV[1]
 local clock = redis.call('TIME')

@@ -30,9 +30,9 @@ end
 #!lua flags=no-writes
 --@include partition
 --@include logged
--- Returns where reading of a partition can begin and end. Writes nothing. Answer: OK, the entry up to which all are finished, the first
--- existing entry, and the last one; if there is none, the last is below the first. After many foreign entries the search for the first
--- stops, and the next number is returned. A range that begins before the finished entries is refused.
+-- Returns where reading of a partition can begin and end. Writes nothing. Answer: OK, the entry up to which all are finished, the
+-- first existing entry, and the last one; if there is none, the last is below the first. After many foreign entries the search
+-- for the first stops, and the next number is returned. A range that begins before the finished entries is refused.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local committed = done_up_to()
@@ -46,10 +46,10 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Returns how far a range that begins after `start` may reach. Records nothing. ARGV: query, uid, epoch, start, most entries, most bytes
--- (0: no limit; a single entry is always allowed).
--- Answer: OK, its end (`start`: it is empty), the last existing entry, the first one, its approximate bytes, and the last number used:
--- entries after it wake the owner. STALE and the owner's epoch; PAUSED; QUERY and a later query; or GONE, as of `log`.
+-- Returns how far a range that begins after `start` may reach. Records nothing. ARGV: query, uid, epoch, start, most entries,
+-- most bytes (0: no limit; a single entry is always allowed).
+-- Answer: OK, its end (`start`: it is empty), the last existing entry, the first one, its approximate bytes, and the last number
+-- used: entries after it wake the owner. STALE and the owner's epoch; PAUSED; QUERY and a later query; or GONE, as of `log`.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local query, start, most = tonumber(ARGV[1]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -92,10 +92,10 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Logs a range, which can then be read until it is finished. A change of owner does not end that; a pod that reads the partition singly
--- does. ARGV: query, start, end, 1 if some of its earlier entries may be missing.
--- Answer: OK, and the entry up to which all may have been handed out before; repeating it gives the same answer. QUERY and a later query;
--- GONE, and the first and last existing entry of the range; ASIDE: all of it is set aside; MORE, as of `finish`.
+-- Logs a range, which can then be read until it is finished. A change of owner does not end that; a pod that reads the partition
+-- singly does. ARGV: query, start, end, 1 if some of its earlier entries may be missing.
+-- Answer: OK, and the entry up to which all may have been handed out before; repeating it gives the same answer. QUERY and a
+-- later query; GONE, and the first and last existing entry of the range; ASIDE: all of it is set aside; MORE, as of `finish`.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local refused = fence_query(tonumber(ARGV[1]))
@@ -110,9 +110,10 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Finishes everything up to `end`, which Spark has in its commit log. Allowed while paused, and under any owner; repeating it changes
--- nothing. ARGV: query, end.
--- Answer: OK; MORE: repeat to remove more; QUERY and a later query; UNLOGGED: the end is inside the logged range, or after the last entry.
+-- Finishes everything up to `end`, which Spark has in its commit log. Allowed while paused, and under any owner; repeating it
+-- changes nothing. ARGV: query, end.
+-- Answer: OK; MORE: repeat to remove more; QUERY and a later query; UNLOGGED: the end is inside the logged range, or after the
+-- last entry.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local refused = fence_query(tonumber(ARGV[1]))
@@ -136,9 +137,10 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Sets aside a range that cannot be processed: moves its entries to the dead letters and finishes it. The intention is recorded first, so
--- that a query that logs the range again continues. ARGV: query, start, end, how often it failed, why.
--- Answer: OK, also if it was set aside before; QUERY and a later query; UNLOGGED: the range is incomplete; MORE: repeat to move more.
+-- Sets aside a range that cannot be processed: moves its entries to the dead letters and finishes it. The intention is recorded
+-- first, so that a query that logs the range again continues. ARGV: query, start, end, how often it failed, why.
+-- Answer: OK, also if it was set aside before; QUERY and a later query; UNLOGGED: the range is incomplete; MORE: repeat to move
+-- more.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local refused = fence_query(tonumber(ARGV[1]))
@@ -159,8 +161,8 @@ end
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- Checks that a task may read a range now. Sent after the XRANGE that reads, on the same connection. ARGV: query, uid and epoch under
--- which it reads as the owner ('' and 0: not as the owner), start, end, evaluation, attempt, executor.
+-- Checks that a task may read a range now. Sent after the XRANGE that reads, on the same connection. ARGV: query, uid and epoch
+-- under which it reads as the owner ('' and 0: not as the owner), start, end, evaluation, attempt, executor.
 -- Answer: OK and owner or lent; QUERY and a later query; LENT, and attempt and executor that have it now; UNLOGGED.
 --
 -- Logs a range that is neither logged nor finished, as a failover may have lost the record.
@@ -177,7 +179,8 @@ if not there or tonumber(progress('logged')) ~= start or tonumber(progress('logg
   kept = nil
 end
 
--- Each accepted reader, including the owner, is recorded when it begins: from then on earlier attempts of its evaluation are rejected.
+-- Each accepted reader, including the owner, is recorded when it begins: from then on earlier attempts of its evaluation are
+-- rejected.
 local loans = kept and cjson.decode(kept) or {}
 local loan = loans[evaluation]
 if loan and (attempt < loan[1] or (attempt == loan[1] and ARGV[8] ~= loan[2])) then
@@ -206,8 +209,8 @@ return {'OK', owner and 'owner' or 'lent'}
 -- Runs `answer` for one partition after the other. Included last, by scripts that define the function `answer(ARGV)`.
 -- KEYS: for each partition owner, stream, progress, refused, dead and marks; at the end the key `never`.
 -- ARGV: for each partition the number of its arguments, and these.
--- Answer: a line for each partition, of fields separated by spaces. The first error ends the script. After much work the script stops, as
--- it blocks other clients: then there are fewer lines than partitions; ask again for the others.
+-- Answer: a line for each partition, of fields separated by spaces. The first error ends the script. After much work the script
+-- stops, as it blocks other clients: then there are fewer lines than partitions; ask again for the others.
 local KEYS_OF_EACH, MOST_REMOVED = 6, 10000
 local lines, place = {}, 1
 for nth = 1, (#KEYS - 1) / KEYS_OF_EACH do

@@ -4,15 +4,16 @@
 #!lua flags=allow-oom
 --@include partition
 -- Hands out single entries: first pending ones after the cursor, then new ones.
--- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, the part of the member's limit
--- that its other partitions use, 0 to get only pending entries, the reading process, 1 if this is its first read, and the limit for
--- bytes of entries (a single entry is always allowed).
--- Answer: OK, how many of the entries were pending, the entry up to which all others may have been handed out before, the last entry of
--- the stream, 1 if there may be more now, 1 if the member's limit is reached, the number of outstanding entries, the entries (told),
--- how often each of the pending ones was handed out (separated by spaces), and maxRedeliveries.
+-- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, the part of the member's
+-- limit that its other partitions use, 0 to get only pending entries, the reading process, 1 if this is its first read, and the
+-- limit for bytes of entries (a single entry is always allowed).
+-- Answer: OK, how many of the entries were pending, the entry up to which all others may have been handed out before, the last
+-- entry of the stream, 1 if there may be more now, 1 if the member's limit is reached, the number of outstanding entries, the
+-- entries (told), how often each of the pending ones was handed out (separated by spaces), and maxRedeliveries.
 --
--- Entries are pending after the cursor if a former owner left them, if this owner had them before a restart in place, or if a reply was
--- lost. They may have been processed. Handing them out counts no delivery: the reader counts when processing begins (RETRY).
+-- Entries are pending after the cursor if a former owner left them, if this owner had them before a restart in place, or if a
+-- reply was lost. They may have been processed. Handing them out counts no delivery: the reader counts when processing begins
+-- (RETRY).
 local begins = ARGV[8] == '1'
 local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
@@ -139,8 +140,8 @@ if done < #ids then -- some were acknowledged and deleted before, or were never 
     if number(entry_id) <= until_now then redis.call('XDEL', STREAM, entry_id) end
   end
 elseif alike and (pending[1] == 0 or number(pending[2]) > number(highest)) and trim(number(highest) - 1) then
-  -- All up to the highest are finished. Trimming takes a fraction of the time of single deletions; if there is too much for one script,
-  -- the next acknowledgement continues.
+  -- All up to the highest are finished. Trimming takes a fraction of the time of single deletions; if there is too much for one
+  -- script, the next acknowledgement continues.
   redis.call('XTRIM', STREAM, 'MINID', '=', string.format('%d-%d', number(highest), SEGMENT + 1))
 else
   redis.call('XDEL', STREAM, unpack(ids))
@@ -157,11 +158,11 @@ return {'OK', done, outstanding(pending)}
 --@script retry
 #!lua flags=allow-oom
 --@include partition
--- Counts another delivery of an entry to its owner, which failed to process it; allowed while paused. ARGV: uid, epoch, process, id, the
--- reason of the failure, 1 if retries are pointless, and the new delivery count (0: change nothing, only return the current count). As
--- the count is absolute, a reader may repeat this after a lost answer.
--- Answer: 1; or 0 if the entry exceeded maxRedeliveries and is a dead letter now, or was finished before; the number of outstanding
--- entries; and how often the entry was handed out.
+-- Counts another delivery of an entry to its owner, which failed to process it; allowed while paused. ARGV: uid, epoch, process,
+-- id, the reason of the failure, 1 if retries are pointless, and the new delivery count (0: change nothing, only return the
+-- current count). As the count is absolute, a reader may repeat this after a lost answer.
+-- Answer: 1; or 0 if the entry exceeded maxRedeliveries and is a dead letter now, or was finished before; the number of
+-- outstanding entries; and how often the entry was handed out.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 summary()
@@ -180,8 +181,8 @@ return {'OK', 0, outstanding(), 0}
 --@script verify
 #!lua flags=allow-oom
 --@include partition
--- Checks that the caller still is the owner. ARGV: uid, epoch, process, and 1 to count the partition as in use from now on even without
--- outstanding entries, or 0 to end that.
+-- Checks that the caller still is the owner. ARGV: uid, epoch, process, and 1 to count the partition as in use from now on even
+-- without outstanding entries, or 0 to end that.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 if ARGV[4] == '1' then redis.call('HSET', OWNER, 'kept', 1) end

@@ -2,8 +2,8 @@
 
 --@script resize
 #!lua flags=allow-oom
--- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the group's UID, the version of
--- the table, partitions during the change, partitions after it, the table after it.
+-- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the group's UID, the version
+-- of the table, partitions during the change, partitions after it, the table after it.
 local known = redis.call('HMGET', KEYS[1], 'uid', 'version', 'former', 'table', 'most', 'partitions')
 if known[1] ~= ARGV[1] or known[2] ~= ARGV[2] or known[3] then return 0 end
 local most = math.max(tonumber(known[5] or 0), tonumber(known[6]), tonumber(ARGV[3]))
@@ -13,8 +13,8 @@ return 1
 --@script slots
 #!lua flags=allow-oom
 --@include partition
--- Returns the slots that the partition accepts, `slot version` or, while entries wait for a partition, `slot version partition`; those
--- that left, `slot version moved`; and the highest version of any slot.
+-- Returns the slots that the partition accepts, `slot version` or, while entries wait for a partition, `slot version partition`;
+-- those that left, `slot version moved`; and the highest version of any slot.
 local MOST = 1024
 local names = {}
 for slot = 0, MOST - 1 do names[slot + 1] = slot end
@@ -68,8 +68,8 @@ return {found[1], table.concat(lines, '\n')}
 --@script remember
 #!lua flags=allow-oom
 --@include partition
--- Stores producers' sequences of slots that come from another partition, so that a repeated send is recognized here, too. ARGV: pairs of
--- `slot:producer` and `sequence seconds`. Answer: how many were new.
+-- Stores producers' sequences of slots that come from another partition, so that a repeated send is recognized here, too. ARGV:
+-- pairs of `slot:producer` and `sequence seconds`. Answer: how many were new.
 local news = {}
 for i = 1, #ARGV, 2 do
   local known = redis.call('HGET', SEQUENCES, ARGV[i])
@@ -132,12 +132,13 @@ return {history(), (#undone > 0 or held) and 0 or 1}
 --@script unblock
 #!lua flags=allow-oom
 --@include partition
--- Moves entries from a stage to the partition's stream, after all earlier entries are finished. When the stage is empty, new entries of
--- its slots go to the stream. ARGV: the history in which that was confirmed, version, the partition that the slots come from, slots…
+-- Moves entries from a stage to the partition's stream, after all earlier entries are finished. When the stage is empty, new
+-- entries of its slots go to the stream. ARGV: the history in which that was confirmed, version, the partition that the slots
+-- come from, slots…
 -- Answer: 1 when the stage is empty; 0: there is more to move, or the server is in another history now.
 --
--- The limits of entries and bytes keep the server busy for some milliseconds only. Until the stage is empty, each call that adds entries
--- to it moves twice as many (script add), so that it gets empty even under load.
+-- The limits of entries and bytes keep the server busy for some milliseconds only. Until the stage is empty, each call that adds
+-- entries to it moves twice as many (script add), so that it gets empty even under load.
 local MOST, MOST_BYTES = 500, 1000000
 if history() ~= ARGV[1] then return 0 end
 local from = stage(ARGV[2], ARGV[3])
