@@ -311,7 +311,7 @@ def test_a_queue_that_is_not_there_is_named_and_waited_for(world: Worlds) -> Non
     orders.fleet = fleet.start()
     query = orders.query_here()
     wait_for(lambda: parcels in orders.session.word.trouble, "the group says which queue is not there")
-    assert "names those that there are" in orders.session.word.trouble
+    assert "lists the queues" in orders.session.word.trouble
     assert orders.session.word.query_failure == ""
     assert query.isActive
 

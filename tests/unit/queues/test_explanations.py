@@ -25,7 +25,7 @@ def test_of_a_queue_that_is_not_there_the_group_s_conditions_say_why() -> None:
 
 def test_of_a_queue_that_is_not_there_the_name_may_be_the_slip() -> None:
     told = absent(read("redis://redis.shop"), "queue", "shop/order")
-    assert "Either the name has a slip: kubectl get partitionedqueues -n shop names those that there are." in told
+    assert "Either the name is wrong: kubectl get partitionedqueues -n shop lists the queues." in told
 
 
 def said(url: str, error: Exception) -> str:

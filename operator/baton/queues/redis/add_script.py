@@ -11,7 +11,7 @@ from baton.queues.redis.connection import Command
 from baton.queues.redis.explanations import absent, explain, passing
 from baton.queues.redis.keys import entry_id, partition_keys, queue_key
 from baton.queues.redis.outbox import Outbox, OutgoingEntry, Round
-from baton.queues.redis.records import OddAnswerError, fields
+from baton.queues.redis.records import ForeignRecord, OddAnswerError, fields
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.url import RedisUrl
 
@@ -83,8 +83,7 @@ class AddScript:
             else:
                 outbox.give_up(list(outbox.open), why)
         except ValueError:
-            odd = OddAnswerError("a foreign record: its table")
-            outbox.give_up(list(outbox.open), explain(odd, self._url, self._queue))
+            outbox.give_up(list(outbox.open), explain(ForeignRecord("table"), self._url, self._queue))
         else:
             outbox.routed(table, "", now)
 

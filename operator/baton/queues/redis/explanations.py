@@ -23,7 +23,7 @@ from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import NotPrimaryError, UnlocatedError, is_denial
 from baton.queues.redis.keys import PartitionKeys
-from baton.queues.redis.records import OddAnswerError
+from baton.queues.redis.records import ForeignRecord, OddAnswerError
 from baton.queues.redis.url import RedisUrl, dev_queue
 from baton.queues.redis.url_files import CredentialFileError, TlsFileError
 
@@ -94,6 +94,11 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
             return (
                 f"{place} does not permit its user what {queue} needs: {what}. Give it the rights that the guide for Redis names "
                 f"by ACL SETUSER, on the keys ~pq:{{{queue}}}:*."
+            )
+        case ForeignRecord():
+            return (
+                f"{place} has records of {queue} that Baton did not write ({error}). Move the keys pq:{{{queue}}}:… away, or use "
+                f"another database for {queue}."
             )
         case InvalidResponse() | OddAnswerError():
             what = text if isinstance(error, OddAnswerError) else "not the Redis protocol"
@@ -207,40 +212,40 @@ def absent(url: RedisUrl, what: str, queue: str) -> str:
     said = f"{url.place}, database {url.options.get('db', 0)}, has no {what} {queue}."
     if there := dev_queue():
         if there == queue:
-            return f"{said} Work goes on when `baton dev` has made it: see what it says, and whether its Redis is this one."
-        return f"{said} Did you mean {there}? `baton dev` makes no other; its --queue gives it another name."
+            return f"{said} Work resumes when `baton dev` has created it: check its output, and that its Redis is this one."
+        return f"{said} Did you mean {there}? `baton dev` creates only that one; its --queue gives it another name."
     namespace = queue.rpartition("/")[0]
     within = f" -n {namespace}" if namespace else ""
     return (
-        f"{said} Either the name has a slip: kubectl get partitionedqueues{within} names those that there are. Or it is another "
-        "database than spec.source.redis of the PartitionedQueue says: correct the URL here. Or the queue was not made yet, or "
-        "has lost its data: work goes on when the operator has made it, for a ConsumerGroup that names it. The conditions of "
-        f"that group say what it waits for: kubectl describe consumergroups{within}."
+        f"{said} Either the name is wrong: kubectl get partitionedqueues{within} lists the queues. Or spec.source.redis of the "
+        "PartitionedQueue names another database: correct the URL here. Or the queue was not created yet, or has lost its data: "
+        "work resumes when the operator has created it, for a ConsumerGroup that names it. The conditions of that group say what "
+        f"it waits for: kubectl describe consumergroups{within}."
     )
 
 
 def not_primary(status: str, url: RedisUrl, queue: str) -> str:
-    """What a server's refusal to be worked with means (`NotPrimaryError.status`), and the cure."""
+    """Explain a server's refusal to serve requests (`NotPrimaryError.status`)."""
     place = url.place
     match status:
         case "LOADING":
-            return f"{place} is still loading its data. Work on {queue} goes on when it is done."
+            return f"{place} is still loading its data. Work on {queue} resumes when that is done."
         case "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" if url.cluster is None:
             return (
                 f"{place} is a node of a Redis Cluster. Begin the URL of {queue} with redis+cluster:// (rediss+cluster:// "
                 "for TLS), and name several of its nodes there."
             )
         case "CLUSTERDOWN":
-            return f"{place} has no master for {queue} (CLUSTERDOWN). Work on it goes on when there is one: see CLUSTER NODES."
+            return f"{place} has no master for {queue} (CLUSTERDOWN). Work on it resumes when there is one: see CLUSTER NODES."
         case "MOVED" | "ASK" | "TRYAGAIN":
             return (
-                f"{place} is moving {queue} to another node ({status}). Work on it goes on when it is there; a move that was "
-                "broken off is ended by redis-cli --cluster fix."
+                f"{place} is moving {queue} to another node ({status}). Work on it resumes after the move; redis-cli "
+                "--cluster fix completes a move that was interrupted."
             )
         case "MASTERDOWN":
-            return f"{place} is a replica that has lost its primary. Work on {queue} goes on when its address leads to a primary."
+            return f"{place} is a replica that has lost its primary. Work on {queue} resumes when its address leads to a primary."
     return (
-        f"{place} is a read-only replica. Point the URL of {queue} at the primary; after a failover work goes on when its "
+        f"{place} is a read-only replica. Point the URL of {queue} at the primary; after a failover work resumes when its "
         "address leads there."
     )
 

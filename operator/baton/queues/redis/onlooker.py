@@ -14,7 +14,7 @@ from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import entry_id, entry_number, partition_keys, queue_key
 from baton.queues.redis.producer import RedisProducer
-from baton.queues.redis.records import ForeignRecord, OddAnswerError, recorded
+from baton.queues.redis.records import recorded
 from baton.queues.redis.url import read
 
 _LOOK_EVERY = 0.2
@@ -55,7 +55,7 @@ class RedisOnlooker:
             with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
                 for partition in known:
                     pipe.hget(partition_keys(self._queue, partition).progress, "last")
-                ends = [_recorded(raw, "last") for raw in pipe.execute()]
+                ends = [recorded(raw, "last") for raw in pipe.execute()]
             for partition, end in enumerate(ends):
                 if end > seen.get(partition, 0):
                     last, _, largest = self._progress(partition)
@@ -73,7 +73,7 @@ class RedisOnlooker:
         """Return the last entry, the entry up to which all are finished, and the size of the largest entry."""
         with explained(self._url, self._queue):
             found: list[Any] = self._client.hmget(partition_keys(self._queue, partition).progress, *_PROGRESS)
-            last, committed, finished, largest = map(_recorded, found, _PROGRESS)
+            last, committed, finished, largest = map(recorded, found, _PROGRESS)
         if found[0] is None:
             raise QueueUnreachable(absent(self._url, f"partition {partition} of", self._queue))
         return last, max(committed, finished), largest
@@ -100,10 +100,3 @@ class RedisOnlooker:
             return None
         name, headers = QueueName(self._queue.rpartition("/")[2]), unpack(fields.get(b"h"))
         return Entry(name, partition, offset, fields[b"k"], fields[b"v"], int(fields[b"t"]), Epoch(0), False, headers)
-
-
-def _recorded(raw: object, what: str = "last") -> int:
-    try:
-        return recorded(raw, what)
-    except ForeignRecord as found:
-        raise OddAnswerError(f"a foreign record: {found}") from None

@@ -109,7 +109,7 @@ class ResizeRecord:
         return found
 
 
-class ForeignRecord(Exception):  # noqa: N818 - what was found
+class ForeignRecord(RedisError):  # noqa: N818 - what was found
     """A record that Baton did not write. The message names the record and does not quote it."""
 
 

@@ -18,7 +18,6 @@ from baton.queues.redis.batches import Batches, ScriptRun, round_trip
 from baton.queues.redis.connection import OLDEST, async_client, bounded
 from baton.queues.redis.explanations import explained, not_primary
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.records import ForeignRecord
 from baton.queues.redis.url import RedisUrl
 from baton.queues.redis.url_files import TlsFiles
 
@@ -289,11 +288,6 @@ class Transport:
                 yield
         except (QueueUnreachable, QueueConflict):
             raise
-        except ForeignRecord as what:
-            raise QueueUnreachable(
-                f"{self._url.place} has records of {self._queue} that Baton did not write ({what}). Move the keys "
-                f"pq:{{{self._queue}}}:… away, or use another database for {self._queue}."
-            ) from None
         except Exception as error:
             words = f"{type(error).__name__}: {self._url.hidden(error)}"
             raise QueueUnreachable(f"{self._url.place}: unexpected failure at {self._queue} ({words}).") from None
