@@ -156,7 +156,6 @@ class RedisAnnouncements:
         """Id of the last announcement that was read."""
 
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
-        """Wait for announcements and return the current owner records of the partitions; empty after `timeout` seconds."""
         try:
             with self._explained():
                 woken = self._wakeup.wait({self._key: self._after}, timeout)

@@ -40,7 +40,6 @@ class RedisDeadLetters:
         self._producer = RedisProducer(url, queue)
 
     def counts(self) -> dict[int, int]:
-        """Return the number of dead letters of each partition, former partitions included."""
         with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
             partitions = partitions_of(self._client, self._url, self._queue)
             for partition in range(partitions):
@@ -48,20 +47,17 @@ class RedisDeadLetters:
             return dict(enumerate(pipe.execute()))
 
     def until_now(self) -> str:
-        """Return an upper bound for the ids of current dead letters."""
         with explained(self._url, self._queue):
             seconds, microseconds = self._client.time()
         return f"{seconds * 1000 + microseconds // 1000}-{2**63 - 1}"
 
     def page(self, partition: int, after: LetterId | None = None, limit: int = PAGE, last: str = _LAST) -> list[LetterLine]:
-        """Return dead letters of a partition, oldest first, beginning after `after`."""
         first = f"({after.entry}" if after is not None else _FIRST
         with explained(self._url, self._queue):
             found = scripts.LETTERS.run(self._client, self._keys(partition), [first, last, min(limit, PAGE), _SHOWN])
             return [_summary(partition, raw) for raw in found]
 
     def every(self, partition: int, last: str = _LAST) -> Iterator[list[LetterLine]]:
-        """Yield all pages of a partition. The letters of a page may be dropped before the next page is read."""
         after = None
         while page := self.page(partition, after, last=last):
             yield page
@@ -84,7 +80,6 @@ class RedisDeadLetters:
         return Redriven(len(good), len(letters) - len(good) - missing, missing)
 
     def portions(self, letters: Iterable[LetterLine]) -> Iterator[list[LetterId]]:
-        """Split letters into portions that fit into memory."""
         portion: list[LetterId] = []
         size = 0
         for one in letters:
@@ -97,7 +92,6 @@ class RedisDeadLetters:
             yield portion
 
     def drop(self, letters: Iterable[LetterId]) -> int:
-        """Delete dead letters permanently. Returns how many existed."""
         by_partition: dict[int, list[str]] = {}
         for partition, entry in letters:
             by_partition.setdefault(partition, []).append(entry)

@@ -32,7 +32,6 @@ class RedisOnlooker:
         self._client = client(self._url, queue_key(queue))
 
     def partitions(self) -> int:
-        """See Onlooker."""
         with explained(self._url, self._queue):
             return partitions_of(self._client, self._url, self._queue)
 
@@ -63,7 +62,6 @@ class RedisOnlooker:
                     seen[partition] = last
 
     def producer(self) -> RedisProducer:
-        """See Onlooker."""
         return RedisProducer(self._given, self._queue)
 
     def close(self) -> None:

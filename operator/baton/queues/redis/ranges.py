@@ -221,7 +221,6 @@ class RedisRanges:
         }
 
     def close(self) -> None:
-        """Close connections."""
         self._wakeup.close()
         self._client.close()
 

@@ -244,7 +244,6 @@ class RedisReader:
         return again
 
     def begin_again(self, partition: int, epoch: Epoch, offset: str, times: int) -> bool:
-        """See `Reader`."""
         why = f"handed out {times} times and never acknowledged"
         again, _ = self._failed(partition, epoch, offset, why, deliveries=times + 1)
         return again
@@ -254,7 +253,6 @@ class RedisReader:
         self._failed(partition, epoch, offset, why, final=True)
 
     def verify(self, partition: int, epoch: Epoch) -> None:
-        """See `Reader`."""
         position = self._positions.of(partition, epoch)
         self._ask(scripts.VERIFY, partition, (self._uid, epoch, self._known_as(position)))
 
@@ -267,7 +265,6 @@ class RedisReader:
         return self._sure_at.get(partition, 0.0)
 
     def is_full(self) -> bool:
-        """Whether the member holds as many unacknowledged entries as maxDeliveredUnacked allows. Safe from any thread."""
         return self._positions.full
 
     def lag(self, partitions: Sequence[int]) -> int:
@@ -296,7 +293,6 @@ class RedisReader:
         return failed
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
-        """See `Reader`."""
         position = self._positions.get(partition)
         return position is None or position.epoch < epoch or (position.epoch == epoch and position.more)
 
