@@ -252,7 +252,7 @@ async def test_what_died_since_is_not_among_all(queue: Queue) -> None:
         (["redrive"], "--all"),
         (["drop", "--all", "0/1-0"], "--all"),
         (["drop", "0/1-0", "--partition", "0"], "--all"),
-        (["show", "0/\x1b[31m"], "is no dead letter"),
+        (["show", "0/\x1b[31m"], "not the id of a dead letter"),
     ],
 )
 async def test_what_cannot_be_is_said_with_the_cure(queue: Queue, arguments: list[str], words: str) -> None:
@@ -274,7 +274,7 @@ async def test_another_server_another_queue_and_a_missing_namespace_are_said(que
 
 @pytest.mark.parametrize("text", ["3", "3/", "a/1-0", "3/1-0x", "-1/1-0", "3/1", "3/" + "9" * 30 + "-0"])
 def test_what_is_no_letters_id(text: str) -> None:
-    with pytest.raises(ValueError, match="no dead letter's id"):
+    with pytest.raises(ValueError, match="not the id of a dead letter"):
         LetterId.read(text)
 
 

@@ -76,7 +76,7 @@ async def test_an_entry_that_is_sent_once_more_on_a_new_connection_waits_for_a_r
             until(lambda: raw.xlen(partition_keys(queue.name, 0).stream) == 2)
             _cut(raw)
             sending.join()
-            assert len(failures) == 1 and "only 0 of 1 replicas had it" in failures[0]
+            assert len(failures) == 1 and "only 0 of 1 replicas had them" in failures[0]
         replica.thaw()
         producer.close()
         await queue.close()

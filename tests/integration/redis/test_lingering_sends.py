@@ -251,7 +251,7 @@ async def test_so_many_replicas_have_an_entry_or_it_does_not_count_as_sent(make:
         await producer.send(queue.key(0), "1")
         replica.freeze()
         try:
-            with pytest.raises(QueueUnreachable, match=r"only 0 of 1 replicas had it within 1000 ms"):
+            with pytest.raises(QueueUnreachable, match=r"only 0 of 1 replicas had them within 1000 ms"):
                 await hasty.send(queue.key(0), "2")
             sending = asyncio.create_task(producer.send(queue.key(0), "3"))
             with primary.client() as raw:

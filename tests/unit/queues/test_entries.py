@@ -84,5 +84,5 @@ def test_headers_in_pairs_as_others_have_them_are_refused() -> None:
 
 
 def test_a_name_that_is_no_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="a header's name has characters that are no text"):
+    with pytest.raises(ValueError, match="a header's name has characters that cannot be encoded"):
         pack({"\ud800": b"1"})

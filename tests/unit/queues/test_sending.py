@@ -74,13 +74,13 @@ def test_a_url_or_a_queue_that_is_no_text_is_named(make: Any, url: Any, queue: A
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (("\udcff", "value"), "a key has characters that are no text"),
-        (("key", "\udcff"), "a value has characters that are no text"),
-        (("key", "value", {"name": "\udcff"}), "a header's value has characters that are no text"),
+        (("\udcff", "value"), "a key has characters that cannot be encoded"),
+        (("key", "\udcff"), "a value has characters that cannot be encoded"),
+        (("key", "value", {"name": "\udcff"}), "a header's value has characters that cannot be encoded"),
     ],
 )
 def test_what_has_no_bytes_in_utf8_is_named(entry: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=f"{said} .surrogates.: give bytes"):
+    with pytest.raises(ValueError, match=f"{said} .surrogates.: pass bytes"):
         waiting_entries([entry], 0.0)
 
 
