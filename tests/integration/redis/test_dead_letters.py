@@ -252,7 +252,7 @@ async def test_what_died_since_is_not_among_all(queue: Queue) -> None:
         (["redrive"], "--all"),
         (["drop", "--all", "0/1-0"], "--all"),
         (["drop", "0/1-0", "--partition", "0"], "--all"),
-        (["show", "0/\x1b[31m"], "not the id of a dead letter"),
+        (["show", "0/\x1b[31m"], "is no dead letter"),
     ],
 )
 async def test_what_cannot_be_is_said_with_the_cure(queue: Queue, arguments: list[str], words: str) -> None:
