@@ -1,4 +1,4 @@
-"""A fleet of PySpark executors that own the partitions of queues."""
+"""PySpark fleets: Spark executors that own the partitions of queues."""
 
 from baton.model.extras import extra
 

@@ -1,7 +1,7 @@
-"""The driver's own pod: its namespace, name, UID and address, found in one way by everything that asks.
+"""Finds the namespace, name, UID and address of the driver's own pod.
 
-The environment says it (the downward API), else Spark's own configuration, which `spark-submit --deploy-mode cluster` fills in,
-else the pod itself does: the namespace of its service account, its hostname, and the API server for its UID.
+The first source that has a value counts: the environment (the downward API); Spark's configuration, which `spark-submit
+--deploy-mode cluster` fills in; the pod (the namespace of its service account, its hostname, and the API server for its UID).
 """
 
 import socket
@@ -16,17 +16,17 @@ from baton.consumer.api_server import ACCOUNT, ApiConnection, ApiRefused, segmen
 from baton.model.ids import Uid
 
 NAMESPACE, DRIVER_POD = "spark.kubernetes.namespace", "spark.kubernetes.driver.pod.name"
-"""Spark's settings: where the executors are, and who owns them."""
+"""Spark's settings for the executors' namespace, and for the pod that owns their pods."""
 
 OUTSIDE = "driver-"
-"""How the name of a driver begins that runs in no pod."""
+"""Prefix of the Lease holder's name if the driver runs outside the cluster."""
 
-_CURE = "let the downward API set POD_NAMESPACE, POD_NAME and POD_UID, as driver.yaml of manifests/examples/spark does"
+_CURE = "set POD_NAMESPACE, POD_NAME and POD_UID with the downward API, as driver.yaml of manifests/examples/spark does"
 
 
 class DriverPod:
-    """The pod that this process runs in; outside a cluster there is none. Raises ValueError, with the cure, for what cannot be
-    found, and for environments and settings that contradict each other.
+    """The pod of this process. Its properties raise ValueError, with the fix, for values that cannot be found, and if the
+    environment and Spark's settings contradict each other.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class DriverPod:
         account: Path = ACCOUNT,
         hostname: Callable[[], str] = socket.gethostname,
     ) -> None:
-        """`configuration`: Spark's settings by name. `namespace`: the user's own word, which goes before all others."""
+        """`configuration`: Spark's settings by name. `namespace`: the user's choice, which overrides the environment."""
         self._environment = environment
         self._configuration = configuration or {}
         self._account = account
@@ -47,19 +47,19 @@ class DriverPod:
 
     @property
     def inside(self) -> bool:
-        """The process runs in a cluster."""
+        """Whether the process runs in a cluster."""
         return "KUBERNETES_SERVICE_HOST" in self._environment
 
     @property
     def namespace(self) -> str:
-        """Where the group, its ledger, its Lease and the executors are. Outside a cluster it may be Spark's own default."""
-        told, spark = self._namespace or self._environment.get("POD_NAMESPACE"), self._configuration.get(NAMESPACE)
-        if told and spark and told != spark:
+        """Namespace of the group, its ledger, its Lease and the executors; `default` if none is set outside a cluster."""
+        given, spark = self._namespace or self._environment.get("POD_NAMESPACE"), self._configuration.get(NAMESPACE)
+        if given and spark and given != spark:
             raise ValueError(
-                f"the driver is told to work in namespace {told}, and its executors are in {spark} ({NAMESPACE}): a group, its "
-                "driver and its executors share one namespace"
+                f"the driver's namespace is {given}, and its executors run in {spark} ({NAMESPACE}): a group, its driver and its "
+                "executors must share one namespace"
             )
-        if found := told or spark:
+        if found := given or spark:
             return found
         mounted = self._account / "namespace"
         if mounted.is_file():
@@ -70,24 +70,24 @@ class DriverPod:
 
     @property
     def name(self) -> str | None:
-        """None: outside a cluster."""
-        told, spark = self._environment.get("POD_NAME"), self._configuration.get(DRIVER_POD)
-        if told and spark and told != spark:
+        """Name of the pod; None outside a cluster."""
+        given, spark = self._environment.get("POD_NAME"), self._configuration.get(DRIVER_POD)
+        if given and spark and given != spark:
             raise ValueError(
-                f"the driver runs in pod {told}, and its executors are owned by {spark} ({DRIVER_POD}): leave that setting to "
+                f"the driver runs in pod {given}, and its executors are owned by {spark} ({DRIVER_POD}): leave that setting to "
                 "baton.spark.conf"
             )
-        return told or spark or (self._hostname() if self.inside else None)
+        return given or spark or (self._hostname() if self.inside else None)
 
     @property
     def address(self) -> str | None:
-        """None: not given; Spark finds it by itself."""
+        """IP of the pod; None lets Spark find the address."""
         return self._environment.get("POD_IP")
 
     def uid(self, api: ApiConnection) -> Uid | None:
-        """None: outside a cluster. What the environment does not say is asked of the API server."""
-        if told := self._environment.get("POD_UID"):
-            return Uid(told)
+        """Return the UID from the environment, or else from the API server; None outside a cluster."""
+        if given := self._environment.get("POD_UID"):
+            return Uid(given)
         if not self.inside:
             return None
         namespace, name = self.namespace, self.name or ""
@@ -99,25 +99,25 @@ class DriverPod:
 
 
 def submitted(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings that spark-submit gave to this program; none where something else started it."""
+    """Return the settings that spark-submit passed to this program; none if it was started otherwise."""
     if "PYSPARK_GATEWAY_PORT" not in environment:
         return {}
-    SparkContext._ensure_initialized()  # the JVM is there already: this only connects
+    SparkContext._ensure_initialized()  # the JVM is already running: this only connects
     return dict(SparkConf().getAll())
 
 
 class EndedDrivers:
-    """Which drivers are no more, by the UIDs of their pods: the pod is not there, or its containers have ended for good. One that
-    runs outside the cluster may live.
+    """Tells whether the driver in a pod, given by UID, has ended: the pod does not exist, or its phase is Succeeded or Failed.
+    Drivers outside the cluster count as running.
     """
 
     def __init__(self, api: ApiConnection, namespace: str) -> None:
         self._api, self._pods = api, f"/api/v1/namespaces/{segments(namespace)}/pods"
         self._found: tuple[str, str] | None = None
-        """The UID and the name of the pod that was asked for last. All pods are listed for a name once."""
+        """UID and name of the pod of the last call, so that the pods are listed only once to find its name."""
 
     def __call__(self, holder: str) -> bool:
-        """Whether this one has ended. Raises what the way to the API server raises."""
+        """Whether this driver has ended. Raises ApiRefused, or an error of the connection to the API server."""
         if holder.startswith(OUTSIDE):
             return False
         if self._found is None or self._found[0] != holder:

@@ -1,7 +1,4 @@
-"""What a fleet needs around it: a ledger to follow, and a session to speak through.
-
-On Kubernetes both are the API server. In development and tests it can be a directory.
-"""
+"""The environments of a fleet: a Kubernetes cluster, `baton dev`, or a directory in development and tests."""
 
 import os
 import uuid
@@ -21,29 +18,30 @@ from baton.spark.settings import refuse_allocator, under_dev
 
 
 class FleetEnvironment(ABC):
-    """The ledger and the session of a fleet: `Cluster` on Kubernetes, `Directory` without it."""
+    """Provides a fleet's ledger and session: `Cluster` on Kubernetes, `Directory` without it."""
 
     namespace: str
 
     @abstractmethod
     def ledger(self, group: str) -> LedgerView:
-        """Start to follow the ledger of the group."""
+        """Start to follow the group's ledger."""
 
     @abstractmethod
     def session(self, group: str) -> FleetSession:
-        """The driver's session, not yet acquired."""
+        """Return the driver's session, not yet acquired."""
 
     def leaving(self, group: str, closing: ExitStack) -> Leaving:
-        """Start to follow which executors' pods are asked to stop, until `closing`; without Kubernetes, none are."""
+        """Follow which executors' pods are terminating, until `closing` closes. Without Kubernetes, none are."""
         return dict
 
     def missing_rights(self, group: str, closing: ExitStack) -> Callable[[], str]:
-        """Start to look what the driver's account lacks, until `closing`: a sentence for people; empty: nothing."""
+        """Check the rights of the driver's account until `closing` closes. The function returns a sentence about missing rights;
+        empty if none is missing."""
         return lambda: ""
 
 
 class Cluster(FleetEnvironment):
-    """A Kubernetes cluster: from inside by the pod's service account, from outside by the kubeconfig.
+    """A Kubernetes cluster, reached with the service account of the pod, or with the kubeconfig from outside.
 
     ```python
     fleet = Fleet(spark, group="orders", queues=queues, environment=Cluster("shop"))
@@ -58,8 +56,9 @@ class Cluster(FleetEnvironment):
         lease_seconds: float = 15.0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`namespace` and `configuration` (Spark's settings) say what the environment does not, see `DriverPod`. `environment`:
-        instead of this process's. Raises ValueError for what cannot be found, and for settings that a fleet cannot run with.
+        """`DriverPod` looks for the driver's namespace and pod in these arguments. `configuration`: Spark's settings.
+        `environment`: environment variables (default: those of this process). Raises ValueError if they cannot be found, and for
+        settings that a fleet cannot run with.
         """
         environment = os.environ if environment is None else environment
         refuse_allocator(configuration or {})
@@ -67,15 +66,15 @@ class Cluster(FleetEnvironment):
         self.namespace = driver.namespace
         self._api = ApiConnection.in_pod(environment=environment) if driver.inside else ApiConnection.from_kubeconfig()
         self._lease_seconds = lease_seconds
-        # The pod's UID makes the Lease speak for the executors that the pod owns. Outside the cluster they have no owner, and the
-        # application's id speaks for them.
+        # The Lease covers the executors whose pods are owned by the pod with this UID. Outside the cluster they have no owner,
+        # and the operator finds them by the id of the Spark application.
         self._holder = driver.uid(self._api) or f"{OUTSIDE}{uuid.uuid4()}"
 
     def ledger(self, group: str) -> LedgerView:
         return WatchedLedger(self._api, self.namespace, group)
 
     def session(self, group: str) -> FleetSession:
-        """Raises `MissingRights` where the driver's account may not do what a fleet needs."""
+        """Raises `MissingRights` if the driver's account lacks rights that a fleet needs."""
         require(self._api, self.namespace, group)
         every = min(3.0, self._lease_seconds / 5)
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
@@ -94,7 +93,7 @@ class Cluster(FleetEnvironment):
 
 
 class Directory(FleetEnvironment):
-    """A directory with one file per member, as a mounted ledger is: a fleet without Kubernetes, for development and tests.
+    """A directory with one file per member, like a mounted ledger, for development and tests without Kubernetes.
 
     ```python
     fleet = Fleet(spark, group="orders", queues=queues, environment=Directory(Path("ledger")))
@@ -114,7 +113,7 @@ class Directory(FleetEnvironment):
 
 
 class Development(Directory):
-    """The `baton dev` by whose `baton dev run` the driver was started. Its executors are members by the word of its Lease."""
+    """The `baton dev` whose `baton dev run` started the driver. It takes the fleet's members from the driver's Lease."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         super().__init__(Path(environment["BATON_LEDGER"]), environment["POD_NAMESPACE"])
@@ -125,6 +124,6 @@ class Development(Directory):
 
 
 def here(configuration: Mapping[str, str]) -> FleetEnvironment:
-    """Where this program runs: under `baton dev run`, or at a cluster. `configuration`: Spark's settings. Raises ValueError."""
+    """Return `Development` under `baton dev run`, else `Cluster`. `configuration`: Spark's settings. Raises ValueError."""
     environment = os.environ
     return Development(environment) if under_dev(environment) else Cluster(configuration=configuration, environment=environment)

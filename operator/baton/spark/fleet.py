@@ -1,4 +1,4 @@
-"""A fleet: a Spark application whose executors own the partitions of queues."""
+"""`Fleet`, the public face: a Spark application whose executors own the partitions of queues."""
 
 import logging
 import signal
@@ -25,16 +25,16 @@ from baton.spark.statistics import Counts, FleetView, Statistics
 log = logging.getLogger("baton.spark")
 
 StartQuery = Callable[[DataFrame], StreamingQuery]
-"""The user's function: given the rows of the group's queues, it starts a query over them."""
+"""A user's function that takes the rows of the group's queues and starts a query over them."""
 
 CLOSING = 15.0
-"""Seconds for giving the group up: the API server may be away."""
+"""Seconds to give up the group, because the API server may be unreachable."""
 _DAY = 86_400
 """Seconds."""
 
 
 class Fleet:
-    """Makes the executors of a Spark application members of a group, and its queues a source: `format("baton")`.
+    """Makes a Spark application's executors members of a group, and the group's queues readable with `format("baton")`.
 
     ```python
     with baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis.shop:6379"}):
@@ -57,17 +57,18 @@ class Fleet:
         environment: FleetEnvironment | None = None,
         executors: Executors | None = None,
     ) -> None:
-        """`group` is the ConsumerGroup's name, `queues` its queues by name with their URLs.
+        """`group` is the name of the ConsumerGroup; `queues` maps the name of each of its queues to a URL.
 
-        `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others without finishing a
-        task: longer than the longest task. `repeat_wait`: how long a batch that the last driver left unfinished waits for owners
-        of all its partitions, before others read them. `grace`: how long the batch that runs may go on when the fleet is told to
-        stop: longer than a batch, and 20 less than its pod is given. All in seconds.
+        Times are in seconds. `holdup_timeout`: how long executors that missed a hand-off deadline may hold up a batch without
+        finishing a task; set it longer than the longest task. `repeat_wait`: how long a batch that the previous driver left
+        unfinished waits for the owners of all its partitions; after that, other executors read them. `grace`: how long the
+        running batch may take when the fleet stops; set it longer than a batch, and 20 s shorter than the grace period of the
+        driver's pod.
 
-        `warm_up` is called in a Python worker of each new executor before that executor reads: for what the tasks of your
-        `foreachBatch` import and connect to. `metrics_port`: of `/metrics` for Prometheus; none without it. `environment`: the
-        Kubernetes cluster, or `baton dev` under `baton dev run`, unless told otherwise. Raises RuntimeError for a Spark of
-        another version, and TypeError for a client's session of Spark Connect.
+        `warm_up` is called in a Python worker of each new executor before that executor reads. Use it to import modules and to
+        open connections that the tasks of your `foreachBatch` need. `metrics_port`: port of `/metrics` for Prometheus; None: no
+        metrics server. `environment`: by default the Kubernetes cluster, or `baton dev` under `baton dev run`. Raises
+        RuntimeError for an unsupported version of Spark, and TypeError for a client session of Spark Connect.
         """
         number("holdup_timeout", holdup_timeout, 0)
         number("repeat_wait", repeat_wait, 0)
@@ -75,9 +76,9 @@ class Fleet:
         function("warm_up", warm_up)
         if metrics_port is not None:
             whole("metrics_port", metrics_port, 0, 65_535)
-        _see_named(group, queues)
+        _check_queues(group, queues)
         check_spark()
-        _of_the_driver(spark)
+        _check_classic_session(spark)
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
         self._holdup_timeout, self._repeat_wait, self._grace = holdup_timeout, repeat_wait, grace
@@ -91,21 +92,22 @@ class Fleet:
         self._told_after = 1
         self._told_to_stop = False
         self._given_up = threading.Event()
-        """It was stopped since its start began."""
+        """Set by `stop`, cleared by `start`."""
 
     def start(self) -> Self:
-        """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited
-        for; a `stop` meanwhile ends the wait. Raises RuntimeError then, and where it, or another fleet of the group, runs in this
-        application already, Baton's jar is not there, or `metrics_port` is taken.
+        """Become the group's only driver, and make its queues readable for this application's queries.
+
+        Waits while another driver holds the group's Lease. Raises RuntimeError if `stop` is called meanwhile, if this or another
+        fleet of the group already runs in this application, if Baton's jar is missing, or if `metrics_port` is in use.
         """
         if self._running is not None and self._running.alive():
-            raise RuntimeError(f"the fleet of group {self._group} runs already")
+            raise RuntimeError(f"the fleet of group {self._group} is already running")
         java = source_classes(self._spark)
         if not java.Group.claim(self._group):
-            raise RuntimeError(f"another fleet of group {self._group} runs in this application already: use that one, or stop it")
+            raise RuntimeError(f"another fleet of group {self._group} runs in this application: use that fleet, or stop it")
         try:
             self._serve_metrics()
-            self._running = None  # a signal while the Lease is waited for is not for the one that has ended
+            self._running = None  # a signal during the wait for the Lease must not go to the fleet that has ended
             self._given_up.clear()
             self._running = RunningFleet(
                 self._spark,
@@ -125,7 +127,7 @@ class Fleet:
             )
             if self._given_up.is_set():
                 self._stop(0)
-                raise RuntimeError(f"the fleet of group {self._group} was stopped while it started")
+                raise RuntimeError(f"the fleet of group {self._group} was stopped while it was starting")
         except BaseException:
             self._metrics.close()
             java.Group.release(self._group)
@@ -133,9 +135,11 @@ class Fleet:
         return self
 
     def stop(self, grace: float | None = None) -> None:
-        """Begin no further batch, let the one that runs end within `grace` seconds (the fleet's, unless given), end the group's
-        queries, release everything and give the group up. What is not finished then comes again to the next driver. Within a
-        query's function for a batch it answers at once, and the fleet ends behind that batch.
+        """Stop the group's queries, release all partitions and give up the group.
+
+        No new batch starts; the running batch has `grace` seconds to finish (default: the fleet's `grace`). The next driver
+        reads unfinished entries again. Called from a `foreachBatch` function, `stop` returns at once, and the fleet ends after
+        that batch.
         """
         if self._running is not None and self._running.queries.in_batch():
             self._stop_meanwhile(grace)
@@ -151,24 +155,28 @@ class Fleet:
         give_up: bool = False,
         dead_letters: bool = False,
     ) -> None:
-        """`start` the fleet and a query, and stay until it has ended. To be called in the main thread of the driver's process.
+        """Start the fleet and a query, and return when the query has ended. Call it in the main thread of the driver's process.
 
-        `start(rows)` is given the source's DataFrame, read with these `options`, and returns the query that it has started. A
-        query that fails, or a `start` that raises, is tried again, after a second and then after longer pauses. After so many
-        `failures` in a row of the same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go
-        on; or, to `give_up`, the error is raised; or its entries go to the `dead_letters` of their queues, and the query goes on
-        behind them. On SIGTERM, as Kubernetes sends it to this process or to its JVM, the batch that runs is finished and the
-        group given up; a fleet that is run once more after that raises SystemExit. Raises RuntimeError when another driver has
-        taken the group or Spark's JVM has gone, and ValueError where a queue keeps no dead letters and is to.
+        `start(rows)` takes the source's DataFrame, read with `options`, and returns the query that it started. If the query
+        fails or `start` raises, it is started again after 1 s, then after longer pauses. When the same batch has failed
+        `failures` times in a row, the ConsumerGroup reports it (condition Ready, reason QueryFailed) and the retries continue.
+        With `give_up` the error is raised instead; with `dead_letters` the batch's entries are moved to the dead letters of
+        their queues, and the query continues after them.
+
+        On SIGTERM, which Kubernetes sends to this process or to its JVM, the running batch is finished and the group given up;
+        `run` raises SystemExit if it is called again. Raises RuntimeError when another driver has taken the group or Spark's JVM
+        is gone, and ValueError if `dead_letters` is set and a queue has no dead letters.
         """
         function("start", start, "rows")
         whole("failures", failures, 1)
         if give_up and dead_letters:
-            raise ValueError("give_up and dead_letters are two ends of a batch that always fails: choose one")
+            raise ValueError("give_up and dead_letters exclude each other: choose what happens to a batch that always fails")
         self._told_after, self._failures = failures, QueryFailures()
         with self._at_work() as running:
             if dead_letters and (without := running.without_dead_letters()):
-                raise ValueError(f"dead_letters is for queues of {with_dead_letters()}: {', '.join(sorted(without))} keeps none")
+                raise ValueError(
+                    f"dead_letters needs queues of {with_dead_letters()}: {', '.join(sorted(without))} has no dead letters"
+                )
             while not running.ending():
                 error = self._run_query(running, start, options or {})
                 if error is None or running.ending():
@@ -182,26 +190,27 @@ class Fleet:
                     raise error
                 if dead_letters and entries and (times := self._failures.of_batch) >= failures:
                     running.queries.set_aside(times, f"its batch failed {times} times in a row: {why}")
-                told = "the query failed at %s and is started again in %.0f s: %s"
-                log.warning(told, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
+                text = "the query failed at %s and restarts in %.0f s: %s"
+                log.warning(text, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
                 running.wait(self._failures.pause)
                 running.queries.stop()  # a `start` that raised may have begun one
 
     def serve(self) -> None:
-        """`start` the fleet, and stay while the queries of others read its queues: those of a Spark Connect server's clients. To
-        be called in the main thread of the driver's process. On SIGTERM, as Kubernetes sends it, the batch that runs is finished,
-        the group's queries end, and the group is given up. Raises RuntimeError when another driver has taken the group, or
-        Spark's JVM has gone.
+        """Start the fleet for the queries of Spark Connect clients, and return when it was stopped. Call it in the main thread
+        of the driver's process.
+
+        On SIGTERM, which Kubernetes sends, the running batch is finished, the group's queries end, and the group is given up.
+        Raises RuntimeError when another driver has taken the group or Spark's JVM is gone.
         """
         with self._at_work() as running:
             running.closed.wait()
 
     def statistics(self) -> Statistics:
-        """What has been counted since this object was made."""
+        """Return the counts since this object was created."""
         return self._counts.statistics()
 
     def view(self) -> FleetView:
-        """What the driver sees now: partitions, lag, and where its time goes. Empty while the fleet does not run."""
+        """Return the current partitions, lag, and time per step. Empty while the fleet is not running."""
         return self._running.view() if self._running is not None and self._running.alive() else FleetView()
 
     def __enter__(self) -> Self:
@@ -217,15 +226,15 @@ class Fleet:
 
             self._metrics.callback(MetricsServer(self._metrics_port, self._group, self).close)
 
-    def _begun(self) -> RunningFleet:
-        """The one that runs; started, where none does."""
+    def _started(self) -> RunningFleet:
+        """Return the running fleet; start it if necessary."""
         if self._running is None or not self._running.alive():
             self.start()
         assert self._running is not None
         return self._running
 
     def _run_query(self, running: RunningFleet, start: StartQuery, options: Mapping[str, Any]) -> Exception | None:
-        """The error that ended it, or kept it from its start; None: it was stopped, or had nothing more to do."""
+        """Return the error that ended the query or prevented its start; None if it was stopped or had read everything."""
         running.decisions.forget_ended()
         try:
             rows = self._spark.readStream.format("baton").option("group", self._group).options(**options).load()
@@ -233,7 +242,7 @@ class Fleet:
         except Exception as error:
             return error
         if not isinstance(query, StreamingQuery):
-            raise TypeError(f"start is to return the StreamingQuery that it has started, and returned {query!r}")
+            raise TypeError(f"start must return the StreamingQuery that it started, and returned {query!r}")
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
@@ -242,14 +251,14 @@ class Fleet:
 
     @contextmanager
     def _at_work(self) -> Iterator[RunningFleet]:
-        """The fleet, started, and stopped at the end. SIGTERM is for it meanwhile, and the program's own business before and
-        after; one that puts the fleet to work again and again ends, too. Raises RuntimeError where the fleet was not stopped.
+        """Start the fleet, and stop it at the end. SIGTERM stops the fleet meanwhile, and has the program's own handler before
+        and after. Raises SystemExit if SIGTERM came before, and RuntimeError if the fleet ended without being stopped.
         """
         if self._told_to_stop:
             raise SystemExit(128 + signal.SIGTERM)
         before = signal.signal(signal.SIGTERM, self._terminate)
         try:
-            running = self._begun()
+            running = self._started()
             try:
                 yield running
             finally:
@@ -267,7 +276,7 @@ class Fleet:
         self._stop_meanwhile()
 
     def _stop_meanwhile(self, grace: float | None = None) -> None:
-        """No daemon: a program that has nothing more to do ends behind it."""
+        """Stop in a thread that is no daemon, so that the program does not exit before it ends."""
         threading.Thread(target=self._stop, args=(grace,), name="baton-stop").start()
 
     def _stop(self, grace: float | None) -> None:
@@ -279,33 +288,31 @@ class Fleet:
 
 
 def _failed(error: Exception) -> str:
-    """One line."""
     return last_line(str(error) if isinstance(error, StreamingQueryException) else f"{type(error).__name__}: {error}")
 
 
 def _failed_for_rows(error: Exception) -> bool:
-    """See `of_rows`."""
     origin: Any = getattr(error, "_origin", None) if isinstance(error, StreamingQueryException) else None
     cause = origin.getCause() if origin is not None else None
     return cause is not None and of_rows(str(cause.getClass().getName()), str(cause.getMessage()))
 
 
-def _of_the_driver(spark: object) -> None:
-    """Spark Connect's own class is not imported: it needs grpc."""
+def _check_classic_session(spark: object) -> None:
+    """Raises TypeError for a Spark Connect client. The session's class is not imported, because that needs grpc."""
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         raise TypeError(
-            "spark is a client's session of Spark Connect, and a fleet is of the driver: start it in the program that starts the "
-            'server, with the session that this has made. Clients only read: spark.readStream.format("baton")'
+            "spark is a client session of Spark Connect, and a fleet runs in the driver: start the fleet in the program that "
+            'starts the server, with the session of that program. Clients only read: spark.readStream.format("baton")'
         )
 
 
-def _see_named(group: object, queues: object) -> None:
-    """URLs are not repeated: they may have passwords."""
+def _check_queues(group: object, queues: object) -> None:
+    """Raises TypeError or ValueError. No message repeats a URL, because it may contain a password."""
     text("group", group, "the name of the ConsumerGroup")
     if not isinstance(queues, Mapping):
-        raise TypeError(f"queues is a {type(queues).__name__}: give the queues of group {group} as a dict of names and URLs")
+        raise TypeError(f"queues is a {type(queues).__name__}: pass the queues of group {group} as a dict from name to URL")
     if not queues:
         raise ValueError(f"queues is empty: name the queues of group {group}, each with its URL")
     for name, url in queues.items():
         if not isinstance(url, str) or not url:
-            raise TypeError(f"queues has no URL for {name!r}: see whether the environment variable that it comes from is set")
+            raise TypeError(f"queues has no URL for {name!r}: check that the environment variable with the URL is set")

@@ -1,7 +1,7 @@
-"""Offsets and options of the source, as users and Spark write them, checked.
+"""Parses and checks the source's offsets and options, as users and Spark write them.
 
-As text it is JSON, `{"orders": {"0": 17, "1": 4}}`: queue, partition, position. A position is the number of an entry: everything
-up to it and with it is read.
+An offset is JSON, `{"orders": {"0": 17, "1": 4}}`: queue, partition, position. A position is the number of the last entry that
+was read.
 """
 
 import json
@@ -14,15 +14,15 @@ from functools import lru_cache
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import quoted
 
-# -- answers other than what Spark asked for
+# -- what is raised instead of an answer to Spark
 
 
 class SourceError(Exception):
-    """Ends the query. Its text is what the user reads: what is wrong, and the cure."""
+    """Ends the query. The user reads its text, which says what is wrong and how to fix it."""
 
 
 class AskAgain(Exception):  # noqa: N818 - nothing is wrong
-    """Something is waited for: Spark's thread asks again after so many milliseconds, unless its query is stopped."""
+    """No answer yet: Spark's thread asks again after this time, unless its query is stopped."""
 
     def __init__(self, milliseconds: int) -> None:
         super().__init__(milliseconds)
@@ -34,19 +34,19 @@ class AskAgain(Exception):  # noqa: N818 - nothing is wrong
 Positions = Mapping[Partition, int]
 
 LONGEST = 16 * 1024 * 1024
-"""Characters of an offset that are parsed: a million partitions have less."""
+"""Most characters of an offset: a million partitions need fewer."""
 _MOST = 2**63
 
 
 @lru_cache(maxsize=8)  # Spark names the same offset several times in a batch
 def parse_offset(text: str, what: str = "the offset") -> Positions:
-    """Positions of the text. `what`: where it stood, the beginning of the message of an SourceError."""
+    """Parse an offset. `what`: its name in the message of a SourceError."""
     if len(text) > LONGEST:
         raise SourceError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
-        raise SourceError(f'{what} is no JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
+        raise SourceError(f'{what} is not JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
     if not isinstance(raw, dict) or not all(isinstance(partitions, dict) for partitions in raw.values()):
         raise SourceError(f'{what} is {quoted(text)}: expected {{"queue": {{"0": position}}}}')
     return {
@@ -57,7 +57,7 @@ def parse_offset(text: str, what: str = "the offset") -> Positions:
 
 
 def offset_text(positions: Positions) -> str:
-    """The JSON, in the order of queue and partition: the same positions are the same text."""
+    """The JSON of positions, sorted by queue and partition, so that equal positions have equal texts."""
     made: dict[str, dict[str, int]] = {}
     for (queue, number), position in sorted(positions.items()):
         made.setdefault(queue, {})[str(number)] = position
@@ -65,12 +65,12 @@ def offset_text(positions: Positions) -> str:
 
 
 def of_these_queues(positions: Positions, queues: Collection[QueueName], group: str) -> None:
-    """Raises SourceError where a checkpoint has positions of a queue that this fleet does not read."""
+    """Raises SourceError if a checkpoint has positions of a queue that this fleet does not read."""
     foreign = sorted({partition.queue for partition in positions} - set(queues))
     if foreign:
         raise SourceError(
-            f"the checkpoint is of queue {', '.join(map(quoted, foreign[:5]))}, and the fleet of group {group} reads "
-            f"{', '.join(sorted(queues))}: give the query a checkpoint of its own, or the fleet the queue"
+            f"the checkpoint has positions of queue {', '.join(map(quoted, foreign[:5]))}, and the fleet of group {group} reads "
+            f"{', '.join(sorted(queues))}: use another checkpoint, or add the queue to the fleet"
         )
 
 
@@ -99,20 +99,20 @@ _STREAM = {
     "maxrowspertrigger": "maxRowsPerTrigger",
     "maxbytespertrigger": "maxBytesPerTrigger",
 }
-_OF_KAFKA = {"maxoffsetspertrigger": "maxrowspertrigger", "subscribe": "group"}
-"""What is called so in Kafka's source, and how it is called here."""
+_KAFKA_NAMES = {"maxoffsetspertrigger": "maxrowspertrigger", "subscribe": "group"}
+"""Names of options in Spark's Kafka source, and of their counterparts here."""
 _BATCH = {"group": "group", "startingoffsets": "startingOffsets", "endingoffsets": "endingOffsets"}
 
 
 class OffsetPlace(StrEnum):
-    """Where to begin or to end, unless positions say so."""
+    """Named places to begin or end at."""
 
     COMMITTED = "committed"
-    """Behind what the queue knows to be done."""
+    """After the entries that the queue has as finished."""
     EARLIEST = "earliest"
-    """With the first entry that is there."""
+    """Before the first existing entry."""
     LATEST = "latest"
-    """Behind the last entry that is there."""
+    """After the last existing entry."""
 
 
 Offsets = OffsetPlace | Mapping[Partition, int]
@@ -120,28 +120,28 @@ Offsets = OffsetPlace | Mapping[Partition, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Of one stream."""
+    """Options of `readStream`."""
 
     starting: Offsets = OffsetPlace.COMMITTED
-    """Where a query without a checkpoint begins. Partitions that positions do not name begin behind what is committed."""
+    """Where a query without a checkpoint begins. Partitions without a position begin at the committed offset."""
     fail_on_data_loss: bool = True
     max_rows: int = MAX_ROWS
-    """Of all partitions in one batch."""
+    """Rows per batch, over all partitions."""
     max_bytes: int = MAX_BYTES
-    """Of all partitions in one batch; each that has a part in it has at least one entry. About so many, of a queue that does not
-    tell how large its entries are."""
+    """Bytes per batch, over all partitions; each partition in the batch has at least one entry. Approximate for a queue that
+    does not know the sizes of its entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """Of one batch read."""
+    """Options of `read`."""
 
     starting: Offsets = OffsetPlace.EARLIEST
     ending: Offsets = OffsetPlace.LATEST
 
 
 def stream_options(options: Mapping[str, str], group: str, queues: Collection[QueueName]) -> StreamOptions:
-    """`options`: as Spark has them, names in lower case. Raises SourceError."""
+    """Check Spark's options, which have lower-case names. Raises SourceError."""
     _all_known(options, _STREAM, group, "a stream")
     return StreamOptions(
         starting=_offsets(options, "startingoffsets", queues, OffsetPlace.COMMITTED, tuple(OffsetPlace)),
@@ -152,7 +152,7 @@ def stream_options(options: Mapping[str, str], group: str, queues: Collection[Qu
 
 
 def batch_options(options: Mapping[str, str], group: str, queues: Collection[QueueName]) -> BatchOptions:
-    """`options`: as Spark has them, names in lower case. Raises SourceError."""
+    """Check Spark's options, which have lower-case names. Raises SourceError."""
     _all_known(options, _BATCH, group, "a batch read")
     made = BatchOptions(
         starting=_offsets(
@@ -164,8 +164,8 @@ def batch_options(options: Mapping[str, str], group: str, queues: Collection[Que
         for partition, start in made.starting.items():
             if made.ending.get(partition, start) < start:
                 raise SourceError(
-                    f"endingOffsets has {made.ending[partition]} for {partition.queue}/{partition.number} and startingOffsets "
-                    f"{start}: let it begin before it ends"
+                    f"endingOffsets has {made.ending[partition]} for {partition.queue}/{partition.number}, which is before "
+                    f"startingOffsets, {start}"
                 )
     return made
 
@@ -177,13 +177,13 @@ def _all_known(options: Mapping[str, str], known: Mapping[str, str], group: str,
             f"{what} has no option {quoted(unknown[0])}{_hint(unknown[0], known)}: it has {', '.join(known.values())}"
         )
     if options.get("group", group) != group:
-        raise SourceError(f"the option group is {quoted(options['group'])}, and the fleet is of group {group}")
+        raise SourceError(f"the option group is {quoted(options['group'])}, and the fleet's group is {group}")
 
 
 def _hint(unknown: str, known: Mapping[str, str]) -> str:
     if unknown in _STREAM or unknown in _BATCH:
-        return f" (of a {'stream' if unknown in _STREAM else 'batch read'} only)"
-    near = [known[name] for name in get_close_matches(_OF_KAFKA.get(unknown, unknown), known, n=1)]
+        return f" (only a {'stream' if unknown in _STREAM else 'batch read'} has it)"
+    near = [known[name] for name in get_close_matches(_KAFKA_NAMES.get(unknown, unknown), known, n=1)]
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -1,4 +1,4 @@
-"""The Spark settings that a fleet needs, with the reason of each."""
+"""The Spark settings that a fleet needs, and the reason for each."""
 
 import os
 import re
@@ -15,42 +15,42 @@ from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
 from baton.spark.rights import require_in_pod
 
-# -- Spark's version: Baton calls classes that Spark keeps for itself, and its jar is compiled against Spark's own
+# -- Spark's version: Baton calls private classes of Spark, and its jar is compiled against Spark's jars
 
 SPARK = "4.3."
 
 
 def check_spark(version: str = pyspark.__version__) -> None:
-    """Raises RuntimeError for a Spark of another version, before one of its classes is missed."""
+    """Raises RuntimeError for an unsupported version of Spark, before a missing class fails more obscurely."""
     if not version.startswith(SPARK):
         raise RuntimeError(
-            f"This version of Baton is for Spark {SPARK}x, and this is Spark {version}: install pyspark {SPARK}x, or another "
+            f"This version of Baton supports Spark {SPARK}x, and this is Spark {version}: install pyspark {SPARK}x, or another "
             "version of baton-consumer"
         )
 
 
-# -- wherever executors run
+# -- settings for executors on Kubernetes and on one machine
 
 Settings = dict[str, bool | float | int | str | None]
-"""As `SparkSession.builder.config(map=…)` takes them."""
+"""The type that `SparkSession.builder.config(map=…)` takes."""
 
 LEAST_TIMEOUT = 2.0
-"""Seconds without heartbeat: they come every second."""
+"""Smallest `executor_timeout` in seconds: executors send a heartbeat every second."""
 
 
 def steady(executor_timeout: float) -> Settings:
     """`executor_timeout`: seconds without heartbeat after which an executor is replaced."""
     return {
-        # The size of the fleet is the ConsumerGroup's; two who decide it would fight.
+        # The ConsumerGroup decides the size of the fleet; dynamic allocation would work against it.
         "spark.dynamicAllocation.enabled": "false",
-        # A range rather waits for its owner than is lent to another executor. But what prefers an executor that has just died
-        # waits as long, for nothing, and its host is as dead.
+        # A range waits this long for its owner before another executor borrows it. A task whose preferred executor has just
+        # died waits just as long in vain; its host is gone too, so Spark does not also wait for that.
         "spark.locality.wait.process": "3s",
         "spark.locality.wait.node": "0s",
         "spark.locality.wait.rack": "0s",
-        # A second copy of a reading task would take the range from the first.
+        # A speculative copy of a reading task would take the range from the first attempt.
         "spark.speculation": "false",
-        # That executors come and go is no reason to give up.
+        # Executors come and go: their number of failures must not end the application.
         "spark.executor.maxNumFailures": "1000000",
         "spark.task.maxFailures": "8",
         "spark.excludeOnFailure.enabled": "false",
@@ -58,15 +58,14 @@ def steady(executor_timeout: float) -> Settings:
         "spark.executor.heartbeatInterval": "1s",
         "spark.storage.blockManagerHeartbeatTimeoutMs": str(round(executor_timeout * 1000)),
         "spark.network.timeoutInterval": "1s",
-        # Blocks of a pod that is gone: its address may not even refuse, and Spark would try for two minutes.
+        # The address of a deleted pod may not even reject connections, and Spark would try to fetch its blocks for two minutes.
         "spark.shuffle.io.connectionCreationTimeout": "5s",
         "spark.shuffle.io.retryWait": "1s",
-        # Ten thousand large entries at once are more than the memory of a Python worker.
+        # Ten thousand large entries (Spark's default batch) exceed the memory of a Python worker.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
-        # Who stops a query whose function hangs is to go on after that, and to give the group up.
+        # If the query's function hangs, stopping the query must time out, so that the group can be given up.
         "spark.sql.streaming.stopTimeout": "30s",
-        # Decommissioning moves blocks about and was seen to stall a batch for two minutes; handing partitions off is Baton's
-        # work.
+        # Decommissioning migrates blocks and was seen to stall a batch for two minutes. Baton itself hands off partitions.
         "spark.decommission.enabled": "false",
     }
 
@@ -77,12 +76,12 @@ _MEBIBYTES = {"m": 1, "g": 1024}
 
 
 def under_dev(environment: Mapping[str, str]) -> bool:
-    """The program was started by `baton dev run`."""
+    """Whether `baton dev run` started the program."""
     return bool(environment.get("BATON_API_SERVER"))
 
 
 def local(executors: int, cores: int, memory: str, executor_timeout: float) -> Settings:
-    """`memory` of an executor, such as 512m or 1g. Raises ValueError for another form."""
+    """Settings for executors on this machine. `memory` per executor: such as 512m or 1g. Raises ValueError for another form."""
     found = re.fullmatch(r"(\d{1,6})([mg])", memory.lower())
     if found is None:
         raise ValueError(f"executor_memory is {memory!r}: set it to a number of MiB or GiB, such as 512m or 1g")
@@ -95,7 +94,7 @@ def local(executors: int, cores: int, memory: str, executor_timeout: float) -> S
         "spark.pyspark.python": sys.executable,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Spark's own 200 make a batch of any aggregation last minutes here.
+        # With Spark's default of 200, a batch with an aggregation takes minutes on one machine.
         "spark.sql.shuffle.partitions": str(executors * cores),
         **steady(executor_timeout),
     }
@@ -126,31 +125,34 @@ def conf(
     environment: Mapping[str, str] | None = None,
     submitted: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Settings for `SparkSession.builder.config(map=…)`; your own may be added or replace these.
+    """Return settings for `SparkSession.builder.config(map=…)`. You may add settings and replace these.
 
     ```python
     settings = baton.spark.conf("orders", image="shop/orders:1", template="executor.yaml")
     spark = SparkSession.builder.config(map=settings).getOrCreate()
     ```
 
-    `group` is the ConsumerGroup's name; `template` is the path of the executors' pod template (it gives them the group's
-    label); `executors` (2) is the size of the fleet until the ConsumerGroup says otherwise. An executor that
-    sends no heartbeat for `executor_timeout` seconds is replaced; make it longer than the longest pause of its garbage collector.
-    One whose pod is asked to stop has `executor_grace` seconds to finish what runs and to hand off: a little more than the
-    preStop hook of its template waits.
+    `group` is the name of the ConsumerGroup; `template` is the path of the executors' pod template, which sets the group's
+    label; `executors` (default 2) is the size of the fleet until the ConsumerGroup sets another one. An executor that sends no
+    heartbeat for `executor_timeout` seconds is replaced; make it longer than the longest garbage collection. An executor whose
+    pod is asked to stop has `executor_grace` seconds to finish its tasks and to hand off; make it a little longer than the
+    preStop hook of the template waits.
 
-    `executor_cores` (1) tasks run in an executor at a time; its pod asks for as many CPUs, or for `executor_cpu` (such as 500m).
-    `executor_memory` is of its JVM (1g).
+    An executor runs `executor_cores` (default 1) tasks at a time; its pod requests that many CPUs, or `executor_cpu` (such as
+    500m). `executor_memory` (default 1g) is the memory of its JVM.
 
-    Where the program was started by spark-submit, what is `submitted` of all these stands unless it is given here. In a pod,
-    namespace, name and address of the driver are found as `DriverPod` says. Outside the cluster give `namespace` and `master`
-    (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the credentials
-    (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing,
-    TypeError or ValueError for numbers that are none, RuntimeError for a Spark of another version, and, in a pod, `MissingRights`
-    where its account may not do what a fleet needs: Spark's own error would hide it.
+    `submitted`: the settings that spark-submit passed to this program (default: those of this process's JVM). A parameter that
+    is not given here keeps its submitted value.
 
-    Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
-    `environment`: instead of this process's.
+    In a pod, `DriverPod` finds the namespace, name and address of the driver. Outside the cluster, pass `namespace` and `master`
+    (k8s://https://…), and set `spark.driver.host` to an address that pods can reach and Spark's settings for the credentials
+    (`spark.kubernetes.authenticate.…`).
+
+    Raises ValueError for missing settings, TypeError or ValueError for malformed numbers, RuntimeError for an unsupported
+    version of Spark, and, in a pod, `MissingRights` if the service account lacks rights, which Spark's own error would hide.
+
+    Under `baton dev run` the executors are processes on this machine, and only the parameters about executors have an effect.
+    `environment`: environment variables (default: those of this process).
     """
     check_spark()
     environment = os.environ if environment is None else environment
@@ -169,25 +171,25 @@ def conf(
         NAMESPACE: driver.namespace,
         _IMAGE: _given("image", image, _IMAGE, known),
         _TEMPLATE: _given("template", template, _TEMPLATE, known),
-        # The ledger knows executors by the names of their pods. A new name for each run: a pod of the run before may still be
-        # there.
+        # The ledger identifies executors by the names of their pods. Each run has its own prefix, because pods of the previous
+        # run may still exist.
         POD_NAME_PREFIX: f"{group[:36].rstrip('-.')}-{secrets.token_hex(3)}",
-        # The source `baton`, unless it is among Spark's own jars, as in the example's image: each executor fetches what is named
-        # here. Jars of your own: `settings["spark.jars"] += ",…"`.
+        # The source `baton`, unless it is among Spark's own jars, as in the example's image. Each executor fetches the jars
+        # listed here. To add jars: `settings["spark.jars"] += ",…"`.
         "spark.jars": ",".join(filter(None, (known.get("spark.jars"), _jar()))),
         "spark.executor.instances": str(executors or known.get("spark.executor.instances") or 2),
         "spark.executor.cores": str(executor_cores or known.get("spark.executor.cores") or 1),
         "spark.executor.memory": executor_memory or known.get("spark.executor.memory") or "1g",
         **steady(executor_timeout),
-        # The driver does not wait for its executors with what it can do meanwhile: take its Lease, and look at the queues.
+        # While its executors start, the driver can already take its Lease and query the queues.
         "spark.scheduler.minRegisteredResourcesRatio": "0",
-        # Spark sets it whatever the pod template says. It is the time to hand off in, and the template's preStop hook waits for a
-        # little less.
+        # Spark overrides the pod template's value. An executor has this time to hand off; the template's preStop hook waits for
+        # a little less.
         "spark.kubernetes.executor.terminationGracePeriodSeconds": f"{round(executor_grace)}s",
-        "spark.ui.showConsoleProgress": "false",  # for terminals: in a log it hides what is said
-        # Killed executors are removed from the cluster a second after they were told to go.
+        "spark.ui.showConsoleProgress": "false",  # made for terminals: it garbles logs
+        # The pods of killed executors are deleted a second later.
         "spark.kubernetes.dynamicAllocation.deleteGracePeriod": "1s",
-        # The driver keeps no volumes or services for its executors, and needs no permission to look for them.
+        # The driver keeps no volumes or services for its executors; with these off it needs no right to list them.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
@@ -204,13 +206,13 @@ def conf(
 
 
 def refuse_allocator(settings: Mapping[str, str]) -> None:
-    """Raises ValueError for an allocator of executors' pods that a fleet cannot work with."""
+    """Raises ValueError for a pod allocator that a fleet cannot work with."""
     allocator = settings.get(ALLOCATOR, "direct")
     if allocator != "direct":
         raise ValueError(
-            f"{ALLOCATOR} is {allocator}: a fleet needs `direct`, because with any other Spark removes the executor of the "
-            "highest number when the fleet shrinks, whatever it owns, and a pod's name does not say which executor it is: "
-            "leave it out"
+            f"{ALLOCATOR} is {allocator}, and a fleet needs `direct`. With any other allocator, Spark removes the executor with "
+            "the highest number when the fleet shrinks, even if it owns partitions, and pod names do not identify executors. "
+            "Remove this setting"
         )
 
 
@@ -224,7 +226,7 @@ def _driver(driver: DriverPod) -> dict[str, str]:
     if address := driver.address:
         found |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
     if name := driver.name:
-        # Makes the driver's pod the owner of the executors' pods: they go with it, and its Lease speaks for them.
+        # Makes the driver's pod the owner of the executors' pods: they are deleted with it, and its Lease covers them.
         found[DRIVER_POD] = name
     return found
 
@@ -232,4 +234,4 @@ def _driver(driver: DriverPod) -> dict[str, str]:
 def _given(name: str, value: str | None, setting: str, submitted: Mapping[str, str]) -> str:
     if found := value or submitted.get(setting):
         return found
-    raise ValueError(f"{name} is not given, and spark-submit was not told {setting}: give one of them")
+    raise ValueError(f"{name} is not given, and spark-submit did not set {setting}: set one of them")

@@ -1,4 +1,4 @@
-"""What tasks report of the ranges that they read, what the driver counts of it, and what it sees now."""
+"""The tasks' reports of the ranges that they read, and the driver's counts and gauges."""
 
 import json
 import threading
@@ -12,25 +12,25 @@ from typing import NamedTuple
 
 from baton.model.ids import Partition, QueueName
 
-# -- what tasks report: the JVM collects it in an accumulator, which the driver empties
+# -- reports of tasks, collected in an accumulator of the JVM, which the driver drains
 
 
 class How(StrEnum):
-    """How one attempt of a task got on with a range."""
+    """Outcome of one attempt to read a range."""
 
     OWNER = "owner"
-    """Read in the executor that owns the partition, under its grant."""
+    """Read by the executor that owns the partition, under its grant."""
     LENT = "lent"
-    """Read elsewhere, under a loan that the queue recorded."""
+    """Read by another executor, under a loan that the queue recorded."""
     REFUSED = "refused"
-    """The queue did not let it: a later reader has this range. Spark tries the task again."""
+    """Rejected by the queue, because a later reader has the range. Spark retries the task."""
     FAILED = "failed"
-    """It could not be read: the server was away or answered an error, entries are gone, or what reads them has a fault.
-    Spark tries the task again."""
+    """Not read: the server was unreachable or answered with an error, entries are gone, or the reader has a bug. Spark retries
+    the task."""
 
 
 class RangeReport(NamedTuple):
-    """One attempt at one range, which may have ended before the range did: it failed, or no more rows were wanted (`limit`)."""
+    """One attempt to read a range. It may have ended early, by a failure or a `limit` on rows."""
 
     partition: Partition
     end: int
@@ -40,7 +40,7 @@ class RangeReport(NamedTuple):
 
 
 def parse_reports(text: str) -> list[RangeReport]:
-    """From the JVM: a list in JSON."""
+    """Parse the JVM's reports, a JSON list."""
     return [
         RangeReport(
             Partition(QueueName(raw["queue"]), int(raw["partition"])),
@@ -54,7 +54,8 @@ def parse_reports(text: str) -> list[RangeReport]:
 
 
 def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> Mapping[Partition, How]:
-    """How each range of a batch was read: by its owner only where no other executor had to. Without a report it is in neither."""
+    """How each range of a batch was read: by its owner only if no other executor read it too. Ranges without a report are
+    missing."""
     found: dict[Partition, How] = {}
     for report in reports:
         if report.how in (How.OWNER, How.LENT) and ends.get(report.partition) == report.end:
@@ -63,12 +64,12 @@ def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> M
     return found
 
 
-# -- what the driver counts
+# -- the driver's counts
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts since the fleet started. A *range* is the part of one partition in one batch.
+    """Counts since the `Fleet` was created. A *range* is the part of one partition in one batch.
 
     ```python
     print(fleet.statistics().owner_share)
@@ -76,36 +77,36 @@ class Statistics:
     """
 
     batches: int = 0
-    """That are done, and had ranges."""
+    """Finished batches that had ranges."""
     ranges_planned: int = 0
-    """Of those batches."""
+    """Ranges of these batches."""
     ranges_read_on_owner: int = 0
     ranges_lent: int = 0
-    """Read elsewhere: the owner was not there, or was lost while it read."""
+    """Ranges that another executor read, because the owner was missing or was lost while reading."""
     ranges_finished: int = 0
     finishes_refused: int = 0
-    """A later query has the partition, or a pod has read it singly."""
+    """Ranges that a later query reads, or whose partition a pod has read singly."""
     reads_refused: int = 0
-    """Attempts that the queue refused, because a later reader has the range. Spark tried again."""
+    """Attempts that the queue rejected because a later reader has the range. Spark retried them."""
     rows: int = 0
-    """That tasks have read, those of a second attempt as well."""
+    """Rows that tasks read, including those of repeated attempts."""
     bytes: int = 0
     positions_lost: int = 0
-    """Positions that a query had to leave out because their entries were gone (failOnDataLoss false)."""
+    """Positions that a query skipped because their entries were gone (failOnDataLoss false)."""
     releases: int = 0
-    """Partitions that were handed back because the ledger revoked them."""
+    """Partitions released because the ledger revoked them."""
     executors_ended: int = 0
     """Executors that the driver killed because they held up a batch."""
     query_failures: int = 0
-    """Queries that ended with an error and were started again (`Fleet.run`)."""
+    """Queries that failed and were restarted (`Fleet.run`)."""
 
     @property
     def owner_share(self) -> float:
-        """The share of ranges that were read on their owner: 1.0 is the aim."""
+        """Share of the ranges that their owner read. 1.0 is ideal."""
         return self.ranges_read_on_owner / self.ranges_planned if self.ranges_planned else 1.0
 
     def to_json(self) -> str:
-        """One line, with the share."""
+        """Return the counts and `owner_share` as one line of JSON."""
         return json.dumps(asdict(self) | {"owner_share": round(self.owner_share, 6)}, separators=(",", ":"))
 
 
@@ -118,7 +119,7 @@ class Counts:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def batch(self, ranges: int, outcomes: Mapping[Partition, How], reports: Iterable[RangeReport]) -> None:
-        """A batch is done."""
+        """Count a finished batch."""
         with self._lock:
             if ranges:
                 self._counts["batches"] += 1
@@ -131,13 +132,13 @@ class Counts:
                 self._counts["reads_refused"] += report.how is How.REFUSED
 
     def add(self, what: str, count: int = 1) -> None:
-        """Add to one of the counters of `Statistics`, by its name."""
+        """Add to a counter of `Statistics`, by name."""
         with self._lock:
             self._counts[what] += count
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measures a step of a batch."""
+        """Measure the duration of a step of a batch."""
         began = time.monotonic()
         try:
             yield
@@ -146,22 +147,21 @@ class Counts:
                 self._seconds[name] += time.monotonic() - began
 
     def step_seconds(self) -> Mapping[str, float]:
-        """Seconds that the steps have taken, all batches together: ahead, log, finish."""
+        """Total seconds per step (ahead, log, finish), over all batches."""
         with self._lock:
             return dict(self._seconds)
 
     def statistics(self) -> Statistics:
-        """The counts at this moment."""
         with self._lock:
             return Statistics(**self._counts)
 
 
-# -- what the driver sees now
+# -- the driver's gauges
 
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What the driver sees of its fleet at this moment.
+    """The driver's current view of its fleet.
 
     ```python
     print(sum(fleet.view().lag.values()), "entries wait")
@@ -169,12 +169,12 @@ class FleetView:
     """
 
     partitions_owned: int = 0
-    """Their owner is an executor that is ready."""
+    """Partitions whose owner is a ready executor."""
     partitions_waiting: int = 0
-    """For an owner, or for their owner to be ready."""
+    """Partitions without an owner, or whose owner is not ready."""
     partitions_revoking: int = 0
-    """On their way to another owner."""
+    """Partitions being handed off."""
     lag: Mapping[QueueName, int] = field(default_factory=dict)
-    """Entries of each queue that the query has not finished reading."""
+    """Entries per queue that the query has not finished reading."""
     step_seconds: Mapping[str, float] = field(default_factory=dict)
-    """What the driver's steps took, all batches together: ahead, log, finish."""
+    """Total seconds per step of the driver (ahead, log, finish), over all batches."""

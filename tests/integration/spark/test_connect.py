@@ -176,8 +176,8 @@ def test_what_is_wrong_is_one_line_at_the_client(served: Served) -> None:
         ]
     assert re.search(r"query '[0-9a-f-]+' reads group orders already: stop it first", said["second query"][0])
     assert said["fleet"] == [
-        "spark is a client's session of Spark Connect, and a fleet is of the driver: start it in the program that starts the "
-        'server, with the session that this has made. Clients only read: spark.readStream.format("baton")'
+        "spark is a client session of Spark Connect, and a fleet runs in the driver: start the fleet in the program that "
+        'starts the server, with the session of that program. Clients only read: spark.readStream.format("baton")'
     ]
 
 

@@ -78,13 +78,13 @@ def test_what_was_submitted_stands_unless_it_is_given() -> None:
 
 
 def test_what_nobody_gives_is_one_error() -> None:
-    with pytest.raises(ValueError, match="template is not given, and spark-submit was not told"):
+    with pytest.raises(ValueError, match="template is not given, and spark-submit did not set"):
         conf("orders", image="i", environment=POD, submitted={})
 
 
 @pytest.mark.parametrize("allocator", ["statefulset", "deployment", "com.example.Allocator"])
 def test_an_allocator_that_cannot_spare_an_executor_is_refused(allocator: str) -> None:
-    with pytest.raises(ValueError, match=f"{ALLOCATOR} is {allocator}: a fleet needs `direct`"):
+    with pytest.raises(ValueError, match=f"{ALLOCATOR} is {allocator}, and a fleet needs `direct`"):
         conf("orders", image="i", template="t", environment=POD, submitted={ALLOCATOR: allocator})
 
 

@@ -487,7 +487,7 @@ def test_a_checkpoint_of_another_group_is_refused(world: Worlds) -> None:
     orders.stop()
     parcels = at_work(1, world, "parcels")
     parcels.checkpoint = orders.checkpoint
-    assert "give the query a checkpoint of its own" in failure(parcels.query_here())
+    assert "use another checkpoint" in failure(parcels.query_here())
 
 
 def test_queries_that_come_and_go_leave_no_threads_in_the_driver(spark: SparkSession, world: Worlds, tmp_path: Path) -> None:

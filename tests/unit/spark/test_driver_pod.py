@@ -38,7 +38,9 @@ def test_the_pod_s_account_and_hostname_are_last(tmp_path: Path) -> None:
 
 
 def test_a_namespace_that_cannot_be_found_is_one_error_with_the_cure(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the driver's namespace cannot be found: let the downward API set POD_NAMESPACE"):
+    with pytest.raises(
+        ValueError, match="the driver's namespace cannot be found: set POD_NAMESPACE, POD_NAME and POD_UID with the downward API"
+    ):
         _ = pod(tmp_path, INSIDE).namespace
 
 
@@ -166,13 +168,13 @@ def test_the_ledger_and_the_lease_are_asked_for_by_their_names() -> None:
 def test_another_spark_is_refused_in_one_line_that_says_the_cure() -> None:
     settings.check_spark("4.3.1")
     for other in ("4.2.0", "4.30.0", "5.0.0"):
-        with pytest.raises(RuntimeError, match=rf"is for Spark 4\.3\.x, and this is Spark {other}: install pyspark 4\.3\.x"):
+        with pytest.raises(RuntimeError, match=rf"supports Spark 4\.3\.x, and this is Spark {other}: install pyspark 4\.3\.x"):
             settings.check_spark(other)
 
 
 def test_the_settings_are_not_given_for_another_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "SPARK", "4.2.")
-    with pytest.raises(RuntimeError, match=r"is for Spark 4\.2\.x"):
+    with pytest.raises(RuntimeError, match=r"supports Spark 4\.2\.x"):
         baton.spark.conf("orders", image="orders", template="executor.yaml", namespace="shop")
 
 

@@ -27,8 +27,8 @@ from tests.waiting import PATIENCE, until
         ({"group": ""}, "group is '': give the name of the ConsumerGroup"),
         ({"group": 5}, "group is 5: give the name of the ConsumerGroup"),
         ({"queues": {}}, "queues is empty: name the queues of group orders"),
-        ({"queues": "redis://:hunter2@redis"}, "queues is a str: give the queues of group orders as a dict of names and URLs"),
-        ({"queues": {"orders": None}}, "queues has no URL for 'orders': see whether the environment variable"),
+        ({"queues": "redis://:hunter2@redis"}, "queues is a str: pass the queues of group orders as a dict from name to URL"),
+        ({"queues": {"orders": None}}, "queues has no URL for 'orders': check that the environment variable"),
         ({"metrics_port": 99_999}, "metrics_port is 99999: set it to a whole number, 0 to 65,535"),
         ({"grace": -1}, "grace is -1: set it to 0 to 86,400"),
         ({"repeat_wait": "5"}, "repeat_wait is '5': set it to a number, 0 or more"),
@@ -43,7 +43,7 @@ def test_what_cannot_be_meant_so_is_refused_by_its_name(tmp_path: Path, argument
 
 def test_a_client_of_spark_connect_is_told_who_starts_a_fleet() -> None:
     client: Any = SparkSession.__new__(SparkSession)
-    with pytest.raises(TypeError, match="a fleet is of the driver: start it in the program that starts the server"):
+    with pytest.raises(TypeError, match="a fleet runs in the driver: start the fleet in the program that starts the server"):
         Fleet(client, group="orders", queues={"orders": "redis://redis.shop"})
 
 
@@ -94,7 +94,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     unused: Any = object()
     fleet = Fleet(spark, group="orders", queues={"orders": "redis://redis"}, environment=Directory(tmp_path), executors=unused)
     fleet._running = has_ended()
-    monkeypatch.setattr(fleet, "_begun", lambda: fleet._running)
+    monkeypatch.setattr(fleet, "_started", lambda: fleet._running)
     return fleet
 
 
@@ -337,7 +337,7 @@ def test_a_fleet_that_is_stopped_while_it_starts_does_not_run(scene: Scene, monk
     monkeypatch.setattr("baton.spark.running_fleet.ensure_callback_server_started", lambda gateway: scene.fleet.stop())
     error = raised(scene.fleet.start)
     assert isinstance(error, RuntimeError)
-    assert str(error) == "the fleet of group orders was stopped while it started"
+    assert str(error) == "the fleet of group orders was stopped while it was starting"
     assert not scene.jvm.groups, "another may drive it"
     assert scene.lease.given_up
 

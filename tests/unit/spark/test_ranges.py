@@ -104,8 +104,8 @@ def test_an_offset_is_the_same_text_whatever_order_it_was_made_in() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[1]", 'expected {"queue"'),
         ('{"orders": 4}', 'expected {"queue"'),
         ('{"orders": {"x": 4}}', "partition 'x' of queue 'orders'"),
@@ -125,7 +125,9 @@ def test_what_is_wrong_is_named(text: str, why: str) -> None:
 
 def test_a_checkpoint_of_another_queue_is_refused() -> None:
     of_these_queues({a_partition("orders", 0): 1}, {QueueName("orders")}, "shop")
-    with pytest.raises(SourceError, match="checkpoint is of queue 'parcels', and the fleet of group shop reads orders: give"):
+    with pytest.raises(
+        SourceError, match="has positions of queue 'parcels', and the fleet of group shop reads orders: use another"
+    ):
         of_these_queues({a_partition("parcels", 0): 1}, {QueueName("orders")}, "shop")
 
 
@@ -156,8 +158,8 @@ def test_what_is_said() -> None:
     [
         ({"startingoffset": "latest"}, "a stream has no option 'startingoffset' (did you mean startingOffsets?): it has group,"),
         ({"maxoffsetspertrigger": "9"}, "has no option 'maxoffsetspertrigger' (did you mean maxRowsPerTrigger?): it has"),
-        ({"endingoffsets": "latest"}, "a stream has no option 'endingoffsets' (of a batch read only)"),
-        ({"group": "other"}, "the option group is 'other', and the fleet is of group shop"),
+        ({"endingoffsets": "latest"}, "a stream has no option 'endingoffsets' (only a batch read has it)"),
+        ({"group": "other"}, "the option group is 'other', and the fleet's group is shop"),
         ({"startingoffsets": "newest"}, "startingOffsets is 'newest': set it to committed, earliest, latest, or {"),
         ({"startingoffsets": '{"parcels": {"0": 1}}'}, "startingOffsets names queue 'parcels': the fleet reads orders"),
         ({"startingoffsets": '{"orders": {"0": -1}}'}, "startingOffsets has '-1'"),
@@ -175,12 +177,12 @@ def test_a_stream_s_options_that_are_wrong_are_named_with_the_cure(options: dict
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"maxrowspertrigger": "5"}, "a batch read has no option 'maxrowspertrigger' (of a stream only)"),
+        ({"maxrowspertrigger": "5"}, "a batch read has no option 'maxrowspertrigger' (only a stream has it)"),
         ({"startingoffsets": "latest"}, "startingOffsets is 'latest': set it to committed, earliest, or {"),
         ({"endingoffsets": "earliest"}, "endingOffsets is 'earliest': set it to committed, latest, or {"),
         (
             {"startingoffsets": '{"orders": {"0": 9}}', "endingoffsets": '{"orders": {"0": 8}}'},
-            "endingOffsets has 8 for orders/0 and startingOffsets 9: let it begin before it ends",
+            "endingOffsets has 8 for orders/0, which is before startingOffsets, 9",
         ),
     ],
 )
