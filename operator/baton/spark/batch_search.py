@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.logged_ranges import Ahead, AheadAnswer, AheadRequest, Gone, LaterQuery, Stale
+from baton.spark.context import FleetContext
 from baton.spark.ledger import LedgerGrants, PartitionGrant
 from baton.spark.offsets import MAX_BYTES, Positions, SourceError, StreamOptions
 from baton.spark.queues import FleetQueues, QueueAwayError, Range
 from baton.spark.ranges import beyond, lost_and_cure, superseded
-from baton.spark.surroundings import Surroundings
 
 # -- how far a batch reads: partitions that have something share rows and bytes fairly, and take turns
 
@@ -227,12 +227,12 @@ class Found(NamedTuple):
 class BatchSearch:
     """Of one stream, for its thread."""
 
-    def __init__(self, options: StreamOptions, around: Surroundings) -> None:
-        self.last_entries = LastEntries(around.queues, around.clock)
+    def __init__(self, options: StreamOptions, context: FleetContext) -> None:
+        self.last_entries = LastEntries(context.queues, context.clock)
         self.target: Positions | None = None
         """AvailableNow: up to there each partition is read; None: without an end."""
-        self._options, self._around = options, around
-        self._unsized = around.queues.without_sizes
+        self._options, self._context = options, context
+        self._unsized = context.queues.without_sizes
         self._due = Due()
         self._served: dict[Partition, int] = {}
         self._batches = 0
@@ -242,25 +242,25 @@ class BatchSearch:
     def look(self, query: Mapping[QueueName, int], start: Positions) -> Found:
         """Ask once. Raises SourceError for a query that is over, and for entries that are gone."""
         if self._unheard:  # where others have rows in every batch, these are not waited for
-            self._due.woken(self._around.queues.woken(self._unheard))
+            self._due.woken(self._context.queues.woken(self._unheard))
         due: list[Candidate] = []
         idle: list[Candidate] = []
 
         def pick(ownership: LedgerGrants) -> list[PartitionGrant]:
-            found, waiting = self._due.split(self._candidates(query, ownership, start), self._around.clock())
+            found, waiting = self._due.split(self._candidates(query, ownership, start), self._context.clock())
             due.extend(found)
             idle.extend(waiting)
             return [candidate.grant for candidate in found]
 
-        taken, kept = self._around.grants_in_use.take(pick), frozenset[PartitionGrant]()
+        taken, kept = self._context.grants_in_use.take(pick), frozenset[PartitionGrant]()
         try:
             rows, size = self._options.max_rows, self._options.max_bytes
-            with self._around.counts.step("ahead"):
+            with self._context.counts.step("ahead"):
                 chosen = choose_end(in_turn(due, self._served), rows, size, lambda asked: self._ask(query, asked))
             self._learn(due, chosen)
             kept = frozenset(candidate.grant for candidate in due if candidate.partition in chosen.ends)
         finally:
-            self._around.grants_in_use.put_back(grant for grant in taken if grant not in kept)
+            self._context.grants_in_use.put_back(grant for grant in taken if grant not in kept)
         idle += [one for one in due if one.partition not in chosen.ends and chosen.answers.get(one.partition) is not None]
         waiting = [candidate.partition for candidate in idle]
         self._unheard = waiting if chosen.ends else ()
@@ -268,7 +268,7 @@ class BatchSearch:
 
     def wait(self, idle: Iterable[Partition], seconds: float) -> None:
         """Until one of these may have something, what is known has changed, or for so long."""
-        self._due.woken(self._around.queues.wait(idle, seconds))
+        self._due.woken(self._context.queues.wait(idle, seconds))
 
     def served(self, partitions: Iterable[Partition]) -> None:
         """A batch has these."""
@@ -286,7 +286,7 @@ class BatchSearch:
     def _candidates(self, query: Mapping[QueueName, int], ownership: LedgerGrants, start: Positions) -> Iterator[Candidate]:
         """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
         is not registered here, nor those of a queue that has given the query no number yet."""
-        executors = self._around.executors()
+        executors = self._context.executors()
         for partition, grant in ownership.owners.items():
             position = start.get(partition)
             if position is None or grant.member not in executors or grant.queue not in query:
@@ -299,7 +299,7 @@ class BatchSearch:
         self, query: Mapping[QueueName, int], questions: Mapping[Partition, AheadRequest]
     ) -> Mapping[Partition, AheadAnswer]:
         questions = {partition: self._by_size(partition, question) for partition, question in questions.items()}
-        answers = self._around.queues.ahead(query, questions)
+        answers = self._context.queues.ahead(query, questions)
         behind: dict[Partition, AheadRequest] = {}
         for partition, answer in list(answers.items()):
             if isinstance(answer, Gone):
@@ -311,7 +311,7 @@ class BatchSearch:
                 behind[partition] = questions[partition]._replace(start=answer.first - 1)
                 del answers[partition]
         if behind:
-            answers |= self._around.queues.ahead(query, behind)
+            answers |= self._context.queues.ahead(query, behind)
         return {partition: self._sized(partition, answer) for partition, answer in answers.items()}
 
     def _by_size(self, partition: Partition, question: AheadRequest) -> AheadRequest:
@@ -329,11 +329,11 @@ class BatchSearch:
         """Of one entry; 0: the queue counts itself, or no limit is set, and the first batch will tell."""
         if partition.queue not in self._unsized:
             return 0
-        known = self._around.finishing.sizes.of(partition)
+        known = self._context.finishing.sizes.of(partition)
         return known if known is not None else _UNKNOWN if self._options.max_bytes < MAX_BYTES else 0
 
     def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:
-        now = self._around.clock()
+        now = self._context.clock()
         for candidate in due:
             partition = candidate.partition
             if partition in chosen.unasked:

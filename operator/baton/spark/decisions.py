@@ -12,6 +12,7 @@ from typing import Any
 
 from baton.model.ids import QueueName
 from baton.model.wording import one_line, quoted
+from baton.spark.context import FleetContext
 from baton.spark.offsets import (
     AskAgain,
     SourceError,
@@ -23,7 +24,6 @@ from baton.spark.offsets import (
 from baton.spark.queues import Range
 from baton.spark.ranges import batch_read
 from baton.spark.stream import RunningQuery, Stream, running_query
-from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
 
@@ -38,9 +38,9 @@ _CHECKPOINT = "checkpointlocation"
 class Decisions:
     """Of one fleet. One stream reads at a time: the queues let the later of two win, and that is for drivers."""
 
-    def __init__(self, around: Surroundings, active: Callable[[], frozenset[str]], stop_fleet: Callable[[], None]) -> None:
+    def __init__(self, context: FleetContext, active: Callable[[], frozenset[str]], stop_fleet: Callable[[], None]) -> None:
         """`active`: the ids of the application's queries that run."""
-        self._around, self._active, self._stop_fleet = around, active, stop_fleet
+        self._context, self._active, self._stop_fleet = context, active, stop_fleet
         self._streams: dict[str, Stream] = {}
         self._last_plan = ""
         self._ended: Stream | None = None
@@ -106,13 +106,13 @@ class Decisions:
     def _stream(self, name: str) -> Stream:
         found = self._streams.get(name)
         if found is None:
-            raise SourceError(f"{name} has ended: the fleet of group {self._around.group} was stopped or started again")
+            raise SourceError(f"{name} has ended: the fleet of group {self._context.group} was stopped or started again")
         return found
 
     def _open(self, options: dict[str, str], query: RunningQuery) -> Stream:
         place = options.pop(_CHECKPOINT, "")
-        checked = stream_options(options, self._around.group, self._around.queues.names)
-        if why := self._around.over():
+        checked = stream_options(options, self._context.group, self._context.queues.names)
+        if why := self._context.over():
             raise SourceError(why)
         active = self._active()
         with self._lock:
@@ -121,18 +121,18 @@ class Decisions:
                 if other.query_id in active and not again:
                     raise SourceError(self._two(other, query.id))
                 self._close(other.name)  # Spark does not close the sources of a query that failed before it had all of them
-            stream = Stream(f"{self._around.group}-{next(_opened)}", query, place, checked, self._around)
+            stream = Stream(f"{self._context.group}-{next(_opened)}", query, place, checked, self._context)
             self._streams[stream.name] = stream
         return stream
 
     def _two(self, other: Stream, query_id: str) -> str:
         if other.query_id == query_id:
             return (
-                f"the query reads group {self._around.group} in two places, as a join with itself does: load it once. Compare "
+                f"the query reads group {self._context.group} in two places, as a join with itself does: load it once. Compare "
                 "its rows with each other by a stateful operator, or write them to a table first; two groups can be joined"
             )
         return (
-            f"query {quoted(other.query_id)} reads group {self._around.group} already: stop it first. One query at a time reads "
+            f"query {quoted(other.query_id)} reads group {self._context.group} already: stop it first. One query at a time reads "
             "a group; write to several sinks in foreachBatch"
         )
 
@@ -144,8 +144,8 @@ class Decisions:
 
     def _batch(self, options: dict[str, str]) -> dict[str, Any]:
         options.pop(_CHECKPOINT, None)
-        checked = batch_options(options, self._around.group, self._around.queues.names)
-        return batch_read(checked, self._around.queues)
+        checked = batch_options(options, self._context.group, self._context.queues.names)
+        return batch_read(checked, self._context.queues)
 
     class Java:
         """For py4j."""

@@ -124,7 +124,7 @@ class FleetLoop:
         queues_answer: Callable[[], bool],
     ) -> None:
         """`alive`: the fleet goes on. `ended` is called once, after it did not. `ready`: these executors can be given a task, and
-        they are others than before. `troubles`: what keeps the driver from its work, by the fields of its `Word`.
+        they are others than before. `troubles`: what keeps the driver from its work, by the fields of its `DriverStatus`.
 
         `patience`: seconds that a batch may be held up. `queues_answer`: all queues do now; who waits for one is not stuck.
         """
@@ -160,7 +160,7 @@ class FleetLoop:
     def look(self) -> float:
         """Look once at the executors, the size of the fleet and the session. Seconds until the next look."""
         # Before Spark is asked: it may be Spark that does not answer.
-        self._session.say(statistics=self._counts.statistics().to_json(), **self._troubles())
+        self._session.update(statistics=self._counts.statistics().to_json(), **self._troubles())
         fleet = self._executors.registered()
         ids = frozenset(executor.id for executor in fleet)
         if ids != self._fleet:
@@ -173,7 +173,7 @@ class FleetLoop:
         if (ids_of_usable := tuple(executor.id for executor in usable)) != self._usable:
             self._usable = ids_of_usable
             self._ready(usable)
-        self._session.say(executors=tuple(executor.id for executor in working))
+        self._session.update(executors=tuple(executor.id for executor in working))
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())

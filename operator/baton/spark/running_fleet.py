@@ -19,6 +19,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
 from baton.model.wording import first_of
 from baton.queues.kinds import with_spark
+from baton.spark.context import FleetContext
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
@@ -30,7 +31,6 @@ from baton.spark.ledger import GrantsInUse, LedgerGrants
 from baton.spark.queries import GroupQueries, running_in
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts, FleetView, RangeReport, parse_reports
-from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
 
@@ -206,7 +206,7 @@ class RunningFleet:
         self._queues = FleetQueues(self._urls, self._environment.namespace, group)
         self._closing.callback(self._queues.close)
         self._session = self._environment.session(group)
-        self._session.say(app=spark.sparkContext.applicationId)
+        self._session.update(app=spark.sparkContext.applicationId)
         self._session.acquire(self._given_up)
         self._closing.callback(self._session.close)
         if self._given_up():
@@ -220,7 +220,7 @@ class RunningFleet:
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
         self._closing.callback(self._finishing.close, 0)
-        self._around = Surroundings(
+        self._context = FleetContext(
             group=group,
             queues=self._queues,
             ledger=self._ledger,
@@ -233,7 +233,7 @@ class RunningFleet:
             stopping=self._stopping.is_set,
         )
         running = running_in(spark)
-        self.decisions = Decisions(self._around, lambda: frozenset(running()), self._stop_fleet)
+        self.decisions = Decisions(self._context, lambda: frozenset(running()), self._stop_fleet)
         self.queries = GroupQueries(spark, running, self.decisions, self._queues)
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
@@ -286,7 +286,7 @@ class RunningFleet:
         behind: dict[Partition, int] = {}
         for stream in self.decisions.streams():
             behind |= stream.rows_behind(stream.position)
-        return self._around.view(behind)
+        return self._context.view(behind)
 
     def stop(self, grace: float) -> None:
         """See `Fleet.stop`. Further calls wait for the first."""
@@ -347,7 +347,7 @@ class RunningFleet:
     def _say_releases(self, releases: frozenset[Release]) -> None:
         self._counts.add("releases", len(releases - self._released))
         self._released = releases
-        self._session.say(releases=releases)
+        self._session.update(releases=releases)
 
     def _executors_are(self, ready: tuple[Executor, ...]) -> None:
         self._ready = by_pod(ready)

@@ -1,4 +1,4 @@
-"""The driver's Lease: there is one live driver per group, and it speaks for its executors."""
+"""The driver's Lease: it ensures one live driver per group, and reports the driver's executors to the operator."""
 
 import errno
 import hashlib
@@ -25,28 +25,29 @@ from baton.model.session import Release, format_releases
 
 log = logging.getLogger("baton.spark")
 
-# -- of the programs in one pod, the one that drives a group
+# -- the lock between the programs of one pod
 
-_LOOK = 0.2
+_POLL = 0.2
 """Seconds."""
 
 
 class SoleDriver:
-    """A name that one program of a pod has at a time: two would share the group's Lease, which names a pod and not a program.
-    When the program ends, for whatever reason, the name is free.
+    """A lock that one program of a pod holds at a time. The group's Lease names the pod, so two programs of a pod could both hold
+    it.
 
-    It is that of an abstract socket (unix(7)): all containers of a pod share these, and no file is left behind.
+    The lock is the name of an abstract socket (unix(7)): all containers of a pod share these, they leave no file, and the kernel
+    frees the name when the program ends.
     """
 
     def __init__(self, group: str, holder: str) -> None:
-        """`holder`: of the Lease that the program takes. Pods that use the node's network are told apart by it."""
+        """`holder`: the holder of the Lease. It distinguishes pods that use the network of their node."""
         self._group = group
         self._name = "\0baton-driver-" + hashlib.sha256(f"{group} {holder}".encode()).hexdigest()
         self._held: socket.socket | None = None
 
     def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until no other program of the pod has it, or the wait is `given_up`."""
-        told = False
+        """Wait until no other program of the pod holds the lock, or until `given_up` returns true."""
+        warned = False
         while self._held is None and not given_up():
             held = socket.socket(socket.AF_UNIX)
             try:
@@ -54,17 +55,17 @@ class SoleDriver:
             except OSError as error:
                 held.close()
                 if error.errno != errno.EADDRINUSE:
-                    log.debug("whether another program of this pod drives %s is not known: %s", self._group, error)
+                    log.debug("cannot check for another program of this pod that drives %s: %s", self._group, error)
                     return
-                if not told:
+                if not warned:
                     log.warning("another program of this pod drives group %s; waiting until it has ended", self._group)
-                told = True
-                time.sleep(_LOOK)
+                warned = True
+                time.sleep(_POLL)
             else:
                 self._held = held
 
     def release(self) -> None:
-        """It is another's."""
+        """Free the lock for other programs."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -74,20 +75,20 @@ class SoleDriver:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What the driver says of its fleet."""
+class DriverStatus:
+    """The driver's report on its fleet, written as annotations of its Lease."""
 
     app: str = ""
     executors: tuple[str, ...] = ()
-    """Spark's ids of those that are registered."""
+    """Spark's ids of the registered executors."""
     releases: frozenset[Release] = frozenset()
     statistics: str = ""
     trouble: str = ""
-    """What keeps it from its queues."""
+    """Why the driver cannot read its queues."""
     query_failure: str = ""
-    """Why its query fails again and again."""
+    """Why the query keeps failing."""
     missing_rights: str = ""
-    """What its account may not do any more."""
+    """Rights that the driver's account has lost."""
 
     def annotations(self) -> dict[str, str]:
         return {
@@ -102,29 +103,30 @@ class Word:
 
 
 class FleetSession:
-    """The driver's word to the operator. This one is heard by no operator, for development without an API server."""
+    """The driver's reports to the operator. This base class keeps them to itself, for development without an API server."""
 
     def __init__(self) -> None:
-        self.word = Word()
+        self.status = DriverStatus()
 
     def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Become the group's one driver; waits as long as another one lives, in this pod or another, unless the wait is
-        `given_up`."""
+        """Become the group's only driver. Waits while another driver lives, in this pod or another, until `given_up` returns
+        true."""
 
-    def say(self, **changes: Any) -> None:
-        """Change fields of the `Word`; executors and releases are told at once, statistics with the next renewal."""
-        self.word = replace(self.word, **changes)
+    def update(self, **changes: Any) -> None:
+        """Change fields of the `DriverStatus`. Only a change of nothing but statistics waits for the Lease's next renewal."""
+        self.status = replace(self.status, **changes)
 
     def lost(self) -> str | None:
-        """The driver that has taken the group over, if any."""
+        """Return the driver that has taken over the group, if any."""
         return None
 
     def close(self) -> None:
-        """Give the group up."""
+        """Give up the group."""
 
 
 class DriverSession(FleetSession):
-    """A Lease that one driver has at a time, renewed from its own thread: a long batch does not make the driver look dead."""
+    """A Lease that one driver holds at a time. Its own thread renews it, so that a long batch does not make the driver look
+    dead."""
 
     def __init__(
         self,
@@ -135,7 +137,7 @@ class DriverSession(FleetSession):
         every: float = RENEW_EVERY,
         gone: Callable[[str], bool] | None = None,
     ) -> None:
-        """`holder`: the driver's pod by its UID. `duration`, `every`: seconds. `gone`: another holder has ended."""
+        """`holder`: the UID of the driver's pod. `duration`, `every`: seconds. `gone`: whether another holder has ended."""
         super().__init__()
         self._session = consumer.Session(
             store, holder=holder, group=group, duration=duration, every=every, exclusive=True, gone=gone
@@ -148,21 +150,21 @@ class DriverSession(FleetSession):
         try:
             if not given_up():
                 self._session.acquire(given_up=given_up)
-        except BaseException:  # such as Ctrl-C in a notebook, which keeps what was raised, and tries again
+        except BaseException:  # such as Ctrl-C in a notebook, where the user may try again
             self._sole_driver.release()
             raise
 
-    def say(self, **changes: Any) -> None:
+    def update(self, **changes: Any) -> None:
         with self._lock:
-            before = self.word
-            super().say(**changes)
-            news = replace(self.word, statistics=before.statistics) != before
-            self._session.say(self.word.annotations(), at_once=news)
+            before = self.status
+            super().update(**changes)
+            urgent = replace(self.status, statistics=before.statistics) != before
+            self._session.say(self.status.annotations(), at_once=urgent)
 
     def lost(self) -> str | None:
         return self._session.lost()
 
     def close(self) -> None:
-        self.say(executors=(), releases=frozenset(), statistics="", trouble="", query_failure="", missing_rights="")
+        self.update(executors=(), releases=frozenset(), statistics="", trouble="", query_failure="", missing_rights="")
         self._session.close(give_up=True)
         self._sole_driver.release()

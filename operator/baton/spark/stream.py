@@ -12,6 +12,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted
 from baton.queues.logged_ranges import LaterQuery
 from baton.spark.batch_search import BatchSearch
+from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
 from baton.spark.finishing import PlannedBatch
 from baton.spark.ledger import PartitionGrant
@@ -29,7 +30,6 @@ from baton.spark.ranges import (
     superseded,
 )
 from baton.spark.statistics import How
-from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
 
@@ -78,26 +78,26 @@ _SETTLE_EVERY = 30.0
 class QueryNumbers:
     """Of one stream, for its thread."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: FleetContext) -> None:
+        self._context = context
         self.known: Mapping[QueueName, int] = {}
         """At each queue that has answered."""
-        self._again = self._settled = around.clock()
+        self._again = self._settled = context.clock()
 
     def begin(self, start: Positions) -> None:
         """Once the Lease is held: take a number from each queue that answers, and finish what the last query has written down as
         done but had no time to finish. Without a checkpoint all have to answer, or QueueAwayError is raised."""
-        names, now = self._around.queues.names, self._around.clock()
+        names, now = self._context.queues.names, self._context.clock()
         if names == self.known.keys() or (start and now < self._again):
             return
         self._again = now + _BEGIN_AGAIN
-        found = self._around.queues.begin(names - self.known.keys())
+        found = self._context.queues.begin(names - self.known.keys())
         for queue, number in found.items():
             with suppress(QueueAwayError):
                 if any(partition.queue == queue for partition in start):
-                    there = self._around.queues.positions({queue}).keys()  # one that was made again may have fewer partitions
+                    there = self._context.queues.positions({queue}).keys()  # one that was made again may have fewer partitions
                     left = {one: end for one, end in start.items() if one in there}
-                    self._around.queues.finish({queue: number}, left)
+                    self._context.queues.finish({queue: number}, left)
                 self.known = {**self.known, queue: number}
         if not start and names != self.known.keys():
             raise QueueAwayError
@@ -106,15 +106,15 @@ class QueryNumbers:
         """A failover may have lost that a batch was finished. Of a partition to which nothing new comes it is not said again, and
         if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that, and one that
         does not answer is told the next time."""
-        now = self._around.clock()
+        now = self._context.clock()
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
-            for queue in sorted(self._around.queues.answering(self.known)):
-                if not self._around.finishing.settled({queue}):
+            for queue in sorted(self._context.queues.answering(self.known)):
+                if not self._context.finishing.settled({queue}):
                     continue
                 mine = {partition: end for partition, end in start.items() if partition.queue == queue}
                 with suppress(QueueAwayError):
-                    for answer in self._around.queues.finish(self.known, mine).values():
+                    for answer in self._context.queues.finish(self.known, mine).values():
                         if isinstance(answer, LaterQuery):
                             raise superseded(answer.number)
 
@@ -141,7 +141,7 @@ class Stream:
     `latest_offset`, `plan` and `prepare_available_now` raise AskAgain where a queue or an owner is waited for, and SourceError.
     """
 
-    def __init__(self, name: str, query: RunningQuery, place: str, options: StreamOptions, around: Surroundings) -> None:
+    def __init__(self, name: str, query: RunningQuery, place: str, options: StreamOptions, context: FleetContext) -> None:
         """`place`: of its source in the query's checkpoint."""
         self.name, self.query_id, self.place = name, query.id, place
         self._alone = query.alone
@@ -149,9 +149,9 @@ class Stream:
         """The fleet stops, and Spark's thread is kept here: no batch runs, nor begins."""
         self.last_plan = ""
         """The batch that was planned last, for people."""
-        self._options, self._around = options, around
-        self._query = QueryNumbers(around)
-        self._search = BatchSearch(options, around)
+        self._options, self._context = options, context
+        self._query = QueryNumbers(context)
+        self._search = BatchSearch(options, context)
         self._lock = threading.Lock()
         self._chosen: PlannedBatch | None = None
         """What `latest_offset` answered last, and Spark has not planned yet."""
@@ -174,15 +174,15 @@ class Stream:
     def prepare_available_now(self) -> None:
         """The query ends when it has read what is there now."""
         try:
-            self._search.target = {partition: bounds.last for partition, bounds in self._around.queues.positions().items()}
+            self._search.target = {partition: bounds.last for partition, bounds in self._context.queues.positions().items()}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
 
     def latest_offset(self, text: str) -> Positions:
         """The end of the next batch, which begins with the offset `text`; the same where there is nothing to read."""
         self._check()  # before a number is taken: it would end the query of the group's present driver
-        if self._nothing is not None and self._nothing[0] == text and self._around.clock() < self._nothing[1]:
-            self._around.sleep(min(IDLE, max(IDLE_BESIDE_OTHERS, self._nothing[2])))
+        if self._nothing is not None and self._nothing[0] == text and self._context.clock() < self._nothing[1]:
+            self._context.sleep(min(IDLE, max(IDLE_BESIDE_OTHERS, self._nothing[2])))
             return parse_offset(text)
         start = self._parsed(text)
         self.done(start)  # Spark asks for more when it has written down that everything up to here is done
@@ -191,13 +191,13 @@ class Stream:
         try:
             self._query.begin(start)
             if entered := self._entering(start):
-                if (later := self._around.queues.fence(self._query.known, entered)) is not None:
+                if (later := self._context.queues.fence(self._query.known, entered)) is not None:
                     raise superseded(later)  # its checkpoint may be this one's
                 return {**start, **entered}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
         deadline: float | None = None
-        began = self._around.clock()
+        began = self._context.clock()
         while True:
             self._check()
             self._hold()
@@ -205,7 +205,7 @@ class Stream:
             if found.ends:
                 self._chosen = PlannedBatch(self.name, self._query.known, found.ends, found.grants)
                 return {**start, **found.ends}
-            now = self._around.clock()
+            now = self._context.clock()
             if deadline is None:  # it hears at least once what was woken
                 deadline = now + (IDLE if self._alone else IDLE_BESIDE_OTHERS)
                 took = now - began
@@ -215,7 +215,7 @@ class Stream:
         self._query.settle(start)
         self._await_target(start)
         if not self._alone and self._search.target is None:
-            self._nothing = text, self._around.clock() + took / _SHARE_BESIDE_OTHERS, took
+            self._nothing = text, self._context.clock() + took / _SHARE_BESIDE_OTHERS, took
         return start
 
     def plan(self, start_text: str, end_text: str, batch: str) -> dict[str, Any]:
@@ -229,23 +229,23 @@ class Stream:
             self.done(start)
             self._leave_chosen()
             self._hold()  # it would be repeated in any case
-        executors = self._around.executors()
+        executors = self._context.executors()
         try:
             self._query.begin(start)
             queues = {one.partition.queue for one in todo}
             if not queues <= self._query.known.keys():
                 raise AskAgain(_QUEUE_AGAIN)
-            if not self._around.finishing.settled(queues):
+            if not self._context.finishing.settled(queues):
                 raise AskAgain(_SOON_AGAIN)  # it ends the ranges that these begin behind
             self._query.settle(start)
-            addresses = {queue: self._around.queues.address(queue) for queue in queues}
+            addresses = {queue: self._context.queues.address(queue) for queue in queues}
             if known is None:
                 self._await_owners(todo, executors, end, batch)
             if known is None or known is not self._planned:  # Spark plans a batch twice, for foreachBatch
-                with self._around.counts.step("log"):
+                with self._context.counts.step("log"):
                     self._recorded = self._record(todo)
         except QueueAwayError:
-            if known is not self._planned and self._around.stopping():  # it has not begun: the next driver repeats it
+            if known is not self._planned and self._context.stopping():  # it has not begun: the next driver repeats it
                 self._leave_chosen()
                 self._hold()
             raise AskAgain(_QUEUE_AGAIN) from None
@@ -266,7 +266,7 @@ class Stream:
             if batch is None or any(position.get(partition, -1) < end for partition, end in batch.ends.items()):
                 return
             self._planned = None
-        self._around.finishing.submit(batch)
+        self._context.finishing.submit(batch)
 
     def stop(self) -> None:
         """The query has ended. What it was given and is not done with comes again to the next one."""
@@ -274,9 +274,9 @@ class Stream:
         with self._lock:
             batch, self._planned = self._planned, None
         if batch is not None:
-            if self._alone and not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):
+            if self._alone and not any(report.how is How.FAILED for report in self._context.finishing.reported(batch)):
                 self.unfinished = batch.query, tuple(self._recorded)
-            self._around.grants_in_use.put_back(batch.grants)
+            self._context.grants_in_use.put_back(batch.grants)
 
     def rows_behind(self, positions: Positions) -> Mapping[Partition, int]:
         """Entries of each partition behind its position, as far as its queue has said."""
@@ -285,7 +285,7 @@ class Stream:
     def metrics(self, consumed: Positions) -> Mapping[str, str]:
         """What a query's progress says of its source: texts by name. The counts of ranges are of all finished batches."""
         behind = self.rows_behind(consumed)
-        view, statistics = self._around.view(behind), self._around.counts.statistics()
+        view, statistics = self._context.view(behind), self._context.counts.statistics()
         return {
             "rowsBehind": str(sum(behind.values())),
             "maxRowsBehind": str(max(behind.values(), default=0)),
@@ -295,7 +295,7 @@ class Stream:
             "rangesReadOnOwner": str(statistics.ranges_read_on_owner),
             "rangesLent": str(statistics.ranges_lent),
             "readsRefused": str(statistics.reads_refused),
-            "generation": str(self._around.ledger.read().generation),
+            "generation": str(self._context.ledger.read().generation),
         }
 
     def busy(self) -> bool:
@@ -306,16 +306,16 @@ class Stream:
 
     def _parsed(self, text: str) -> Positions:
         positions = parse_offset(text)
-        of_these_queues(positions, self._around.queues.names, self._around.group)
+        of_these_queues(positions, self._context.queues.names, self._context.group)
         return positions
 
     def _check(self) -> None:
-        if why := self._around.over():
+        if why := self._context.over():
             raise SourceError(why)
 
     def _hold(self) -> None:
         """Where the fleet stops: Spark's thread stays here, and no batch begins."""
-        if self._around.stopping():
+        if self._context.stopping():
             self.held = True
             raise AskAgain(_STOPPING_AGAIN)
 
@@ -323,21 +323,21 @@ class Stream:
         """The partitions that the offset does not have yet. They have no rows in the batch that names them first: so it is
         written down from where they are read."""
         if not start:
-            return first_positions(self._options.starting, self._around.queues)
-        there = self._around.ledger.read().ownership.partitions | (self._search.target or {}).keys()
-        asked = self._query.known.keys() - self._around.queues.late()
+            return first_positions(self._options.starting, self._context.queues)
+        there = self._context.ledger.read().ownership.partitions | (self._search.target or {}).keys()
+        asked = self._query.known.keys() - self._context.queues.late()
         missing = frozenset(one for one in there - start.keys() if one.queue in asked)
-        return committed_positions(missing, self._around.queues) if missing else {}
+        return committed_positions(missing, self._context.queues) if missing else {}
 
     def _leave_chosen(self) -> None:
         chosen, self._chosen = self._chosen, None
         if chosen is not None:
-            self._around.grants_in_use.put_back(chosen.grants)
+            self._context.grants_in_use.put_back(chosen.grants)
 
     def _await_target(self, start: Positions) -> None:
         """AvailableNow: a query that has nothing new for Spark is at its end, so what waits for an owner is waited for here."""
         short = self._search.short(start)
-        if short and not self._around.stopping():
+        if short and not self._context.stopping():
             self._tell("%s: waiting for the owners of %s", self.name, _named(short))
             raise AskAgain(_SOON_AGAIN)  # they have been waited for already
 
@@ -346,18 +346,18 @@ class Stream:
     def _await_owners(self, todo: list[Range], executors: Mapping[MemberId, Executor], end: Positions, batch: str) -> None:
         """A batch that is repeated: after a restart of the driver the executors are new, and the ledger has to be. After
         repeat_wait it goes on without: what has no owner is lent."""
-        found = owners(self._around.ledger.read().ownership.owners, executors, [one.partition for one in todo])
+        found = owners(self._context.ledger.read().ownership.owners, executors, [one.partition for one in todo])
         missing = sorted(one.partition for one in todo if one.partition not in found)
         if missing:  # one that its queue does not have any more gets no owner: it was emptied, as a batch is that is set aside
-            there = self._around.queues.positions({one.queue for one in missing})
+            there = self._context.queues.positions({one.queue for one in missing})
             missing = [one for one in missing if one in there]
         if not missing:
             return
-        now = self._around.clock()
+        now = self._context.clock()
         if self._waits is None or self._waits[0] != end:
             self._waits = end, now
             log.info("batch %s is repeated, and waits for the owners of %s", batch, _named(missing))
-        if now - self._waits[1] < self._around.repeat_wait:
+        if now - self._waits[1] < self._context.repeat_wait:
             raise AskAgain(_OWNERS_AGAIN)
         if self._lent != end:
             self._lent = end
@@ -365,10 +365,10 @@ class Stream:
 
     def _record(self, todo: Sequence[Range]) -> Recorded:
         careful = self._options.fail_on_data_loss
-        return record_ranges(self._around.queues, self._query.known, todo, self._around.counts, fail_on_data_loss=careful)
+        return record_ranges(self._context.queues, self._query.known, todo, self._context.counts, fail_on_data_loss=careful)
 
     def _take(self, ends: Mapping[Partition, int]) -> list[PartitionGrant]:
-        return self._around.grants_in_use.take(lambda now: [now.owners[one] for one in ends if one in now.owners])
+        return self._context.grants_in_use.take(lambda now: [now.owners[one] for one in ends if one in now.owners])
 
     def _told_to_read(
         self,
@@ -376,7 +376,7 @@ class Stream:
         grants: frozenset[PartitionGrant],
         addresses: Mapping[QueueName, Mapping[str, Any]],
     ) -> dict[str, Any]:
-        ownership, recorded = self._around.ledger.read().ownership, self._recorded
+        ownership, recorded = self._context.ledger.read().ownership, self._recorded
         revoking = {one.partition: one for one in ownership.revoking & grants}
         owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
         told = [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()]
@@ -389,7 +389,7 @@ class Stream:
         }
 
     def _tell(self, text: str, *arguments: object) -> None:
-        now = self._around.clock()
+        now = self._context.clock()
         if now - self._told > _TOLD_EVERY:
             self._told = now
             log.info(text, *arguments)

@@ -13,13 +13,13 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.keys import partition_keys
+from baton.spark.context import FleetContext
 from baton.spark.decisions import Decisions
 from baton.spark.executors import Executor, by_pod
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts, RangeReport, parse_reports
-from baton.spark.surroundings import Surroundings
 from tests.bench.spark.streams import GROUP, Streams, keys_of
 from tests.written_ledger import WrittenLedger
 
@@ -109,7 +109,7 @@ def _decisions(
     grants_in_use = GrantsInUse(ledger, lambda releases: None)
     finishing = Finishing(queues, grants_in_use, counts, tasks.reports)
     finishing.start()
-    around = Surroundings(
+    context = FleetContext(
         group="bookkeeping",
         queues=queues,
         ledger=ledger,
@@ -122,7 +122,7 @@ def _decisions(
         stopping=lambda: False,
     )
     try:
-        yield Decisions(around, frozenset, lambda: None), finishing
+        yield Decisions(context, frozenset, lambda: None), finishing
     finally:
         finishing.close(5)
         queues.close()

@@ -122,7 +122,7 @@ class ScaleOut:
         registered = time.time()
         [new] = [one for one in self._executors.registered() if one.id not in members]
         if joins:
-            wait_for(lambda: new.id in world.session.word.executors, "it is a member")
+            wait_for(lambda: new.id in world.session.status.executors, "it is a member")
         else:  # as far as a new one has to come before it is spoken for
             java: Any = self._spark.sparkContext._jvm
             java.dev.baton.spark.WarmUp.tasks(self._spark.sparkContext._jsc.sc(), location(new), 1).count()
@@ -162,7 +162,7 @@ def _read(query: StreamingQuery, partitions: Iterable[int]) -> int:
 
 
 def _released(world: World, number: int) -> bool:
-    return world.release(number) in world.session.word.releases
+    return world.release(number) in world.session.status.releases
 
 
 def _send(world: World, ended: Event) -> None:

@@ -63,13 +63,13 @@ def test_the_lease_says_who_drives_and_what_it_has_let_go(
 ) -> None:
     session = driver(api, group, "driver-1", duration=2 * HOUR, every=HOUR)  # a release does not wait for the next renewal
     sessions.append(session)
-    session.say(app="spark-1", executors=("1", "2"))
+    session.update(app="spark-1", executors=("1", "2"))
     session.acquire()
     found = lease(control_plane, group)
     assert found["metadata"]["labels"] == {"baton.dev/group": group}
     assert found["spec"]["holderIdentity"] == "driver-1"
     assert found["metadata"]["annotations"]["baton.dev/executors"] == "1,2"
-    session.say(releases=frozenset({Release(Uid("u"), QueueName("orders"), 5, Epoch(12))}))
+    session.update(releases=frozenset({Release(Uid("u"), QueueName("orders"), 5, Epoch(12))}))
     wait_for(
         lambda: (
             json.loads(lease(control_plane, group)["metadata"]["annotations"]["baton.dev/releases"]) == {"u": {"orders": "5@12"}}
@@ -88,9 +88,9 @@ def test_what_keeps_the_driver_from_its_queues_stands_on_the_lease_until_it_is_o
     def said() -> object:
         return lease(control_plane, group)["metadata"]["annotations"]["baton.dev/trouble"]
 
-    session.say(executors=(), trouble="Redis does not answer")
+    session.update(executors=(), trouble="Redis does not answer")
     wait_for(lambda: said() == "Redis does not answer", "it is told")
-    session.say(executors=(), trouble="")
+    session.update(executors=(), trouble="")
     wait_for(lambda: said() == "", "it is over")
 
 
@@ -109,7 +109,7 @@ def test_a_driver_that_stops_leaves_the_group_to_the_next_one_at_once(
 ) -> None:
     first, second = (driver(api, group, name, duration=HOUR) for name in ("driver-1", "driver-2"))
     sessions += [first, second]
-    first.say(executors=("1",))
+    first.update(executors=("1",))
     first.acquire()
     first.close()
     given_up = lease(control_plane, group)

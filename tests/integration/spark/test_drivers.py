@@ -168,9 +168,9 @@ def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Wo
 
     def look_on() -> None:
         try:
-            said.append(until(lambda: orders.session.word.query_failure, "the group is told"))
+            said.append(until(lambda: orders.session.status.query_failure, "the group is told"))
             wait_for(orders.committed, "the batch is done")
-            wait_for(lambda: not orders.session.word.query_failure, "it is over")
+            wait_for(lambda: not orders.session.status.query_failure, "it is over")
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 

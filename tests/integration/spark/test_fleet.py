@@ -137,9 +137,9 @@ def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committe
     assert inside.wait(PATIENCE)
     orders.revoke(0)
     orders.revoke(1)  # has nothing in the batch
-    wait_for(lambda: orders.session.word.releases == {orders.release(1)}, "the driver has seen the revocations")
+    wait_for(lambda: orders.session.status.releases == {orders.release(1)}, "the driver has seen the revocations")
     go_on.set()
-    wait_for(lambda: orders.release(0) in orders.session.word.releases, "the partition is released")
+    wait_for(lambda: orders.release(0) in orders.session.status.releases, "the partition is released")
     assert orders.lag()[0] == 0
 
 
@@ -148,9 +148,9 @@ def test_an_idle_partition_is_released_at_once(world: Worlds) -> None:
     orders.share_out(2)
     orders.start()
     orders.revoke(1)
-    wait_for(lambda: orders.session.word.releases == {orders.release(1)}, "the partition is released")
+    wait_for(lambda: orders.session.status.releases == {orders.release(1)}, "the partition is released")
     orders.give({1: orders.ids()[0]})
-    wait_for(lambda: orders.session.word.releases == frozenset(), "the release is withdrawn")
+    wait_for(lambda: orders.session.status.releases == frozenset(), "the release is withdrawn")
 
 
 def test_what_was_granted_on_past_its_deadline_is_read_to_its_end_and_then_by_the_new_owner(world: Worlds) -> None:
@@ -198,11 +198,11 @@ def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_n
     orders.share_out(2)
     victim, survivor = orders.owner(0), orders.owner(1)
     orders.start()
-    wait_for(lambda: len(orders.session.word.executors) == 2, "the driver speaks for two executors")
+    wait_for(lambda: len(orders.session.status.executors) == 2, "the driver speaks for two executors")
     orders.signal(victim, signal.SIGSTOP)
     orders.send(*numbers(40))
     wait_for(lambda: any(row.partition == 1 for row in orders.rows), "the others go on")
-    wait_for(lambda: victim not in orders.session.word.executors, "the driver no longer speaks for it")
+    wait_for(lambda: victim not in orders.session.status.executors, "the driver no longer speaks for it")
     orders.give({0: survivor})
     orders.signal(victim, signal.SIGCONT)
     wait_for(orders.committed, "all is committed")
@@ -213,7 +213,7 @@ def test_a_queue_that_goes_away_is_waited_for(world: Worlds, server: RedisServer
     orders = world(2)
     orders.share_out(2)
     query = orders.start()
-    wait_for(lambda: len(orders.session.word.executors) == 2, "the fleet is at work")
+    wait_for(lambda: len(orders.session.status.executors) == 2, "the fleet is at work")
     server.stop()
     wait_for(lambda: "out of reach" in caplog.text, "the driver has noticed")
     assert query.isActive
@@ -282,7 +282,7 @@ def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world
     orders = world(2)
     orders.share_out(2)
     query = orders.start()
-    wait_for(lambda: len(orders.session.word.executors) == 2, "the fleet is at work")
+    wait_for(lambda: len(orders.session.status.executors) == 2, "the fleet is at work")
     query.stop()
     assert not query.isActive
 

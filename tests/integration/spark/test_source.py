@@ -310,9 +310,9 @@ def test_a_queue_that_is_not_there_is_named_and_waited_for(world: Worlds) -> Non
     fleet = orders.another_fleet(orders.name, others=(parcels,))
     orders.fleet = fleet.start()
     query = orders.query_here()
-    wait_for(lambda: parcels in orders.session.word.trouble, "the group says which queue is not there")
-    assert "lists the queues" in orders.session.word.trouble
-    assert orders.session.word.query_failure == ""
+    wait_for(lambda: parcels in orders.session.status.trouble, "the group says which queue is not there")
+    assert "lists the queues" in orders.session.status.trouble
+    assert orders.session.status.query_failure == ""
     assert query.isActive
 
 

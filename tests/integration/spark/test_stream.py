@@ -15,6 +15,7 @@ from baton.queues.producer_side import Sent
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.keys import partition_keys, queue_key
+from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse
@@ -22,7 +23,6 @@ from baton.spark.offsets import AskAgain, SourceError, StreamOptions, offset_tex
 from baton.spark.queues import FleetQueues, QueueAwayError
 from baton.spark.statistics import Counts
 from baton.spark.stream import IDLE, RunningQuery, Stream
-from baton.spark.surroundings import Surroundings
 from tests.redis_server import RedisServer
 from tests.unit.spark.builders import entry
 from tests.waiting import until
@@ -45,14 +45,14 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def around(server: RedisServer) -> Iterator[Surroundings]:
+def context(server: RedisServer) -> Iterator[FleetContext]:
     ledger, counts = WrittenLedger(), Counts()
     ledger.write(entry(ME, {0: 1}, uid="a"))
     queues = FleetQueues({ORDERS: server.url}, "default", "group")
     grants_in_use = GrantsInUse(ledger, lambda releases: None)
     finishing = Finishing(queues, grants_in_use, counts, lambda stream: [])
     finishing.start()
-    yield Surroundings(
+    yield FleetContext(
         group="group",
         queues=queues,
         ledger=ledger,
@@ -110,7 +110,7 @@ def to_the_end(stream: Stream) -> int:
 
 
 def test_available_now_reads_on_behind_more_foreign_entries_than_one_look_takes(
-    server: RedisServer, around: Surroundings
+    server: RedisServer, context: FleetContext
 ) -> None:
     stream = partition_keys(QUEUE, 0).stream
     with RedisProducer(server.url, QUEUE) as producer, server.client() as client:
@@ -122,13 +122,13 @@ def test_available_now_reads_on_behind_more_foreign_entries_than_one_look_takes(
         server.stop()
         server.start()  # numbers go on far behind
         last = [number_of(producer.send("key", str(nth))) for nth in range(10)][-1]
-    query = Stream("group-1", RunningQuery("query"), "place", StreamOptions(max_rows=5), around)
+    query = Stream("group-1", RunningQuery("query"), "place", StreamOptions(max_rows=5), context)
     query.prepare_available_now()
     assert to_the_end(query) == last
 
 
 def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_entries(
-    server: RedisServer, around: Surroundings
+    server: RedisServer, context: FleetContext
 ) -> None:
     class Waits(FleetQueues):
         longest = 0.0
@@ -138,7 +138,7 @@ def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_
             return super().wait(partitions, seconds)
 
     queues = Waits({ORDERS: server.url}, "default", "group")
-    stream = Stream("group-1", RunningQuery("query", alone=False), "place", StreamOptions(), replace(around, queues=queues))
+    stream = Stream("group-1", RunningQuery("query", alone=False), "place", StreamOptions(), replace(context, queues=queues))
     begin = again(lambda: stream.latest_offset("{}"))
     assert isinstance(begin, dict)
     at = offset_text(begin)
@@ -150,34 +150,34 @@ def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_
     queues.close()
 
 
-def test_available_now_finds_what_is_behind_many_foreign_entries_alone(server: RedisServer, around: Surroundings) -> None:
+def test_available_now_finds_what_is_behind_many_foreign_entries_alone(server: RedisServer, context: FleetContext) -> None:
     with RedisProducer(server.url, QUEUE) as producer, server.client() as client:
         number = number_of(producer.send("key", "first"))
-        assert to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), around)) == number
-        until(lambda: around.queues.positions()[ONLY].committed == number, "the first is finished")
+        assert to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), context)) == number
+        until(lambda: context.queues.positions()[ONLY].committed == number, "the first is finished")
         with client.pipeline() as pipe:
             for nth in range(1, 2500):
                 pipe.xadd(partition_keys(QUEUE, 0).stream, {"x": "y"}, id=f"{number}-{nth}")
             pipe.execute()
         last = number_of(producer.send("key", "behind them"))
-    query = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), around)
+    query = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), context)
     query.prepare_available_now()
     assert to_the_end(query) == last
 
 
-def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(server: RedisServer, around: Surroundings) -> None:
+def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(server: RedisServer, context: FleetContext) -> None:
     with RedisProducer(server.url, QUEUE) as producer:
         producer.send("key", "first")
-        at = to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), around))
+        at = to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), context))
         producer.send("key", "second")
-    another = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), around)
+    another = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), context)
     begin = json.dumps({ORDERS: {"0": at, "77": 5}})
     assert again(lambda: another.latest_offset(begin)) == {ONLY: at + 1, Partition(ORDERS, 77): 5}
 
 
-def test_a_driver_that_has_lost_the_group_takes_no_number(server: RedisServer, around: Surroundings) -> None:
+def test_a_driver_that_has_lost_the_group_takes_no_number(server: RedisServer, context: FleetContext) -> None:
     after = Stream(
-        "group-1", RunningQuery("query"), "place", StreamOptions(), replace(around, over=lambda: "another driver has the group")
+        "group-1", RunningQuery("query"), "place", StreamOptions(), replace(context, over=lambda: "another driver has the group")
     )
     with pytest.raises(SourceError, match="another driver has the group"):
         after.latest_offset("{}")
@@ -186,23 +186,23 @@ def test_a_driver_that_has_lost_the_group_takes_no_number(server: RedisServer, a
 
 
 def test_what_is_behind_counts_entries_and_not_the_jump_of_numbers_after_a_failover(
-    server: RedisServer, around: Surroundings
+    server: RedisServer, context: FleetContext
 ) -> None:
     with RedisProducer(server.url, QUEUE) as producer:
         producer.send("key", "first")
-        query = Stream("group-1", RunningQuery("query"), "place", StreamOptions(), around)
+        query = Stream("group-1", RunningQuery("query"), "place", StreamOptions(), context)
         at = {ONLY: to_the_end(query)}
         assert query.rows_behind(at) == {ONLY: 0}
         server.stop()
         server.start()
-        another = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), around)
+        another = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), context)
         again(lambda: another.latest_offset(json.dumps({ORDERS: {"0": at[ONLY]}})))
         progress = partition_keys(QUEUE, 0).progress
         with server.client() as client:
             assert int(client.hget(progress, "last")) > at[ONLY] + 1_000_000, "numbers go on far behind"
         assert another.rows_behind(at) == {ONLY: 0}
         producer.send("key", "second")
-        assert Stream("group-3", RunningQuery("query"), "place", StreamOptions(), around).rows_behind(at) == {ONLY: 1}
+        assert Stream("group-3", RunningQuery("query"), "place", StreamOptions(), context).rows_behind(at) == {ONLY: 1}
 
 
 def test_a_password_that_cannot_be_read_is_waited_for(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_new_executor_has_connected_to_redis_before_it_owns_anything_and_asked
         new = replaced(orders)
         [pid] = executor_pids(new)
         wait_for(lambda: ports(pid) & {one["addr"].rpartition(":")[2] for one in client.client_list()}, "it has connected")
-        wait_for(lambda: new in orders.session.word.executors, "it is a member")
+        wait_for(lambda: new in orders.session.status.executors, "it is a member")
         assert set(client.scan_iter("pq:*")) == before, "it has left keys behind"
     orders.share_out(2)
     orders.send(*numbers(20, 20))
@@ -179,7 +179,7 @@ def test_state_and_results_are_those_of_the_rows_though_an_executor_was_warmed(w
     wait_for(lambda: counts == dict.fromkeys(numbers(10), 2), "all are counted")
     for nth in (3, 4):
         new = replaced(orders)
-        wait_for(lambda: new in orders.session.word.executors, "it is a member")  # noqa: B023 - called in this turn
+        wait_for(lambda: new in orders.session.status.executors, "it is a member")  # noqa: B023 - called in this turn
         orders.share_out(2)
         orders.send(*numbers(10))
         wait_for(lambda: counts == dict.fromkeys(numbers(10), nth), "each is counted once more")  # noqa: B023

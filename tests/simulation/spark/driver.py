@@ -9,13 +9,13 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
 from baton.queues.protocol import QueueUnreachable
+from baton.spark.context import FleetContext
 from baton.spark.decisions import Decisions
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts
-from baton.spark.surroundings import Surroundings
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.simulation.spark.partition import Answer
 from tests.simulation.spark.promises import BrokenPromiseError, Row
@@ -130,7 +130,7 @@ class Driver:
         queues = FleetQueues({QUEUE: ""}, "shop", "group", lambda url, name, group: ranges, self.world.pass_time)
         grants_in_use = GrantsInUse(self.ledger, self._released)
         self.finishing = Finishing(queues, grants_in_use, counts, lambda stream: ())
-        around = Surroundings(
+        context = FleetContext(
             group="orders",
             queues=queues,
             ledger=self.ledger,
@@ -144,7 +144,7 @@ class Driver:
             clock=lambda: self.world.now,
             sleep=self.world.pass_time,
         )
-        self.decisions = Decisions(around, frozenset, lambda: None)
+        self.decisions = Decisions(context, frozenset, lambda: None)
         self.ledger.write(*self.world.entries().values())
 
     def steps(self, executors: Sequence[str]) -> Iterator[tuple[str | int, ...]]:

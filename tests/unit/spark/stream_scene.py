@@ -7,6 +7,7 @@ from baton.model.ids import MemberId, QueueName
 from baton.model.session import Release
 from baton.queues.logged_ranges import LoggedRanges
 from baton.queues.protocol import QueueUnreachable
+from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse
@@ -14,7 +15,6 @@ from baton.spark.offsets import MAX_BYTES, Positions, StreamOptions, offset_text
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts, RangeReport
 from baton.spark.stream import RunningQuery, Stream
-from baton.spark.surroundings import Surroundings
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.simulation.spark.partition import Answer, Partition
 from tests.unit.spark.builders import Numbers, entry, executor
@@ -101,7 +101,7 @@ class StreamScene:
         )
         grants_in_use = GrantsInUse(self.ledger, self._told)
         self.finishing = Finishing(queues, grants_in_use, self.counts, lambda stream: self.reports)
-        self.around = Surroundings(
+        self.context = FleetContext(
             group="pickers",
             queues=queues,
             ledger=self.ledger,
@@ -119,7 +119,7 @@ class StreamScene:
 
     def stream(self, *, max_rows: int = 100, max_bytes: int = MAX_BYTES, careful: bool = True, alone: bool = True) -> Stream:
         options = StreamOptions(max_rows=max_rows, max_bytes=max_bytes, fail_on_data_loss=careful)
-        return Stream("pickers-1", RunningQuery("query", alone), "place", options, self.around)
+        return Stream("pickers-1", RunningQuery("query", alone), "place", options, self.context)
 
     def own(self, owned: Numbers, revoking: Numbers | None = None, number: int = 1) -> None:
         """What this executor owns, by the ledger and at the queue, and nobody else anything."""

@@ -173,7 +173,7 @@ class Scene:
         )
 
     def speaks_for(self) -> tuple[str, ...]:
-        return self.session.word.executors
+        return self.session.status.executors
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_what_keeps_the_driver_from_its_queues_is_said_until_it_is_over() -> Non
     scene = Scene()
     for scene.trouble in ("Redis does not answer", ""):
         scene.loop.look()
-        assert scene.session.word.trouble == scene.trouble
+        assert scene.session.status.trouble == scene.trouble
 
 
 def test_what_keeps_the_driver_from_its_work_is_said_also_while_spark_does_not_answer(scene: Scene) -> None:
@@ -293,7 +293,7 @@ def test_what_keeps_the_driver_from_its_work_is_said_also_while_spark_does_not_a
     scene.trouble = "Redis does not answer"
     with pytest.raises(ConnectionRefusedError):
         scene.loop.look()
-    assert scene.session.word.trouble == scene.trouble
+    assert scene.session.status.trouble == scene.trouble
 
 
 def pod(name: str, **metadata: Any) -> dict[str, Any]:

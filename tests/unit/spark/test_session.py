@@ -11,7 +11,7 @@ import pytest
 
 from baton.model.lease import Manifest
 from baton.model.names import STATISTICS_ANNOTATION
-from baton.spark.session import DriverSession, SoleDriver, Word
+from baton.spark.session import DriverSession, DriverStatus, SoleDriver
 from tests.in_memory_lease import InMemoryLease
 from tests.processes import ChildProcess
 from tests.unit.spark.builders import grant
@@ -91,8 +91,8 @@ def test_a_wait_for_another_program_can_be_given_up(tmp_path_factory: pytest.Tem
 
 
 def test_the_driver_s_word_names_its_executors_and_application() -> None:
-    word = Word("spark-1", ("1", "12"), frozenset({grant("exec-1", 5, 12).released()}), "{}")
-    assert word.annotations() == {
+    status = DriverStatus("spark-1", ("1", "12"), frozenset({grant("exec-1", 5, 12).released()}), "{}")
+    assert status.annotations() == {
         "baton.dev/spark-app": "spark-1",
         "baton.dev/executors": "1,12",
         "baton.dev/releases": '{"uid-exec-1":{"orders":"5@12"}}',
@@ -108,12 +108,12 @@ def test_the_lease_is_renewed_at_once_for_news_and_not_for_counts() -> None:
     session = DriverSession(store, "orders", "uid-of-the-driver", duration=HOUR, every=HOUR)
     session.acquire()
     first, second = (frozenset({grant("exec-1", number, 12).released()}) for number in range(2))
-    session.say(releases=first)
+    session.update(releases=first)
     until(lambda: store.lease is not None and store.releases() == first, "news is told")
     writes = len(store.writes)
     for rows in range(3):
-        session.say(statistics=f'{{"rows":{rows}}}')
-    session.say(releases=second)
+        session.update(statistics=f'{{"rows":{rows}}}')
+    session.update(releases=second)
     until(lambda: store.releases() == second, "other news is told")
     assert len(store.writes) == writes + 1, "counts go with what is written anyway"
     assert store.lease is not None

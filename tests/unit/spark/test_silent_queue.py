@@ -20,7 +20,7 @@ def scene() -> Iterator[StreamScene]:
     made = StreamScene(parcels=True)
     yield made
     speak_again(made)
-    made.around.queues.close()
+    made.context.queues.close()
 
 
 def fall_silent(scene: StreamScene) -> None:
@@ -31,7 +31,7 @@ def fall_silent(scene: StreamScene) -> None:
 def speak_again(scene: StreamScene) -> None:
     assert scene.parcels is not None
     scene.parcels.answers_now.set()
-    until(lambda: not scene.around.queues.late(), "it has answered what it was asked")
+    until(lambda: not scene.context.queues.late(), "it has answered what it was asked")
 
 
 def at(orders: int) -> str:

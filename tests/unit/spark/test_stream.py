@@ -490,10 +490,10 @@ def test_a_repeated_batch_waits_for_owners_and_goes_on_without_after_a_while(sce
     stream = scene.stream()
     with pytest.raises(AskAgain):
         stream.plan(at(p0=0), at(p0=1), "1")
-    scene.now += scene.around.repeat_wait / 2
+    scene.now += scene.context.repeat_wait / 2
     with pytest.raises(AskAgain):
         stream.plan(at(p0=0), at(p0=1), "1")
-    scene.now += scene.around.repeat_wait / 2
+    scene.now += scene.context.repeat_wait / 2
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
 
 
@@ -515,7 +515,7 @@ def test_a_repeated_batch_is_not_read_by_who_is_to_let_go(scene: StreamScene) ->
     stream = scene.stream()
     with pytest.raises(AskAgain):
         stream.plan(at(p0=0), at(p0=1), "1")
-    scene.now += scene.around.repeat_wait
+    scene.now += scene.context.repeat_wait
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
 
 
@@ -529,7 +529,7 @@ def test_nobody_waits_for_the_owner_of_what_was_set_aside_and_withdrawn_since() 
     assert told(first.plan(start, end, "1")) == [(0, 0, 1, "1"), (1, 0, 1, "1")]
     first.stop()
     query, failed = first.unfinished
-    scene.around.queues.set_aside(query, [one for one in failed if one.partition.number == 1], 3, "why")
+    scene.context.queues.set_aside(query, [one for one in failed if one.partition.number == 1], 3, "why")
     scene.own({0: 2})
     scene.ranges.withdrawn = 1
     assert told(scene.stream().plan(start, end, "1")) == [(0, 0, 1, "1")]
@@ -685,7 +685,7 @@ def test_a_position_that_the_queue_has_not_reached_ends_the_query_whatever_it_ma
 
 def test_starting_offsets_are_not_beyond_the_last_entry(scene: StreamScene) -> None:
     scene.add(count=3)
-    queues, only = scene.around.queues, a_partition("orders", 0)
+    queues, only = scene.context.queues, a_partition("orders", 0)
     assert first_positions({only: 3}, queues) == {only: 3}
     with pytest.raises(SourceError, match="startingOffsets has 4 for orders/0, and the last entry there is 3"):
         first_positions({only: 4}, queues)
@@ -693,7 +693,7 @@ def test_starting_offsets_are_not_beyond_the_last_entry(scene: StreamScene) -> N
 
 def test_what_a_query_skips_is_said(scene: StreamScene, caplog: pytest.LogCaptureFixture) -> None:
     scene.add(count=3)
-    queues, only = scene.around.queues, a_partition("orders", 0)
+    queues, only = scene.context.queues, a_partition("orders", 0)
     first_positions(OffsetPlace.COMMITTED, queues)
     first_positions({only: 0}, queues)
     assert caplog.messages == []
@@ -703,7 +703,7 @@ def test_what_a_query_skips_is_said(scene: StreamScene, caplog: pytest.LogCaptur
 
 def test_a_partition_that_the_queue_has_no_more_is_not_behind() -> None:
     scene = StreamScene(2)
-    entries = LastEntries(scene.around.queues, lambda: scene.now)
+    entries = LastEntries(scene.context.queues, lambda: scene.now)
     both = {a_partition("orders", 0): 0, a_partition("orders", 1): 0}
     assert entries.behind(both).keys() == both.keys()
     del scene.partitions[1]

@@ -1,4 +1,4 @@
-"""What the streams of a fleet stand on."""
+"""What a fleet's streams share."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,28 +13,28 @@ from baton.spark.statistics import Counts, FleetView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """Of one fleet, from its start to its end."""
+class FleetContext:
+    """Everything that a fleet's streams share, from the fleet's start to its end."""
 
     group: str
     queues: FleetQueues
     ledger: LedgerView
     grants_in_use: GrantsInUse
     executors: Callable[[], Mapping[MemberId, Executor]]
-    """Those that can be given a task: they are registered, and warm."""
+    """Executors that can be given a task: they are registered and warm."""
     finishing: Finishing
     counts: Counts
     repeat_wait: float
-    """Seconds that a batch which is repeated waits for owners of all its partitions."""
+    """Seconds that a repeated batch waits for the owners of all its partitions."""
     over: Callable[[], str]
-    """Why nothing more is to be read; empty: go on."""
+    """Why the fleet reads no more; empty while it reads."""
     stopping: Callable[[], bool]
-    """No further batch is begun."""
+    """Whether the fleet begins no further batch."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def view(self, behind: Mapping[Partition, int]) -> FleetView:
-        """What the driver sees now. `behind`: entries that are not read, of each partition that there is."""
+        """Return the fleet's gauges. `behind`: unread entries of every partition."""
         ownership, executors, names = self.ledger.read().ownership, self.executors(), self.queues.names
         owned = sum(grant.queue in names and grant.member in executors for grant in ownership.owned)
         revoking = sum(grant.queue in names for grant in ownership.revoking)
