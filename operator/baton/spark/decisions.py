@@ -1,6 +1,7 @@
-"""What the JVM's side of the source asks: `dev.baton.spark.Decisions`, in Python.
+"""Implements the Java interface `dev.baton.spark.Decisions`, through which the JVM's part of the source asks Python.
 
-Every argument and answer is JSON text. Nothing is raised through py4j: its traceback is no user's answer.
+Arguments and answers are JSON, except names and ids. Errors are answers too: an exception would reach the user as a py4j
+traceback.
 """
 
 import itertools
@@ -28,31 +29,31 @@ from baton.spark.stream import RunningQuery, Stream, running_query
 log = logging.getLogger("baton.spark")
 
 _LONGEST = 2000
-"""Characters of an error whose text is not written for users."""
+"""Most characters of an unexpected error."""
 _opened = itertools.count(1)
-"""No two streams have one name, also of two fleets: what tasks report of them is kept by name in the JVM."""
+"""Numbers in the names of streams. Names must differ across fleets, because the JVM keeps the tasks' reports by name."""
 _CHECKPOINT = "checkpointlocation"
-"""Not an option that users set: where the source's metadata is in the query's checkpoint."""
+"""The source's folder in the query's checkpoint, which Spark passes as an option."""
 
 
 class Decisions:
-    """Of one fleet. One stream reads at a time: the queues let the later of two win, and that is for drivers."""
+    """The decisions of one fleet. One of its streams reads at a time, because the queues reject the earlier of two queries."""
 
     def __init__(self, context: FleetContext, active: Callable[[], frozenset[str]], stop_fleet: Callable[[], None]) -> None:
-        """`active`: the ids of the application's queries that run."""
+        """`active`: returns the ids of the application's running queries."""
         self._context, self._active, self._stop_fleet = context, active, stop_fleet
         self._streams: dict[str, Stream] = {}
         self._last_plan = ""
         self._ended: Stream | None = None
         self._lock = threading.Lock()
 
-    # -- for Spark, by way of py4j: the names are those of the Java interface
+    # -- called by Spark through py4j: the names are those of the Java interface
 
     def open(self, options: str, query: str) -> str:
         return _answered(lambda: {"stream": self._open(json.loads(options), running_query(query)).name})
 
     def initialOffset(self, stream: str) -> str:  # noqa: N802
-        """Nothing: Spark does not write it down, and asks again after a restart. The first batch names the positions."""
+        """An empty offset, because Spark does not log it and asks again after a restart. The first batch names the positions."""
         return _answered(lambda: offset_text({}))
 
     def latestOffset(self, stream: str, start: str) -> str:  # noqa: N802
@@ -80,27 +81,27 @@ class Decisions:
         log.info("told to stop: the JVM ends")
         return _answered(self._stop_fleet)
 
-    # -- for the fleet
+    # -- called by the fleet
 
     def done(self, stream: str, end: str) -> None:
-        """Spark has written down that everything up to this offset is done. A stream of another fleet is passed over."""
+        """Pass on that Spark has logged everything up to this offset as done. Ignores unknown streams."""
         if found := self._streams.get(stream):
             found.done(parse_offset(end))
 
     def streams(self) -> list[Stream]:
-        """Those that are open."""
+        """The open streams."""
         return list(self._streams.values())
 
     def last_plan(self) -> str:
-        """The batch that was planned last, for people; empty: none was."""
+        """Description of the batch that was planned last; empty if none was."""
         return next((stream.last_plan for stream in reversed(self.streams())), "") or self._last_plan
 
     def forget_ended(self) -> None:
-        """A query is started: what was left unfinished is another's."""
+        """Forget the ended query's unfinished ranges, because a new query starts."""
         self._ended = None
 
     def unfinished(self) -> tuple[Mapping[QueueName, int], tuple[Range, ...]]:
-        """Of the query that ended last: see `Stream.unfinished`."""
+        """`Stream.unfinished` of the query that ended last."""
         return self._ended.unfinished if self._ended is not None else ({}, ())
 
     def _stream(self, name: str) -> Stream:
@@ -119,21 +120,21 @@ class Decisions:
             for other in self.streams():
                 again = other.query_id == query.id and other.place == place
                 if other.query_id in active and not again:
-                    raise SourceError(self._two(other, query.id))
+                    raise SourceError(self._conflict(other, query.id))
                 self._close(other.name)  # Spark does not close the sources of a query that failed before it had all of them
             stream = Stream(f"{self._context.group}-{next(_opened)}", query, place, checked, self._context)
             self._streams[stream.name] = stream
         return stream
 
-    def _two(self, other: Stream, query_id: str) -> str:
+    def _conflict(self, other: Stream, query_id: str) -> str:
         if other.query_id == query_id:
             return (
-                f"the query reads group {self._context.group} in two places, as a join with itself does: load it once. Compare "
-                "its rows with each other by a stateful operator, or write them to a table first; two groups can be joined"
+                f"the query reads group {self._context.group} twice, as in a self-join: load it once. To compare rows with each "
+                "other, use a stateful operator, or write them to a table first; two different groups can be joined"
             )
         return (
-            f"query {quoted(other.query_id)} reads group {self._context.group} already: stop it first. One query at a time reads "
-            "a group; write to several sinks in foreachBatch"
+            f"query {quoted(other.query_id)} already reads group {self._context.group}: stop it first. Only one query at a time "
+            "can read a group; to write to several sinks, use foreachBatch"
         )
 
     def _close(self, name: str) -> None:
@@ -147,14 +148,12 @@ class Decisions:
         checked = batch_options(options, self._context.group, self._context.queues.names)
         return batch_read(checked, self._context.queues)
 
-    class Java:
-        """For py4j."""
-
+    class Java:  # read by py4j
         implements = ("dev.baton.spark.Decisions",)
 
 
 def _answered(what: Callable[[], Any]) -> str:
-    """As JSON; a text is JSON already."""
+    """Call `what`, and return its result, or its error, as JSON. A string result is already JSON."""
     try:
         answer = what()
         if isinstance(answer, str):
@@ -165,5 +164,5 @@ def _answered(what: Callable[[], Any]) -> str:
     except SourceError as error:
         return json.dumps({"error": str(error)})
     except Exception as error:
-        log.exception("the source has failed")
+        log.exception("unexpected error in the source")
         return json.dumps({"error": one_line(f"{type(error).__name__}: {error}", _LONGEST)})

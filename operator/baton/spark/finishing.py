@@ -1,4 +1,4 @@
-"""Batches that Spark is done with are finished at their queues, and what the ledger revokes of them is released."""
+"""Finishes batches at their queues once Spark is done with them, and then releases the partitions that the ledger revokes."""
 
 import logging
 import threading
@@ -19,51 +19,50 @@ log = logging.getLogger("baton.spark")
 
 
 class EntrySizes:
-    """Bytes of an entry, of the last range of each partition on the average, for queues that do not tell. Thread-safe."""
+    """Average bytes per entry of each partition's last range, for queues that do not know the sizes. Thread-safe."""
 
     def __init__(self) -> None:
         self._of: dict[Partition, int] = {}
         self._read: dict[QueueName, int] = {}
-        """Of the partition that was read last; for those of which nothing was read yet."""
+        """The size in the partition that was read last, used for partitions of which nothing was read yet."""
 
     def learn(self, reports: Iterable[RangeReport]) -> None:
-        """What tasks of a batch have read."""
+        """Take the sizes from the tasks' reports of a batch."""
         for report in reports:
             if report.rows:
                 size = max(1, report.bytes // report.rows)
                 self._of[report.partition] = self._read[report.partition.queue] = size
 
     def of(self, partition: Partition) -> int | None:
-        """None: nothing of its queue was read yet."""
+        """Bytes per entry; None before anything of the queue was read."""
         return self._of.get(partition, self._read.get(partition.queue))
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """What Spark was given to read."""
+    """A batch that Spark was given to read."""
 
     stream: str
     query: Mapping[QueueName, int]
+    """The query's number at each queue."""
     ends: Mapping[Partition, int]
-    """Of its ranges."""
+    """The end of each partition's range."""
     grants: frozenset[PartitionGrant]
-    """That are in use for it."""
+    """The grants that the batch keeps in use."""
     batch: str = ""
-    """Spark's number of it."""
+    """Spark's number of the batch."""
 
     def queues(self) -> frozenset[QueueName]:
-        """That it reads."""
         return frozenset(partition.queue for partition in self.ends)
 
     def part(self, queue: QueueName) -> "PlannedBatch":
-        """What it has of one queue."""
+        """The batch, restricted to one queue."""
         ends = {partition: end for partition, end in self.ends.items() if partition.queue == queue}
         return replace(self, ends=ends, grants=frozenset(grant for grant in self.grants if grant.queue == queue))
 
 
 class Finishing:
-    """A thread for each queue finishes one batch after the other there. A queue that is away is waited for, and holds up no
-    other."""
+    """Has a thread per queue that finishes one batch after the other there. A queue that is unreachable delays no other."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Finishing:
         counts: Counts,
         reports: Callable[[str], Sequence[RangeReport]],
     ) -> None:
-        """`reports`: what the tasks of a stream have reported since it was last asked."""
+        """`reports`: drains the reports of a stream's tasks."""
         self._queues, self._grants_in_use, self._counts, self._reports = queues, grants_in_use, counts, reports
         self.sizes = EntrySizes()
         self._done: Mapping[QueueName, SimpleQueue[PlannedBatch | None]] = {name: SimpleQueue() for name in queues.names}
@@ -84,12 +83,11 @@ class Finishing:
         ]
 
     def start(self) -> None:
-        """Finish from now on what is submitted."""
         for thread in self._threads:
             thread.start()
 
     def submit(self, batch: PlannedBatch) -> None:
-        """Spark has this batch in its commit log."""
+        """Finish a batch that is in Spark's commit log."""
         queues = batch.queues()
         with self._lock:
             self._open.update(queues)
@@ -100,11 +98,11 @@ class Finishing:
             self._done[queue].put(batch.part(queue))
 
     def settled(self, queues: Iterable[QueueName] | None = None) -> bool:
-        """Everything that was submitted is finished, at these queues; None: at all."""
+        """Whether all submitted batches are finished at these queues (default: all queues)."""
         return not any(self._open[queue] for queue in (self._done if queues is None else queues))
 
     def close(self, seconds: float) -> None:
-        """Finish what was submitted, as far as queues answer within so many seconds. The next query finishes the rest."""
+        """Finish the submitted batches, for at most `seconds`. The next query finishes the rest."""
         for done in self._done.values():
             done.put(None)
         until = time.monotonic() + seconds
@@ -116,7 +114,7 @@ class Finishing:
             thread.join(max(0.0, until - time.monotonic()))
 
     def finish_next(self, queue: QueueName) -> bool:
-        """Wait for a batch, and finish it at this queue. False: there is none to come."""
+        """Wait for a batch, and finish it at this queue. Returns False after `close`, when all batches were processed."""
         batch = self._done[queue].get()
         if batch is None:
             return False
@@ -135,11 +133,11 @@ class Finishing:
             pass
 
     def reported(self, batch: PlannedBatch) -> Sequence[RangeReport]:
-        """What tasks of its stream have said since this was last asked."""
+        """Drain the reports of the stream's tasks."""
         try:
             return self._reports(batch.stream)
-        except Exception as error:  # the JVM is gone: what was read is finished all the same
-            log.warning("what tasks of batch %s of %s have reported is not known: %s", batch.batch, batch.stream, error)
+        except Exception as error:  # the JVM is gone: the batch is finished all the same
+            log.warning("no reports of the tasks of batch %s of %s: %s", batch.batch, batch.stream, error)
             return ()
 
     def _finish(self, batch: PlannedBatch) -> None:
@@ -161,5 +159,5 @@ class Finishing:
                 batch.batch,
                 batch.stream,
                 counted(refused, "range"),
-                "a later query reads them" if later else "they are finished already, or a pod has read the partitions singly",
+                "a later query reads them" if later else "they are already finished, or a pod has read the partitions singly",
             )

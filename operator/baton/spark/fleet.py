@@ -89,7 +89,7 @@ class Fleet:
         self._metrics_port, self._metrics = metrics_port, ExitStack()
         self._running: RunningFleet | None = None
         self._failures = QueryFailures()
-        self._told_after = 1
+        self._reported_after = 1
         self._told_to_stop = False
         self._given_up = threading.Event()
         """Set by `stop`, cleared by `start`."""
@@ -120,7 +120,7 @@ class Fleet:
                 holdup_timeout=self._holdup_timeout,
                 repeat_wait=self._repeat_wait,
                 warm_up=self._warm_up,
-                query_failure=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
+                query_failure=lambda: self._failures.trouble(self._counts.statistics().batches, self._reported_after),
                 stop=self.stop,
                 stops_within=self._grace + CLOSING,
                 given_up=self._given_up.is_set,
@@ -171,7 +171,7 @@ class Fleet:
         whole("failures", failures, 1)
         if give_up and dead_letters:
             raise ValueError("give_up and dead_letters exclude each other: choose what happens to a batch that always fails")
-        self._told_after, self._failures = failures, QueryFailures()
+        self._reported_after, self._failures = failures, QueryFailures()
         with self._at_work() as running:
             if dead_letters and (without := running.without_dead_letters()):
                 raise ValueError(

@@ -13,7 +13,7 @@ with extra("metrics"):
 
 
 class Measured(Protocol):
-    """What a fleet says of itself."""
+    """The methods of `Fleet` that metrics are made of."""
 
     def statistics(self) -> Statistics: ...
 
@@ -21,45 +21,45 @@ class Measured(Protocol):
 
 
 class FleetMetrics:
-    """Reads a fleet at each scrape. For a registry of prometheus-client: `registry.register(FleetMetrics("orders", fleet))`."""
+    """Collector for a registry of prometheus-client: `registry.register(FleetMetrics("orders", fleet))`."""
 
     def __init__(self, group: str, fleet: Measured) -> None:
-        """`group`: the value of the label of that name."""
+        """`group`: value of the label `group`."""
         self._group, self._fleet = group, fleet
 
     def describe(self) -> Iterator[Metric]:
-        """What Prometheus asks at registration: nothing, so that no queue is asked."""
+        """Describe no metrics, so that registration does not query the queues."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """At each scrape, on the thread of the server."""
+        """Collect the metrics, at each scrape, on the server's thread."""
         yield from self._counted(self._fleet.statistics())
         yield from self._seen(self._fleet.view())
 
     def _counted(self, counts: Statistics) -> Iterator[Metric]:
         for name, text, value in (
-            ("batches", "Batches that are done, and had rows.", counts.batches),
-            ("rows", "Rows that tasks have read, those of second attempts as well.", counts.rows),
+            ("batches", "Finished batches that had rows.", counts.batches),
+            ("rows", "Rows that tasks read, including those of repeated attempts.", counts.rows),
             ("bytes", "Bytes of these rows.", counts.bytes),
-            ("ranges_planned", "Ranges of batches that are done: the part of a partition in a batch.", counts.ranges_planned),
-            ("ranges_finished", "Ranges that were finished at their queue.", counts.ranges_finished),
+            ("ranges_planned", "Ranges of finished batches: one for each partition in a batch.", counts.ranges_planned),
+            ("ranges_finished", "Ranges finished at their queue.", counts.ranges_finished),
             ("finishes_refused", "Ranges that could not be finished, because a later query has them.", counts.finishes_refused),
-            ("reads_refused", "Attempts to read that the queue refused.", counts.reads_refused),
-            ("positions_lost", "Positions that were left out because their entries are gone.", counts.positions_lost),
-            ("releases", "Partitions that were given back.", counts.releases),
-            ("executors_ended", "Executors that were killed because they held up a batch.", counts.executors_ended),
-            ("query_failures", "Queries that failed and were started again.", counts.query_failures),
+            ("reads_refused", "Attempts to read that the queue rejected.", counts.reads_refused),
+            ("positions_lost", "Positions skipped because their entries are gone.", counts.positions_lost),
+            ("releases", "Partitions released.", counts.releases),
+            ("executors_ended", "Executors killed because they held up a batch.", counts.executors_ended),
+            ("query_failures", "Queries that failed and were restarted.", counts.query_failures),
         ):
             family = CounterMetricFamily(f"baton_fleet_{name}", text, labels=["group"])
             family.add_metric([self._group], value)
             yield family
-        read = CounterMetricFamily("baton_fleet_ranges_read", "Ranges that were read, by where.", labels=["group", "where"])
+        read = CounterMetricFamily("baton_fleet_ranges_read", "Ranges read, by where.", labels=["group", "where"])
         read.add_metric([self._group, "owner"], counts.ranges_read_on_owner)
         read.add_metric([self._group, "lent"], counts.ranges_lent)
         yield read
 
     def _seen(self, view: FleetView) -> Iterator[Metric]:
-        partitions = GaugeMetricFamily("baton_fleet_partitions", "Partitions, by who has them.", labels=["group", "state"])
+        partitions = GaugeMetricFamily("baton_fleet_partitions", "Partitions, by state.", labels=["group", "state"])
         for state, count in (
             ("owned", view.partitions_owned),
             ("waiting", view.partitions_waiting),
@@ -67,14 +67,12 @@ class FleetMetrics:
         ):
             partitions.add_metric([self._group, state], count)
         yield partitions
-        lag = GaugeMetricFamily(
-            "baton_fleet_lag", "Entries that the queries have not finished reading.", labels=["group", "queue"]
-        )
+        lag = GaugeMetricFamily("baton_fleet_lag", "Entries that the query has not finished reading.", labels=["group", "queue"])
         for queue, entries in view.lag.items():
             lag.add_metric([self._group, queue], entries)
         yield lag
         steps = CounterMetricFamily(
-            "baton_fleet_step_seconds", "Seconds that steps of batches took in the driver.", labels=["group", "step"]
+            "baton_fleet_step_seconds", "Seconds that the driver spent on steps of batches.", labels=["group", "step"]
         )
         for step, seconds in view.step_seconds.items():
             steps.add_metric([self._group, step], seconds)
@@ -85,14 +83,14 @@ class MetricsServer:
     """Serves `/metrics` on a port, in its own thread."""
 
     def __init__(self, port: int, group: str, fleet: Measured) -> None:
-        """`port` 0: a free one. Raises RuntimeError where the port is taken."""
+        """`port` 0: any free port. Raises RuntimeError if the port is in use."""
         registry = CollectorRegistry()
         registry.register(FleetMetrics(group, fleet))
-        address = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # of IPv4 and IPv6, where there are both
+        address = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # both IPv4 and IPv6 if possible
         try:
             self._server, self._thread = start_http_server(port, addr=address, registry=registry)
         except OSError as error:
-            raise RuntimeError(f"metrics_port {port} cannot be served: {error.strerror}: name another one") from None
+            raise RuntimeError(f"cannot listen on metrics_port {port}: {error.strerror}: choose another port") from None
 
     @property
     def port(self) -> int:

@@ -1,4 +1,4 @@
-"""A group's queries in this application: which run, their failures, and their end."""
+"""A group's queries in this application: finds the running ones, tracks their failures, and stops them."""
 
 import logging
 import re
@@ -14,45 +14,44 @@ from baton.spark.queues import FleetQueues, QueueAwayError, Range
 
 log = logging.getLogger("baton.spark")
 
-# -- how soon a failed query is started again, and when the group is to say it
+# -- failures: the pause before a restart, and when the group reports them
 
 _FIRST = 1.0
 _LONGEST = 60.0
-_SIX = 6
 _REST = re.compile(r"^(?:=== Streaming Query ===|JVM stacktrace:|The API gave the following container statuses:)", re.MULTILINE)
-"""Begins what comes with an error and does not say what went wrong: a plan, a trace, all that is known of a pod that ended."""
+"""Starts of the parts of an error that do not explain it: a plan, a trace, the details of a terminated pod."""
 _OF_ROWS = re.compile(
     r"py4j\.Py4JException|org\.apache\.spark\.(Spark\w*Exception|api\.python\.\w+|.*\.ForeachBatchUserFuncException)"
 )
-"""Classes of what ends a query where a function raised or a job was aborted."""
+"""Classes of exceptions that end a query if a function raised or a job was aborted."""
 _OF_LOGS = "[CONCURRENT_STREAM_LOG_UPDATE]"
-"""What begins so is of such a class, too: a batch is in Spark's log already that it was about to write there."""
+"""Start of an error that has such a class too, but another cause: Spark's log already contains the batch."""
 _STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
 _TASK = re.compile(r"^(?:.*most recent failure: Lost task [^:]*: |Caused by: )")
-"""Which task it was, and that it was one: as long as what it says."""
+"""The name of the failed task, as long as the error itself."""
 _QUERY = re.compile(r"^\[STREAM_FAILED\] Query \[id = [^\]]*\] terminated with exception: ")
-"""Of which query it is: its ids are other ones at each start, and longer than what may have gone wrong."""
-_WORDLESS = re.compile(r"Caused by: [\w.$]+")
-"""A cause of which there is the class only, as where a Python worker was killed."""
+"""The ids of the query, which change with each start and may be longer than the error itself."""
+_CLASS_ONLY = re.compile(r"Caused by: [\w.$]+")
+"""A cause without a message, such as of a killed Python worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryFailures:
-    """In a row: since a batch was done."""
+    """Consecutive failures: since a batch was last finished."""
 
     count: int = 0
     of_batch: int = 0
-    """Of these, for the entries of one batch: the same ones each time, for Spark repeats it until it is done."""
+    """How many of these were for the same batch, which Spark repeats with the same entries until it is done."""
     entries: frozenset[Range] = frozenset()
-    """These, as ranges."""
+    """The entries of that batch, as ranges."""
     batches_done: int = 0
-    """When the last one failed, of the whole fleet."""
+    """Finished batches of the fleet at the time of the last failure."""
     batch: str = ""
     error: str = ""
 
     def and_another(self, batches_done: int, batch: str, error: str, entries: frozenset[Range] = frozenset()) -> "QueryFailures":
-        """The query has failed. `batch`: what it was at; `error`: one line. `entries`: those that it failed for; none where
-        that is not known to be their fault."""
+        """Add a failure. `batch`: description of the failed batch; `error`: one line. `entries`: the entries of the batch; empty
+        unless they may have caused the failure."""
         before = self if batches_done == self.batches_done else QueryFailures()
         if entries:
             of_batch = before.of_batch + 1 if entries == before.entries else 1
@@ -61,44 +60,43 @@ class QueryFailures:
 
     @property
     def pause(self) -> float:
-        """Seconds until the next try: one, and twice as many after each further failure, up to a minute."""
-        return min(_LONGEST, _FIRST * 2 ** min(self.count - 1, _SIX)) if self.count else 0.0
+        """Seconds until the next try: 1 s, doubled with each further failure, up to 60 s."""
+        return min(_LONGEST, _FIRST * 2 ** min(self.count - 1, 6)) if self.count else 0.0
 
-    def trouble(self, batches_done: int, told_after: int) -> str:
-        """What the group is to say of it; empty: nothing, or it is over."""
-        if self.count < told_after or batches_done != self.batches_done:
+    def trouble(self, batches_done: int, reported_after: int) -> str:
+        """The sentence that the group reports; empty before `reported_after` failures and after a finished batch."""
+        if self.count < reported_after or batches_done != self.batches_done:
             return ""
         return f"The query has failed {self.count} times in a row at {self.batch or 'its start'}: {self.error}"
 
 
-def of_rows(cause: str, words: str) -> bool:
-    """`cause`: the class of what has ended a query; `words`: its text. A function or a task raised it, and not what Spark does
-    around them, such as to write down that a batch is done: then the sink may have its rows."""
-    return _OF_ROWS.fullmatch(cause) is not None and not words.startswith(_OF_LOGS)
+def of_rows(cause: str, message: str) -> bool:
+    """Whether a function or a task raised the exception that ended a query, given by its class and message. Otherwise Spark
+    failed elsewhere, such as at logging that the batch is done, and the sink may have the rows of the batch."""
+    return _OF_ROWS.fullmatch(cause) is not None and not message.startswith(_OF_LOGS)
 
 
 def last_line(error: str, most: int = 300) -> str:
-    """What an exception of Spark says, without the traces and the plan that it carries: the last line that is of neither, and
-    says more than a class."""
-    said = _REST.split(error, maxsplit=1)[0]
-    lines = [_STATE.sub("", line).strip() for line in said.splitlines()]
-    told = [
+    """The last line of a Spark exception that is more than a class and not part of a trace or plan."""
+    head = _REST.split(error, maxsplit=1)[0]
+    lines = [_STATE.sub("", line).strip() for line in head.splitlines()]
+    outside_traces = [
         line for line in lines if line and not line.startswith(("at ", "File ", "...", "===", "Traceback", "^", "Driver stack"))
     ]
-    worded = [line for line in told if not _WORDLESS.fullmatch(line)]
-    last = (worded or told or [error.strip()])[-1]
+    with_message = [line for line in outside_traces if not _CLASS_ONLY.fullmatch(line)]
+    last = (with_message or outside_traces or [error.strip()])[-1]
     return _QUERY.sub("", _TASK.sub("", last))[:most]
 
 
-# -- the queries that run in an application: `spark.streams` has only those of its session
+# -- the application's running queries: `spark.streams` has only those of one session
 
 
 Running = Callable[[], Mapping[str, Any]]
-"""The queries that run now, as the JVM has them, by Spark's id."""
+"""Returns the running queries, as objects of the JVM, by Spark's id."""
 
 
 def running_in(spark: SparkSession) -> Running:
-    """In all sessions of the application: they share one list."""
+    """Find the queries of all sessions of the application, which share one list."""
     session: Any = spark._jsparkSession
 
     def running() -> Mapping[str, Any]:
@@ -108,24 +106,24 @@ def running_in(spark: SparkSession) -> Running:
 
 
 def query_of_this_thread(spark: SparkSession) -> str:
-    """Spark's id of the query whose function for a batch this thread runs; empty: none."""
+    """Spark's id of the query whose `foreachBatch` function this thread runs; empty if none."""
     try:
         return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId") or "")
-    except Exception:  # Spark or its JVM has gone: nothing runs
+    except Exception:  # Spark or its JVM is gone: nothing runs
         return ""
 
 
 def stop_queries(running: Running, ids: Iterable[str]) -> None:
-    """Stop those of these that run. One that cannot be stopped keeps no other from it."""
+    """Stop these queries if they run. If one cannot be stopped, the others are stopped all the same."""
     try:
         found = running()
-    except Exception as error:  # the JVM has gone, and they with it
-        log.warning("the queries that run are not known, and none is stopped: %s", last_line(str(error)))
+    except Exception as error:  # the JVM is gone, and the queries with it
+        log.warning("cannot list the running queries, so none is stopped: %s", last_line(str(error)))
         return
     for one in sorted(found.keys() & set(ids)):
         try:
             found[one].stop()
-        except Exception as error:  # of Spark, or of the query
+        except Exception as error:  # any error of Spark or of the query
             log.warning("query %s could not be stopped: %s", one, last_line(str(error)))
 
 
@@ -133,31 +131,35 @@ def stop_queries(running: Running, ids: Iterable[str]) -> None:
 
 
 class GroupQueries:
-    """Of one fleet."""
+    """The queries of one fleet."""
 
     def __init__(self, spark: SparkSession, running: Running, decisions: Decisions, queues: FleetQueues) -> None:
         self._spark, self._running, self._decisions, self._queues = spark, running, decisions, queues
 
     def set_aside(self, failures: int, why: str) -> None:
-        """Move what the query that ended last could not work on to the dead letters. What cannot be moved now is at the next
-        failure."""
+        """Move the unfinished batch of the query that ended last to the dead letters. If that fails now, it is tried again at
+        the query's next failure."""
         query, ranges = self._decisions.unfinished()
         try:
             answers = self._queues.set_aside(query, ranges, failures, why)
         except QueueAwayError:
-            return  # it is told already
+            return  # already logged
         for one, answer in answers.items():
             moved = isinstance(answer, SetAside)
-            done = "is in the dead letters now" if moved else "could not be set aside: a later query or a pod reads it"
+            done = (
+                "was moved to the dead letters"
+                if moved
+                else "could not be moved to the dead letters: a later query or a pod reads it"
+            )
             log.error("%s/%s from %s to %s %s: %s", *one.partition, one.start + 1, one.end, done, why)
 
     def in_batch(self) -> bool:
-        """A query's function for a batch calls."""
+        """Whether the caller is a query's `foreachBatch` function."""
         query = query_of_this_thread(self._spark)
         return bool(query) and query in self._ids()
 
     def busy(self) -> bool:
-        """A batch runs, perhaps one without rows, of which no stream hears."""
+        """Whether a batch runs. It may be one without rows, of which the streams are not informed."""
         running = self._running()
         return any(
             stream.busy()
@@ -166,9 +168,8 @@ class GroupQueries:
         )
 
     def stop(self) -> None:
-        """Those that run."""
+        """Stop the group's running queries."""
         stop_queries(self._running, self._ids())
 
     def _ids(self) -> set[str]:
-        """By Spark."""
         return {stream.query_id for stream in self._decisions.streams()}

@@ -1,6 +1,6 @@
-"""What the driver's account has to be allowed, asked of the API server before the fleet starts, and while it runs.
+"""Checks the rights of the driver's account at the API server, before the fleet starts and while it runs.
 
-Without these rights Spark or the driver would wait for ever, each with its own warning.
+Without these rights Spark or the driver would wait forever, with different warnings.
 """
 
 import logging
@@ -16,12 +16,12 @@ from baton.model.names import driver_lease_name, ledger_name
 log = logging.getLogger("baton.spark")
 
 _PATIENCE = 10.0
-"""Seconds: a Role may be applied right after the driver."""
+"""Seconds, because a Role may be applied right after the driver."""
 _AGAIN = 1.0
 
 
 class MissingRights(Exception):  # noqa: N818 -- what is missing, for the user
-    """The driver's account may not do what a fleet needs: one line, with the cure."""
+    """The driver's account lacks rights that a fleet needs. The text is one line, with the fix."""
 
 
 class Right(NamedTuple):
@@ -34,7 +34,7 @@ class Right(NamedTuple):
 
 
 def needed(group: str) -> tuple[Right, ...]:
-    """Spark's own rights (executors, and the ConfigMap that they mount), the ledger's, and those of the driver's Lease."""
+    """Rights on executors' pods and the ConfigMap that they mount (for Spark), on the ledger, and on the driver's Lease."""
     ledger, lease = ledger_name(group), driver_lease_name(group)
     return (
         *(Right("", "pods", verb) for verb in ("get", "list", "watch", "create", "delete")),
@@ -46,15 +46,15 @@ def needed(group: str) -> tuple[Right, ...]:
 
 
 def require(api: ApiConnection, namespace: str, group: str, patience: float = _PATIENCE) -> None:
-    """Return once the account has all rights. Raises MissingRights where it has not after `patience` seconds. An API server that
-    does not answer is no refusal: the fleet waits for it elsewhere.
+    """Return once the account has all rights. Raises MissingRights if it still lacks some after `patience` seconds. Also returns
+    if the API server does not answer: the fleet waits for it elsewhere.
     """
     until = time.monotonic() + patience
     while True:
         try:
             found = lacking(api, namespace, group)
-        except Exception as error:  # whatever the way to the API server raises
-            log.info("the rights of the driver's account were not looked at: %s", error)
+        except Exception as error:  # any error of the connection to the API server
+            log.info("the rights of the driver's account were not checked: %s", error)
             return
         if not found:
             return
@@ -64,7 +64,7 @@ def require(api: ApiConnection, namespace: str, group: str, patience: float = _P
 
 
 def require_in_pod(namespace: str, group: str, environment: Mapping[str, str]) -> None:
-    """`require` for the account of this pod. A pod without a token is the fleet's to report."""
+    """Call `require` for the account of this pod. Without a token, do nothing: the fleet reports that."""
     try:
         api = ApiConnection.in_pod(environment=environment)
     except ValueError:
@@ -73,20 +73,20 @@ def require_in_pod(namespace: str, group: str, environment: Mapping[str, str]) -
 
 
 def lacking(api: ApiConnection, namespace: str, group: str) -> str:
-    """What a fleet needs and the account may not do, in one line for the user; empty: nothing."""
+    """Describe the missing rights in one line for the user; empty if none is missing."""
     refused = [right for right in needed(group) if not _allowed(api, namespace, right)]
     return sentence(_account(api), namespace, refused) if refused else ""
 
 
 def sentence(account: str, namespace: str, rights: Iterable[Right]) -> str:
-    """One line for the user."""
+    """Name the missing rights and the fix, in one line."""
     verbs: dict[str, list[str]] = defaultdict(list)
     for right in rights:
         verbs[f"{right.resource}.{right.group}" if right.group else right.resource].append(right.verb)
     what = "; ".join(f"{resource}: {', '.join(dict.fromkeys(those))}" for resource, those in verbs.items())
     return (
-        f"the account {account} lacks rights in namespace {namespace} ({what}): bind a Role with them to it, as rbac.yaml of "
-        "manifests/examples/spark does"
+        f"the account {account} lacks rights in namespace {namespace} ({what}): bind a Role with these rights to it, as "
+        "rbac.yaml of manifests/examples/spark does"
     )
 
 
@@ -102,7 +102,7 @@ def _allowed(api: ApiConnection, namespace: str, right: Right) -> bool:
 
 
 def _account(api: ApiConnection) -> str:
-    """The name of the driver's account, as the API server knows it."""
+    """Name of the driver's account at the API server."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "of the driver")
@@ -115,30 +115,29 @@ _EVERY = 30.0
 
 
 class WatchedRights:
-    """Asks again while the fleet runs, for a Role may be changed. Without it only Spark's log would tell, as of an executor that
-    cannot be made: the driver's Lease does."""
+    """Checks the rights while the fleet runs, because a Role may be changed, for the report in the driver's Lease. Without this,
+    only Spark's log would show it, such as by executors that cannot be created."""
 
     def __init__(self, api: ApiConnection, namespace: str, group: str, every: float = _EVERY) -> None:
-        """`every`: seconds between two looks."""
+        """`every`: seconds between checks."""
         self._api, self._namespace, self._group, self._every = api, namespace, group, every
         self._missing = ""
         self._closed = threading.Event()
         threading.Thread(target=self._run, name="baton-rights", daemon=True).start()
 
     def missing(self) -> str:
-        """A sentence for people; empty: nothing, as far as is known."""
+        """Return a sentence about missing rights; empty if none is missing or nothing was checked yet."""
         return self._missing
 
     def close(self) -> None:
-        """Look no more."""
         self._closed.set()
 
     def _run(self) -> None:
         while not self._closed.wait(self._every):
             try:
                 self._look()
-            except Exception as error:  # an API server that does not answer is no refusal
-                log.debug("the rights of the driver's account were not looked at: %s", error)
+            except Exception as error:  # an API server that does not answer says nothing about rights
+                log.debug("the rights of the driver's account were not checked: %s", error)
 
     def _look(self) -> None:
         found = lacking(self._api, self._namespace, self._group)

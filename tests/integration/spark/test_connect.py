@@ -174,7 +174,7 @@ def test_what_is_wrong_is_one_line_at_the_client(served: Served) -> None:
             "No fleet of group nobody runs in this driver, but one of orders: the program that started the driver (with Spark "
             'Connect, the server) is to call fleet = baton.spark.Fleet(spark, group="nobody", …) and fleet.start() before load()'
         ]
-    assert re.search(r"query '[0-9a-f-]+' reads group orders already: stop it first", said["second query"][0])
+    assert re.search(r"query '[0-9a-f-]+' already reads group orders: stop it first", said["second query"][0])
     assert said["fleet"] == [
         "spark is a client session of Spark Connect, and a fleet runs in the driver: start the fleet in the program that "
         'starts the server, with the session of that program. Clients only read: spark.readStream.format("baton")'

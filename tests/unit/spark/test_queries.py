@@ -25,14 +25,14 @@ def test_pauses_grow_up_to_a_minute() -> None:
 
 
 def test_the_group_is_told_after_so_many_failures_in_a_row() -> None:
-    assert failing(2).trouble(4, told_after=3) == ""
-    assert failing(3).trouble(4, told_after=3) == (
+    assert failing(2).trouble(4, reported_after=3) == ""
+    assert failing(3).trouble(4, reported_after=3) == (
         "The query has failed 3 times in a row at batch 5 of 1 range: ValueError: the sink is full"
     )
 
 
 def test_a_batch_that_is_done_ends_the_row() -> None:
-    assert failing(3).trouble(5, told_after=3) == ""
+    assert failing(3).trouble(5, reported_after=3) == ""
     assert failing(3).and_another(5, "batch 6", "x").count == 1
 
 
