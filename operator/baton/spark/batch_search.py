@@ -1,4 +1,4 @@
-"""Looks for the end of a stream's next batch: asks the queues for what may have something, and waits for the rest."""
+"""Finds the end of a stream's next batch: queries partitions that may have entries, and waits for notices of the others."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,21 +11,21 @@ from baton.spark.context import FleetContext
 from baton.spark.ledger import LedgerGrants, PartitionGrant
 from baton.spark.offsets import MAX_BYTES, Positions, SourceError, StreamOptions
 from baton.spark.queues import FleetQueues, QueueAwayError, Range
-from baton.spark.ranges import beyond, lost_and_cure, superseded
+from baton.spark.ranges import beyond, lost, superseded
 
-# -- how far a batch reads: partitions that have something share rows and bytes fairly, and take turns
+# -- how far a batch reads: partitions with entries share rows and bytes fairly, and take turns
 
 _ROUNDS = 4
-"""What one partition does not need the others get in the next round."""
+"""Rounds of a search. Each shares out the rows and bytes that partitions left over in the round before."""
 
 
 class Candidate(NamedTuple):
-    """A partition that may be read, and from where."""
+    """A partition that may be read, and its position."""
 
     grant: PartitionGrant
     position: int
     most: int | None = None
-    """It is read up to this position at most; None: to its end."""
+    """The last position to read; None: no limit."""
 
     @property
     def partition(self) -> Partition:
@@ -33,30 +33,28 @@ class Candidate(NamedTuple):
 
 
 Ask = Callable[[Mapping[Partition, AheadRequest]], Mapping[Partition, AheadAnswer]]
-"""Without an answer from a queue that is out of reach."""
+"""Asks the queues. The result has no answers from queues that are unreachable."""
 
 
 class Chosen(NamedTuple):
-    """What the queues said of the partitions that were asked."""
+    """The end of a batch, and the queues' answers."""
 
     ends: Mapping[Partition, int]
-    """Of those that have something for this batch: where their part of it ends."""
+    """The end of each partition's range in the batch."""
     answers: Mapping[Partition, AheadAnswer | None]
-    """The last answer for each that was asked."""
+    """The last answer for each partition that was asked; None if its queue was unreachable."""
     unasked: frozenset[Partition]
-    """The batch was full before it was their turn."""
+    """Partitions that were not asked because the batch was full."""
 
 
 def in_turn(candidates: Iterable[Candidate], served: Mapping[Partition, int]) -> list[Candidate]:
-    """Those that have waited longest come first. `served`: the number of the batch in which each last had a part."""
+    """Sort those that have waited longest first. `served`: number of the last batch that had rows of the partition."""
     return sorted(candidates, key=lambda one: (served.get(one.partition, -1), one.partition))
 
 
 def choose_end(candidates: Sequence[Candidate], max_rows: int, max_bytes: int, ask: Ask) -> Chosen:
-    """Ask for a batch of at most so many rows and bytes. `candidates` are in turn: where not even one row is left for each, the
-    first have them.
-
-    A partition that has a part has at least one entry, however large that is.
+    """Choose a batch of at most `max_rows` and `max_bytes`. If there are fewer rows than candidates, the first candidates get
+    them. A partition in the batch has at least one entry, even if that exceeds `max_bytes`.
     """
     ends: dict[Partition, int] = {}
     answers: dict[Partition, AheadAnswer | None] = {}
@@ -102,34 +100,35 @@ def _questions(
     return questions
 
 
-# -- which partitions are worth asking: those that are new, have more, had rows a batch ago, or were woken
+# -- which partitions to ask: new ones, ones with more entries or with rows in the last batch, and ones with a notice
 
 _REFUSED_AGAIN = 0.2
-"""Seconds until a queue is asked again that refused the owner that the ledger names: one of the two is ahead of the other."""
+"""Seconds until the next try after a queue rejected the owner in the ledger: either the queue or the ledger is behind."""
 _LATER_AGAIN = 1.0
-"""Seconds until a paused partition is asked again: the ledger usually says first what has become of it. Likewise where the queue
-is away: to ask may take seconds, and other queues wait."""
+"""Seconds until the next try after a partition was paused (usually the ledger changes first) or its queue was unreachable (asking
+may take seconds, for which other queues wait)."""
 
 
 @dataclass(slots=True)
 class _Asked:
     epoch: Epoch
     position: int
-    """Up to there its entries are known; at the end of what there was unless it is `more`."""
+    """The position at which the partition has no further entries, unless `more`."""
     more: bool
-    """There is more, or may be by now: a batch has run since. To ask is cheaper than to be woken."""
+    """Whether there are entries after the position, or may be because a batch has run since. Asking is cheaper than waiting for a
+    notice."""
     again: float
-    """When (monotonic) it is asked again whatever happens; 0: when it is woken."""
+    """Time of the next question (monotonic); 0: at the next notice."""
 
 
 class Due:
-    """What the queues have said so far. For one thread."""
+    """Decides which partitions to ask, from earlier answers and notices. For one thread."""
 
     def __init__(self) -> None:
         self._asked: dict[Partition, _Asked] = {}
 
     def split(self, candidates: Iterable[Candidate], now: float) -> tuple[list[Candidate], list[Candidate]]:
-        """Those to ask now, and those to wait for."""
+        """Return the candidates to ask now, and those to wait for."""
         due: list[Candidate] = []
         idle: list[Candidate] = []
         for candidate in candidates:
@@ -145,7 +144,7 @@ class Due:
         return due, idle
 
     def answered(self, candidate: Candidate, end: int, answer: AheadAnswer | None, now: float) -> None:
-        """The queue's word on a partition, of which this batch reads up to `end`; None: the queue was away."""
+        """Note the answer for a partition that the batch reads up to `end`; None if the queue was unreachable."""
         asked = _Asked(candidate.grant.epoch, end, more=False, again=0.0)
         if isinstance(answer, Ahead):
             asked.more = candidate.position < end or end < answer.last
@@ -154,36 +153,37 @@ class Due:
         self._asked[candidate.partition] = asked
 
     def woken(self, partitions: Iterable[Partition]) -> None:
-        """There may be more in these."""
+        """Note that these partitions may have new entries."""
         for partition in partitions:
             if known := self._asked.get(partition):
                 known.more = True
 
 
-# -- what is still to be read, as far as the queues have said
+# -- how many entries are unread
 
 _SHARE = 0.05
-"""Of the time is spent at most on asking for all of them."""
+"""Largest share of the time spent on asking all queues for their positions."""
 
 
 class LastEntries:
-    """For the thread of one query; others may look."""
+    """The last known entry of each partition. Updated by the query's thread; any thread may read."""
 
     def __init__(self, queues: FleetQueues, clock: Callable[[], float]) -> None:
         self._queues, self._clock = queues, clock
         self._known: dict[Partition, tuple[int, int]] = {}
-        """The number before the first entry that is there, and the last. A position may be far below: numbers jump."""
-        self._heard: set[QueueName] = set()
-        """Queues that have said which partitions they have."""
+        """The number before the first existing entry, and of the last entry. A position may be far below the first: numbers can
+        jump."""
+        self._answered: set[QueueName] = set()
+        """Queues that have listed their partitions."""
         self._again = float("-inf")
 
     def saw(self, partition: Partition, first: int, last: int) -> None:
-        """The queue has said so by the way."""
+        """Note the first and last entry from the answer to another question."""
         self._known[partition] = first - 1, last
 
     def behind(self, positions: Positions) -> Mapping[Partition, int]:
-        """Entries behind each position, of partitions that there are. Of a thousand partitions that is a second old at most;
-        older while a queue is away."""
+        """Return the number of entries after each position. For a thousand partitions it is at most a second old; older while a
+        queue is unreachable."""
         began = self._clock()
         if began >= self._again:
             for queue in self._queues.names - self._queues.late():
@@ -192,14 +192,14 @@ class LastEntries:
                     for partition, bounds in found.items():
                         self._known[partition] = bounds.before_first, bounds.last
                     for partition in [one for one in list(self._known) if one.queue == queue and one not in found]:
-                        self._known.pop(partition, None)  # the queue has fewer now; the query's positions keep it
-                    self._heard.add(queue)
+                        self._known.pop(partition, None)  # the queue has fewer partitions now; the query's positions keep all
+                    self._answered.add(queue)
             now = self._clock()
             self._again = now + (now - began) / _SHARE
         return {
             partition: self._behind(partition, position)
             for partition, position in positions.items()
-            if partition in self._known or partition.queue not in self._heard
+            if partition in self._known or partition.queue not in self._answered
         }
 
     def _behind(self, partition: Partition, position: int) -> int:
@@ -210,39 +210,39 @@ class LastEntries:
 # -- the search
 
 _UNKNOWN = 2**20
-"""Bytes of an entry, for which it is taken before one was read: the most that Kafka's brokers take by default."""
+"""Assumed bytes of an entry before one was read: the largest that Kafka's brokers accept by default."""
 
 
 class Found(NamedTuple):
-    """What there is for a batch."""
+    """A batch, or none if `ends` is empty."""
 
     ends: Positions
-    """Of the partitions that have a part in it."""
+    """The end of each partition's range."""
     grants: frozenset[PartitionGrant]
-    """Under which these are read. They are in use from now on."""
+    """The grants of these partitions, in use from now on."""
     idle: Sequence[Partition]
-    """May be read, and have nothing."""
+    """Readable partitions without entries."""
 
 
 class BatchSearch:
-    """Of one stream, for its thread."""
+    """Finds the batches of one stream. For the stream's thread."""
 
     def __init__(self, options: StreamOptions, context: FleetContext) -> None:
         self.last_entries = LastEntries(context.queues, context.clock)
         self.target: Positions | None = None
-        """AvailableNow: up to there each partition is read; None: without an end."""
+        """AvailableNow: where to stop in each partition; None without that trigger."""
         self._options, self._context = options, context
         self._unsized = context.queues.without_sizes
         self._due = Due()
         self._served: dict[Partition, int] = {}
         self._batches = 0
-        self._unheard: Sequence[Partition] = ()
-        """They had nothing for the last batch, and have not been waited for since."""
+        self._unpolled: Sequence[Partition] = ()
+        """Partitions without entries at the last look whose notices were not read since."""
 
     def look(self, query: Mapping[QueueName, int], start: Positions) -> Found:
-        """Ask once. Raises SourceError for a query that is over, and for entries that are gone."""
-        if self._unheard:  # where others have rows in every batch, these are not waited for
-            self._due.woken(self._context.queues.woken(self._unheard))
+        """Ask the queues once. Raises SourceError if a later query has begun, or entries are gone."""
+        if self._unpolled:  # if other partitions always have rows, `wait` is never called
+            self._due.woken(self._context.queues.woken(self._unpolled))
         due: list[Candidate] = []
         idle: list[Candidate] = []
 
@@ -263,29 +263,29 @@ class BatchSearch:
             self._context.grants_in_use.put_back(grant for grant in taken if grant not in kept)
         idle += [one for one in due if one.partition not in chosen.ends and chosen.answers.get(one.partition) is not None]
         waiting = [candidate.partition for candidate in idle]
-        self._unheard = waiting if chosen.ends else ()
+        self._unpolled = waiting if chosen.ends else ()
         return Found(chosen.ends, kept, waiting)
 
     def wait(self, idle: Iterable[Partition], seconds: float) -> None:
-        """Until one of these may have something, what is known has changed, or for so long."""
+        """Wait for a notice of new entries in these partitions, for an interrupt, or for at most `seconds`."""
         self._due.woken(self._context.queues.wait(idle, seconds))
 
     def served(self, partitions: Iterable[Partition]) -> None:
-        """A batch has these."""
+        """Note that a batch has rows of these partitions."""
         self._batches += 1
         self._served |= dict.fromkeys(partitions, self._batches)
 
     def at_end(self, start: Positions) -> bool:
-        """AvailableNow: all are, and nothing more is to come."""
+        """AvailableNow: whether all partitions are read to their end."""
         return self.target is not None and not self.short(start)
 
     def short(self, start: Positions) -> list[Partition]:
-        """AvailableNow: those that are not read to their end."""
+        """AvailableNow: partitions that are not read to their end."""
         return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, last) < last)
 
     def _candidates(self, query: Mapping[QueueName, int], ownership: LedgerGrants, start: Positions) -> Iterator[Candidate]:
-        """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
-        is not registered here, nor those of a queue that has given the query no number yet."""
+        """Partitions that may be read: they are not being revoked, their owner is a registered executor, and their queue has
+        given the query a number."""
         executors = self._context.executors()
         for partition, grant in ownership.owners.items():
             position = start.get(partition)
@@ -307,7 +307,7 @@ class BatchSearch:
                 if answer.last < start:
                     raise SourceError(beyond(partition, start, answer.last))
                 if self._options.fail_on_data_loss:
-                    raise SourceError(lost_and_cure(Range(partition, start, max(start + 1, answer.last)), answer.first))
+                    raise SourceError(lost(Range(partition, start, max(start + 1, answer.last)), answer.first))
                 behind[partition] = questions[partition]._replace(start=answer.first - 1)
                 del answers[partition]
         if behind:
@@ -315,7 +315,7 @@ class BatchSearch:
         return {partition: self._sized(partition, answer) for partition, answer in answers.items()}
 
     def _by_size(self, partition: Partition, question: AheadRequest) -> AheadRequest:
-        """With as many entries as have the bytes, where the queue cannot count them."""
+        """Limit the question's number of entries by the expected bytes if the queue does not know the sizes."""
         size = self._size_of_one(partition)
         return (
             question._replace(most_entries=max(1, min(question.most_entries, question.most_bytes // size))) if size else question
@@ -326,7 +326,7 @@ class BatchSearch:
         return answer._replace(size=size * (answer.end - answer.first + 1)) if size and isinstance(answer, Ahead) else answer
 
     def _size_of_one(self, partition: Partition) -> int:
-        """Of one entry; 0: the queue counts itself, or no limit is set, and the first batch will tell."""
+        """Expected bytes of an entry; 0 if the queue knows the sizes, or if none is known and the limit is the default."""
         if partition.queue not in self._unsized:
             return 0
         known = self._context.finishing.sizes.of(partition)
@@ -344,5 +344,5 @@ class BatchSearch:
             if isinstance(answer, Ahead):
                 self.last_entries.saw(partition, answer.first, answer.last)
                 if self.target is not None and (answer.last <= candidate.position or answer.first > self.target[partition]):
-                    self.target = {**self.target, partition: candidate.position}  # what was up to there has gone
+                    self.target = {**self.target, partition: candidate.position}  # the entries up to the target are gone
             self._due.answered(candidate, chosen.ends.get(partition, candidate.position), answer, now)

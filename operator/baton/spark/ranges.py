@@ -1,4 +1,4 @@
-"""The ranges of a batch: where they begin, how they are recorded at their queues, where and by which task each is read."""
+"""The ranges of a batch: where they begin, how they are recorded at their queues, and which executor and task reads each."""
 
 import logging
 from collections import defaultdict
@@ -21,7 +21,7 @@ log = logging.getLogger("baton.spark")
 
 
 def ranges(start: Positions, end: Positions) -> list[Range]:
-    """Of a batch. A partition that only `end` names enters the offset with this batch and has no rows in it."""
+    """The ranges of a batch. A partition that is only in `end` enters the offset with this batch and has no rows in it."""
     return [
         Range(partition, start[partition], position)
         for partition, position in sorted(end.items())
@@ -32,14 +32,14 @@ def ranges(start: Positions, end: Positions) -> list[Range]:
 def owners(
     grants: Mapping[Partition, PartitionGrant], executors: Mapping[MemberId, Executor], only: Iterable[Partition]
 ) -> dict[Partition, PartitionGrant]:
-    """The grants of these partitions whose owner is an executor that can be given a task."""
+    """Grants of those of the partitions whose owner is an executor that can be given a task."""
     return {one: grant for one in only if (grant := grants.get(one)) is not None and grant.member in executors}
 
 
 def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId, Executor], seen: int) -> dict[str, Any]:
-    """What the JVM is told of a range. Without an owner it is borrowed. `seen`: entries up to this one
+    """The JVM's description of a range. Without an owner, the executor that reads it borrows it. `seen`: entries up to this one
     may have been handed out before."""
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "queue": one.partition.queue,
         "partition": one.partition.number,
         "start": one.start,
@@ -52,60 +52,58 @@ def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId
     }
     executor = executors.get(owner.member) if owner is not None else None
     if owner is not None and executor is not None:
-        told |= {"uid": owner.uid, "epoch": owner.epoch, "executor": executor.id, "location": location(executor)}
-    return told
-
-
-# -- where partitions that the offset does not have yet are read from
-
-
-def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
-    """Of a query without a checkpoint. Raises QueueAwayError, and SourceError for a queue that has no partitions, or not those
-    that the option names."""
-    bounds = bounds_of_all(queues)
-    if isinstance(starting, Mapping):
-        there(starting, bounds, "startingOffsets")
-        for partition, position in sorted(starting.items()):
-            if position > (last := bounds[partition].last):
-                raise SourceError(
-                    f"startingOffsets has {position} for {partition.queue}/{partition.number}, and the last entry there is "
-                    f"{last}: name a position up to it, or `latest`"
-                )
-    found = {partition: at(starting, partition, of) for partition, of in bounds.items()}
-    _tell_skipped(found, bounds)
+        found |= {"uid": owner.uid, "epoch": owner.epoch, "executor": executor.id, "location": location(executor)}
     return found
 
 
-def _tell_skipped(first: Positions, bounds: Mapping[Partition, PartitionBounds]) -> None:
-    """Of what a query begins behind it is done: on Redis it goes from the queue."""
+# -- first positions, of partitions that the offset does not have yet
+
+
+def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
+    """First positions of a query without a checkpoint. Raises QueueAwayError, and SourceError if a queue has no partitions, or
+    lacks those that the option names."""
+    bounds = bounds_of_all(queues)
+    if isinstance(starting, Mapping):
+        check_partitions(starting, bounds, "startingOffsets")
+        for partition, position in sorted(starting.items()):
+            if position > (last := bounds[partition].last):
+                raise SourceError(
+                    f"startingOffsets has {position} for {partition.queue}/{partition.number}, which is after its last entry, "
+                    f"{last}: set a position up to that, or `latest`"
+                )
+    found = {partition: at(starting, partition, of) for partition, of in bounds.items()}
+    _warn_of_skipped(found, bounds)
+    return found
+
+
+def _warn_of_skipped(first: Positions, bounds: Mapping[Partition, PartitionBounds]) -> None:
+    """Warn if the query begins after unread entries. They count as finished; Redis removes them."""
     for queue in sorted({partition.queue for partition in first}):
         skipped = {
             one for one, at in first.items() if one.queue == queue and at > max(bounds[one].committed, bounds[one].before_first)
         }
         if skipped:
             many = counted(len(skipped), "partition")
-            log.warning(
-                "startingOffsets begins behind entries of %s of queue %s that were never read: they are skipped", many, queue
-            )
+            log.warning("startingOffsets skips entries of %s of queue %s that were never read", many, queue)
 
 
 def committed_positions(partitions: Iterable[Partition], queues: FleetQueues) -> Positions:
-    """Of those of the partitions that there are. Raises QueueAwayError."""
+    """Committed positions of those of the partitions that exist. Raises QueueAwayError."""
     wanted = frozenset(partitions)
     found = queues.positions({partition.queue for partition in wanted})
     return {partition: of.committed for partition, of in found.items() if partition in wanted}
 
 
 def bounds_of_all(queues: FleetQueues) -> Mapping[Partition, PartitionBounds]:
-    """Of all partitions. Raises QueueAwayError, and SourceError for a queue that has none."""
+    """Bounds of all partitions. Raises QueueAwayError, and SourceError if a queue has no partitions."""
     found = queues.positions()
     for name in sorted(queues.names - {partition.queue for partition in found}):
-        raise SourceError(f"queue {name} has no partitions at its server: see whether its PartitionedQueue is there, and Ready")
+        raise SourceError(f"queue {name} has no partitions at its server: check that its PartitionedQueue exists and is Ready")
     return found
 
 
 def at(place: Offsets, partition: Partition, bounds: PartitionBounds) -> int:
-    """The position in a partition; what positions do not name begins behind what is committed."""
+    """The position in a partition: the committed one if `place` has positions, but not of this partition."""
     if isinstance(place, Mapping):
         return place.get(partition, bounds.committed)
     return {OffsetPlace.COMMITTED: bounds.committed, OffsetPlace.EARLIEST: bounds.before_first, OffsetPlace.LATEST: bounds.last}[
@@ -113,30 +111,30 @@ def at(place: Offsets, partition: Partition, bounds: PartitionBounds) -> int:
     ]
 
 
-def there(positions: Positions, bounds: Mapping[Partition, PartitionBounds], option: str) -> None:
-    """Raises SourceError where there is no such partition."""
+def check_partitions(positions: Positions, bounds: Mapping[Partition, PartitionBounds], option: str) -> None:
+    """Raises SourceError if a partition does not exist."""
     for partition in sorted(positions.keys() - bounds.keys()):
         count = sum(one.queue == partition.queue for one in bounds)
-        raise SourceError(f"{option} names {partition.queue}/{partition.number}: the queue has the partitions 0 to {count - 1}")
+        raise SourceError(f"{option} names {partition.queue}/{partition.number}: the queue has partitions 0 to {count - 1}")
 
 
-# -- recorded ranges: no other consumer gets their entries, and none is deleted
+# -- recorded ranges: no other consumer gets their entries, and no entry is deleted
 
 Recorded = Mapping[Range, Logged]
 
 
 def superseded(number: int) -> SourceError:
-    """A query with this number has begun after ours."""
+    """The error if a later query, with this number, reads the group's queues."""
     return SourceError(
-        f"a later query (number {number}) reads this group's queues: this one ends. One query at a time reads a group; look for "
-        "another driver of it"
+        f"a later query (number {number}) reads this group's queues, so this query ends. Only one query at a time can read a "
+        "group: look for another driver"
     )
 
 
 def record_ranges(
     queues: FleetQueues, query: Mapping[QueueName, int], todo: Sequence[Range], counts: Counts, *, fail_on_data_loss: bool
 ) -> Recorded:
-    """Those of the ranges that there are, as they are. Raises SourceError and QueueAwayError."""
+    """Record the ranges, and return them, shortened to existing entries. Raises SourceError and QueueAwayError."""
     recorded: dict[Range, Logged] = {}
     left, partly = list(todo), False
     while left:
@@ -146,60 +144,62 @@ def record_ranges(
                 case Logged():
                     recorded[one] = answer
                 case SetAside():
-                    log.warning("%s/%s from %s to %s was set aside: it has no rows", *one.partition, one.start + 1, one.end)
+                    log.warning("%s/%s from %s to %s is in the dead letters: no rows", *one.partition, one.start + 1, one.end)
                 case LaterQuery(number):
                     raise superseded(number)
                 case Gone(_, last) if last < one.start:
                     raise SourceError(beyond(one.partition, one.start, last))
                 case Gone(first, last):
                     if fail_on_data_loss:
-                        raise SourceError(lost_and_cure(one, first))
-                    there = Range(one.partition, max(one.start, first - 1), min(one.end, last))
-                    counts.add("positions_lost", one.end - one.start - max(0, there.end - there.start))
-                    log.warning("%s: failOnDataLoss is false, and the query goes on with what is there", _lost(one, first))
-                    if there.start < there.end:
-                        shorter.append(there)
+                        raise SourceError(lost(one, first))
+                    rest = Range(one.partition, max(one.start, first - 1), min(one.end, last))
+                    counts.add("positions_lost", one.end - one.start - max(0, rest.end - rest.start))
+                    log.warning(
+                        "%s: failOnDataLoss is false, so the query continues with the existing entries", _loss(one, first)
+                    )
+                    if rest.start < rest.end:
+                        shorter.append(rest)
         left, partly = shorter, True
     return recorded
 
 
 def beyond(partition: Partition, position: int, last: int) -> str:
-    """Why a position is beyond the queue's last entry, and the cure. To wait until it is reached would lose what comes before."""
+    """The error for a position after the queue's last entry. Waiting until the queue reaches it would skip entries."""
     return (
-        f"the query is at {position} of {partition.queue}/{partition.number}, and the last entry there is {last}: the queue was "
-        "lost and made again since, or startingOffsets named what was not there. Give the query a new checkpoint"
+        f"the query is at {position} of {partition.queue}/{partition.number}, which is after its last entry, {last}: the queue "
+        "was lost and recreated, or startingOffsets named entries that did not exist. Use a new checkpoint"
     )
 
 
-def lost_and_cure(one: Range, first: int) -> str:
-    """What has become of a range, and the cure."""
+def lost(one: Range, first: int) -> str:
+    """The error for a range whose first entries are gone, with the fix."""
     return (
-        f"{_lost(one, first)}. To go on with what is there, set the option failOnDataLoss to false; to begin where the queue "
-        "knows it is done, give the query a new checkpoint"
+        f"{_loss(one, first)}. To continue with the existing entries, set the option failOnDataLoss to false; to begin at the "
+        "committed offset, use a new checkpoint"
     )
 
 
-def _lost(one: Range, first: int) -> str:
+def _loss(one: Range, first: int) -> str:
     return (
-        f"the query is to read {one.partition.queue}/{one.partition.number} from {one.start + 1} to {one.end}, and the first "
-        f"entry that is there is {first}: the others were finished or deleted meanwhile, perhaps by another query with a newer "
-        "checkpoint, or the queue was lost and made again"
+        f"the query should read {one.partition.queue}/{one.partition.number} from {one.start + 1} to {one.end}, and its first "
+        f"entry is {first}: the entries before it were finished or deleted, perhaps by another query with a newer checkpoint, or "
+        "the queue was lost and recreated"
     )
 
 
 # -- which ranges a task reads, one after the other
 
 ROWS = 4000
-"""A task with more is worth Spark's work for it."""
+"""Rows per task that justify Spark's overhead for another task."""
 
 
 def range_tasks(ranges: Sequence[tuple[str, int]], slots: Mapping[str, int]) -> list[int]:
-    """For each range, given as its executor ("": any) and its rows, the number of its task.
+    """Return the task number of each range, which is given as its executor ("": any) and its number of rows.
 
-    Spark's own work for a task is that of some thousand rows: with a task for each of many small ranges a batch would take
-    several times as long as its rows do. Ranges are shared out evenly over the tasks of their executor: so many as it can run
-    at a time (`slots`, by executor), or a multiple of that, where a task has `ROWS` then. What may be read anywhere has a task
-    for each range.
+    Spark's overhead for a task costs as much as some thousand rows, so a task for each of many small ranges would make a batch
+    several times slower. Ranges are distributed evenly over the tasks of their executor. It has as many tasks as it can run at a
+    time (`slots`, by executor), or a multiple of that while each task has `ROWS`. A range that any executor may read has its own
+    task.
     """
     of_executor: defaultdict[str, list[int]] = defaultdict(list)
     for place, (executor, _) in enumerate(ranges):
@@ -218,11 +218,11 @@ def range_tasks(ranges: Sequence[tuple[str, int]], slots: Mapping[str, int]) -> 
     return found
 
 
-# -- a batch read: what is in the queues now. Nothing is fenced, recorded or committed
+# -- a batch read, of the entries that exist now: it fences, records and commits nothing
 
 
 def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:
-    """The ranges to read, as a stream's plan has them. Raises SourceError."""
+    """Return the ranges to read, in the form of a stream's plan. Raises SourceError."""
     try:
         bounds = bounds_of_all(queues)
         addresses = {queue: queues.address(queue) for queue in queues.names}
@@ -230,7 +230,7 @@ def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:
         raise SourceError(str(error)) from None
     for positions, option in ((options.starting, "startingOffsets"), (options.ending, "endingOffsets")):
         if not isinstance(positions, str):
-            there(positions, bounds, option)
+            check_partitions(positions, bounds, option)
     todo = []
     for partition, of in sorted(bounds.items()):
         start = max(at(options.starting, partition, of), of.before_first)

@@ -1,4 +1,4 @@
-"""One stream of the source: a query that reads the group's queues, batch after batch."""
+"""A stream of the source: plans one query's batches over the group's queues."""
 
 import json
 import logging
@@ -33,60 +33,61 @@ from baton.spark.statistics import How
 
 log = logging.getLogger("baton.spark")
 
-# -- the query that a stream is part of: a source sees the options of `load()`, not those of `writeStream`
+# -- the query of a stream: a source gets the options of `load()`, not those of `writeStream`
 
 
 @dataclass(frozen=True, slots=True)
 class RunningQuery:
-    """What counts of it."""
+    """The query that a stream is part of."""
 
     id: str
     alone: bool = True
-    """It has no other source, which would wait while this one waits for entries."""
+    """Whether this is its only source. Other sources would have to wait while this one waits for entries."""
 
 
 def running_query(text: str) -> RunningQuery:
-    """`text`: JSON, as RunningQuery.java tells it. Raises SourceError for a query that would lose rows, or read none."""
-    told = json.loads(text)
-    if told.get("asyncProgress"):
+    """Parse the JSON of RunningQuery.java. Raises SourceError for a query that would lose rows or never read any."""
+    facts = json.loads(text)
+    if facts.get("asyncProgress"):
         raise SourceError(
-            "the query has asyncProgressTrackingEnabled, whose logs say that a batch is done before it is: rows could be lost. "
-            "Take this option out of writeStream"
+            "the query has asyncProgressTrackingEnabled, which logs a batch as done before it is done: rows could be lost. "
+            "Remove this option from writeStream"
         )
-    if told.get("once"):
+    if facts.get("once"):
         raise SourceError(
-            "the query has the trigger once, which is one batch; and the first batch of a query has no rows, for it writes down "
-            "where the query begins. Use trigger(availableNow=True), which reads all that is there and ends"
+            "the query has the trigger once, which runs a single batch, and the first batch of a query has no rows: it only "
+            "records where the query begins. Use trigger(availableNow=True), which reads all existing entries and ends"
         )
-    batch, batch_of_files = told.get("batch", -1), told.get("batchOfFiles", -1)
+    batch, batch_of_files = facts.get("batch", -1), facts.get("batchOfFiles", -1)
     if batch_of_files > batch:
         raise SourceError(
-            f"the folder that the query writes to has batches up to {batch_of_files}, and its checkpoint up to {batch}: "
-            "that is new, or older. Spark's file sink skips the batches that it has, and rows would be lost. Give the query "
-            "another path, or the checkpoint that belongs to these files"
+            f"the folder that the query writes to has batches up to {batch_of_files}, and its checkpoint only up to {batch}. "
+            "Spark's file sink skips batches that the folder already has, and rows would be lost. Use another path, or the "
+            "checkpoint that belongs to these files"
         )
-    return RunningQuery(told["id"], told.get("sources", 1) <= 1)
+    return RunningQuery(facts["id"], facts.get("sources", 1) <= 1)
 
 
-# -- the query's number at each queue, and what earlier queries left to finish
+# -- the query's number at each queue, and ranges that earlier queries left unfinished
 
 _BEGIN_AGAIN = 1.0
-"""Seconds until a queue that was away is asked for a number again."""
+"""Seconds until a queue that was unreachable is asked for a number again."""
 _SETTLE_EVERY = 30.0
+"""Seconds."""
 
 
 class QueryNumbers:
-    """Of one stream, for its thread."""
+    """The query's number at each queue. Used by the stream's thread only."""
 
     def __init__(self, context: FleetContext) -> None:
         self._context = context
         self.known: Mapping[QueueName, int] = {}
-        """At each queue that has answered."""
+        """The number at each queue that has answered."""
         self._again = self._settled = context.clock()
 
     def begin(self, start: Positions) -> None:
-        """Once the Lease is held: take a number from each queue that answers, and finish what the last query has written down as
-        done but had no time to finish. Without a checkpoint all have to answer, or QueueAwayError is raised."""
+        """Take a number from each queue that answers, and finish there what the previous query logged as done but did not
+        finish. Call it only while the Lease is held. Without a checkpoint all queues must answer: raises QueueAwayError."""
         names, now = self._context.queues.names, self._context.clock()
         if names == self.known.keys() or (start and now < self._again):
             return
@@ -95,17 +96,18 @@ class QueryNumbers:
         for queue, number in found.items():
             with suppress(QueueAwayError):
                 if any(partition.queue == queue for partition in start):
-                    there = self._context.queues.positions({queue}).keys()  # one that was made again may have fewer partitions
-                    left = {one: end for one, end in start.items() if one in there}
-                    self._context.queues.finish({queue: number}, left)
+                    existing = self._context.queues.positions({queue}).keys()  # a recreated queue may have fewer partitions
+                    ends = {one: end for one, end in start.items() if one in existing}
+                    self._context.queues.finish({queue: number}, ends)
                 self.known = {**self.known, queue: number}
         if not start and names != self.known.keys():
             raise QueueAwayError
 
     def settle(self, start: Positions) -> None:
-        """A failover may have lost that a batch was finished. Of a partition to which nothing new comes it is not said again, and
-        if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that, and one that
-        does not answer is told the next time."""
+        """Finish everything up to `start` again every 30 s, because a failover may have lost that it was finished.
+
+        Otherwise an idle partition would never be finished again, and a partition being emptied would stay. Skips a queue that
+        does not answer, or at which a batch is being finished."""
         now = self._context.clock()
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
@@ -122,77 +124,79 @@ class QueryNumbers:
 # -- the stream
 
 IDLE = 0.2
-"""Seconds for which Spark is kept when there is nothing: it would ask again after a hundredth of a second."""
+"""Seconds to wait for entries before answering that there are none. Spark asks again after 10 ms."""
 IDLE_BESIDE_OTHERS = 0.02
-"""Likewise in a query that has other sources: Spark asks one after the other, and these may have rows."""
+"""The same in a query with other sources: Spark asks them one after the other, and they may have rows."""
 _SHARE_BESIDE_OTHERS = 0.05
-"""Of the time is spent in such a query at most on looking for what is new."""
+"""In such a query, the largest share of the time spent on looking for entries."""
 _OWNERS_AGAIN = 200
 _QUEUE_AGAIN = 500
 _SOON_AGAIN = 20
 _STOPPING_AGAIN = 100
-"""Milliseconds until Spark asks again, where something is waited for."""
-_TOLD_EVERY = 30.0
+"""Milliseconds until Spark asks again, by the reason of the wait."""
+_LOG_EVERY = 30.0
+"""Seconds."""
 
 
 class Stream:
-    """For the thread of one query; `done` and `stop` may be called by others.
+    """Plans the batches of one query. For the query's thread; other threads may call `done` and `stop`.
 
-    `latest_offset`, `plan` and `prepare_available_now` raise AskAgain where a queue or an owner is waited for, and SourceError.
+    `latest_offset`, `plan` and `prepare_available_now` raise AskAgain while they wait for a queue or an owner, and SourceError.
     """
 
     def __init__(self, name: str, query: RunningQuery, place: str, options: StreamOptions, context: FleetContext) -> None:
-        """`place`: of its source in the query's checkpoint."""
+        """`place`: the source's folder in the query's checkpoint."""
         self.name, self.query_id, self.place = name, query.id, place
         self._alone = query.alone
         self.held = False
-        """The fleet stops, and Spark's thread is kept here: no batch runs, nor begins."""
+        """Whether the fleet stops and Spark's thread is kept waiting, so that no batch runs or begins."""
         self.last_plan = ""
-        """The batch that was planned last, for people."""
+        """Description of the batch that was planned last."""
         self._options, self._context = options, context
         self._query = QueryNumbers(context)
         self._search = BatchSearch(options, context)
         self._lock = threading.Lock()
         self._chosen: PlannedBatch | None = None
-        """What `latest_offset` answered last, and Spark has not planned yet."""
+        """The batch that `latest_offset` chose and Spark has not planned yet."""
         self._planned: PlannedBatch | None = None
         self.position: Positions = {}
-        """Everything up to here is done, as far as Spark has said."""
+        """The offset up to which Spark has reported everything done."""
         self._recorded: Recorded = {}
-        """The ranges of what is planned."""
+        """The ranges of the planned batch."""
         self.unfinished: tuple[Mapping[QueueName, int], tuple[Range, ...]] = {}, ()
-        """When it has ended: the query's numbers, and the ranges that were planned, could be read, and are not done. None
-        beside other sources, whose rows the batch has, too: it may fail for them."""
+        """After `stop`: the query's numbers, and the ranges of the unfinished batch if all of them could be read. Empty in a
+        query with other sources, because their rows may have failed the batch."""
         self._waits: tuple[Positions, float] | None = None
-        """The batch that waits for owners, and since when."""
+        """The end of the batch that waits for owners, and since when."""
         self._lent: Positions | None = None
-        """The batch that waits for them no more."""
-        self._told = 0.0
+        """The end of the batch that no longer waits for owners."""
+        self._logged = 0.0
         self._nothing: tuple[str, float, float] | None = None
-        """Beside other sources: the offset behind which there was nothing, until when no look is due, and how long that took."""
+        """In a query with other sources: an offset after which there were no entries, the time of the next look, and how long
+        the last look took."""
 
     def prepare_available_now(self) -> None:
-        """The query ends when it has read what is there now."""
+        """Make the query end after the entries that exist now."""
         try:
             self._search.target = {partition: bounds.last for partition, bounds in self._context.queues.positions().items()}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
 
     def latest_offset(self, text: str) -> Positions:
-        """The end of the next batch, which begins with the offset `text`; the same where there is nothing to read."""
-        self._check()  # before a number is taken: it would end the query of the group's present driver
+        """Return the end of the next batch, which begins at the offset `text`; the same offset if there is nothing to read."""
+        self._check()  # before a number is taken, which would end the query of the group's current driver
         if self._nothing is not None and self._nothing[0] == text and self._context.clock() < self._nothing[1]:
             self._context.sleep(min(IDLE, max(IDLE_BESIDE_OTHERS, self._nothing[2])))
             return parse_offset(text)
         start = self._parsed(text)
-        self.done(start)  # Spark asks for more when it has written down that everything up to here is done
-        self._leave_chosen()
-        self._hold()  # before a queue is waited for
+        self.done(start)  # Spark asks for more only after it has logged everything up to here as done
+        self._drop_chosen()
+        self._hold()  # before any wait for a queue
         try:
             self._query.begin(start)
             if entered := self._entering(start):
                 if (later := self._context.queues.fence(self._query.known, entered)) is not None:
-                    raise superseded(later)  # its checkpoint may be this one's
+                    raise superseded(later)  # the later query may use the same checkpoint
                 return {**start, **entered}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
@@ -206,7 +210,7 @@ class Stream:
                 self._chosen = PlannedBatch(self.name, self._query.known, found.ends, found.grants)
                 return {**start, **found.ends}
             now = self._context.clock()
-            if deadline is None:  # it hears at least once what was woken
+            if deadline is None:  # set after the first look, so that notices of new entries are read at least once
                 deadline = now + (IDLE if self._alone else IDLE_BESIDE_OTHERS)
                 took = now - began
             if now >= deadline or self._search.at_end(start):
@@ -219,7 +223,7 @@ class Stream:
         return start
 
     def plan(self, start_text: str, end_text: str, batch: str) -> dict[str, Any]:
-        """The ranges of a batch, recorded at their queues, each with its owner. `batch`: Spark's number of it, for people."""
+        """Record a batch's ranges at their queues, and return them with their owners. `batch`: Spark's number, for the log."""
         start, end = self._parsed(start_text), self._parsed(end_text)
         self._check()
         todo = ranges(start, end)
@@ -227,8 +231,8 @@ class Stream:
         known = next((one for one in (self._chosen, self._planned) if one is not None and one.ends == ends), None)
         if known is None:
             self.done(start)
-            self._leave_chosen()
-            self._hold()  # it would be repeated in any case
+            self._drop_chosen()
+            self._hold()  # the next driver repeats this batch anyway
         executors = self._context.executors()
         try:
             self._query.begin(start)
@@ -236,17 +240,23 @@ class Stream:
             if not queues <= self._query.known.keys():
                 raise AskAgain(_QUEUE_AGAIN)
             if not self._context.finishing.settled(queues):
-                raise AskAgain(_SOON_AGAIN)  # it ends the ranges that these begin behind
+                raise AskAgain(_SOON_AGAIN)  # the ranges before these are still being finished
             self._query.settle(start)
             addresses = {queue: self._context.queues.address(queue) for queue in queues}
             if known is None:
                 self._await_owners(todo, executors, end, batch)
             if known is None or known is not self._planned:  # Spark plans a batch twice, for foreachBatch
                 with self._context.counts.step("log"):
-                    self._recorded = self._record(todo)
+                    self._recorded = record_ranges(
+                        self._context.queues,
+                        self._query.known,
+                        todo,
+                        self._context.counts,
+                        fail_on_data_loss=self._options.fail_on_data_loss,
+                    )
         except QueueAwayError:
-            if known is not self._planned and self._context.stopping():  # it has not begun: the next driver repeats it
-                self._leave_chosen()
+            if known is not self._planned and self._context.stopping():  # not begun: the next driver repeats the batch
+                self._drop_chosen()
                 self._hold()
             raise AskAgain(_QUEUE_AGAIN) from None
         grants = known.grants if known is not None else frozenset(self._take(ends))
@@ -256,10 +266,10 @@ class Stream:
         self._search.served(ends)
         rows = f"of {counted(len(todo), 'range')} ({_examples(todo)})" if todo else "without rows"
         self.last_plan = f"batch {batch or '(number unknown)'} {rows}"
-        return self._told_to_read(executors, grants, addresses)
+        return self._reading_plan(executors, grants, addresses)
 
     def done(self, position: Positions) -> None:
-        """Spark has written down that everything up to this offset is done."""
+        """Finish the planned batch if it ends at or before this offset, up to which Spark has logged everything as done."""
         with self._lock:
             self.position = position
             batch = self._planned
@@ -269,8 +279,8 @@ class Stream:
         self._context.finishing.submit(batch)
 
     def stop(self) -> None:
-        """The query has ended. What it was given and is not done with comes again to the next one."""
-        self._leave_chosen()
+        """End the stream. The next query reads the unfinished batch again."""
+        self._drop_chosen()
         with self._lock:
             batch, self._planned = self._planned, None
         if batch is not None:
@@ -279,11 +289,11 @@ class Stream:
             self._context.grants_in_use.put_back(batch.grants)
 
     def rows_behind(self, positions: Positions) -> Mapping[Partition, int]:
-        """Entries of each partition behind its position, as far as its queue has said."""
+        """Known number of entries of each partition after its position."""
         return self._search.last_entries.behind(positions)
 
     def metrics(self, consumed: Positions) -> Mapping[str, str]:
-        """What a query's progress says of its source: texts by name. The counts of ranges are of all finished batches."""
+        """Return the source's metrics in the query's progress. Counts of ranges are over all finished batches."""
         behind = self.rows_behind(consumed)
         view, statistics = self._context.view(behind), self._context.counts.statistics()
         return {
@@ -299,10 +309,10 @@ class Stream:
         }
 
     def busy(self) -> bool:
-        """A batch runs."""
+        """Whether a batch runs."""
         return self._planned is not None or self._chosen is not None
 
-    # -- what precedes the first answer
+    # -- checks, and the first offset
 
     def _parsed(self, text: str) -> Positions:
         positions = parse_offset(text)
@@ -314,63 +324,62 @@ class Stream:
             raise SourceError(why)
 
     def _hold(self) -> None:
-        """Where the fleet stops: Spark's thread stays here, and no batch begins."""
+        """Make Spark's thread wait if the fleet stops, so that no batch begins. Raises AskAgain."""
         if self._context.stopping():
             self.held = True
             raise AskAgain(_STOPPING_AGAIN)
 
     def _entering(self, start: Positions) -> Positions:
-        """The partitions that the offset does not have yet. They have no rows in the batch that names them first: so it is
-        written down from where they are read."""
+        """First positions of the partitions that the offset does not have yet. They have no rows in the batch that first names
+        them, so that Spark logs where their reading begins."""
         if not start:
             return first_positions(self._options.starting, self._context.queues)
-        there = self._context.ledger.read().ownership.partitions | (self._search.target or {}).keys()
+        existing = self._context.ledger.read().ownership.partitions | (self._search.target or {}).keys()
         asked = self._query.known.keys() - self._context.queues.late()
-        missing = frozenset(one for one in there - start.keys() if one.queue in asked)
+        missing = frozenset(one for one in existing - start.keys() if one.queue in asked)
         return committed_positions(missing, self._context.queues) if missing else {}
 
-    def _leave_chosen(self) -> None:
+    def _drop_chosen(self) -> None:
         chosen, self._chosen = self._chosen, None
         if chosen is not None:
             self._context.grants_in_use.put_back(chosen.grants)
 
     def _await_target(self, start: Positions) -> None:
-        """AvailableNow: a query that has nothing new for Spark is at its end, so what waits for an owner is waited for here."""
+        """AvailableNow: wait for the owners of unread partitions here, because Spark ends the query once an answer has no
+        rows."""
         short = self._search.short(start)
         if short and not self._context.stopping():
-            self._tell("%s: waiting for the owners of %s", self.name, _named(short))
-            raise AskAgain(_SOON_AGAIN)  # they have been waited for already
+            if (now := self._context.clock()) - self._logged > _LOG_EVERY:
+                self._logged = now
+                log.info("%s: waiting for the owners of %s", self.name, _named(short))
+            raise AskAgain(_SOON_AGAIN)  # `latest_offset` has already waited
 
     # -- the ranges of a batch
 
     def _await_owners(self, todo: list[Range], executors: Mapping[MemberId, Executor], end: Positions, batch: str) -> None:
-        """A batch that is repeated: after a restart of the driver the executors are new, and the ledger has to be. After
-        repeat_wait it goes on without: what has no owner is lent."""
+        """Wait until a repeated batch has owners: after a restart of the driver the executors are new, and the ledger needs time
+        to follow. After repeat_wait, other executors borrow the ranges without an owner."""
         found = owners(self._context.ledger.read().ownership.owners, executors, [one.partition for one in todo])
         missing = sorted(one.partition for one in todo if one.partition not in found)
-        if missing:  # one that its queue does not have any more gets no owner: it was emptied, as a batch is that is set aside
-            there = self._context.queues.positions({one.queue for one in missing})
-            missing = [one for one in missing if one in there]
+        if missing:  # a partition that its queue no longer has gets no owner; it was emptied, such as by setting a batch aside
+            existing = self._context.queues.positions({one.queue for one in missing})
+            missing = [one for one in missing if one in existing]
         if not missing:
             return
         now = self._context.clock()
         if self._waits is None or self._waits[0] != end:
             self._waits = end, now
-            log.info("batch %s is repeated, and waits for the owners of %s", batch, _named(missing))
+            log.info("repeated batch %s waits for the owners of %s", batch, _named(missing))
         if now - self._waits[1] < self._context.repeat_wait:
             raise AskAgain(_OWNERS_AGAIN)
         if self._lent != end:
             self._lent = end
-            log.warning("batch %s is repeated without the owners of %s: others borrow them", batch, _named(missing))
-
-    def _record(self, todo: Sequence[Range]) -> Recorded:
-        careful = self._options.fail_on_data_loss
-        return record_ranges(self._context.queues, self._query.known, todo, self._context.counts, fail_on_data_loss=careful)
+            log.warning("repeated batch %s runs without the owners of %s: other executors read them", batch, _named(missing))
 
     def _take(self, ends: Mapping[Partition, int]) -> list[PartitionGrant]:
         return self._context.grants_in_use.take(lambda now: [now.owners[one] for one in ends if one in now.owners])
 
-    def _told_to_read(
+    def _reading_plan(
         self,
         executors: Mapping[MemberId, Executor],
         grants: frozenset[PartitionGrant],
@@ -379,24 +388,17 @@ class Stream:
         ownership, recorded = self._context.ledger.read().ownership, self._recorded
         revoking = {one.partition: one for one in ownership.revoking & grants}
         owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
-        told = [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()]
+        found = [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()]
         tasks = range_tasks(
-            [(one["executor"], one["end"] - one["start"]) for one in told], {one.id: one.slots for one in executors.values()}
+            [(one["executor"], one["end"] - one["start"]) for one in found], {one.id: one.slots for one in executors.values()}
         )
         return {
-            "ranges": [one | {"task": task} for one, task in zip(told, tasks, strict=True)],
+            "ranges": [one | {"task": task} for one, task in zip(found, tasks, strict=True)],
             "queues": {queue: {**address, "query": self._query.known[queue]} for queue, address in addresses.items()},
         }
 
-    def _tell(self, text: str, *arguments: object) -> None:
-        now = self._context.clock()
-        if now - self._told > _TOLD_EVERY:
-            self._told = now
-            log.info(text, *arguments)
-
 
 def _named(partitions: Sequence[Partition], most: int = 10) -> str:
-    """Some of them, for people."""
     named = ", ".join(f"{queue}/{number}" for queue, number in partitions[:most])
     return named + (f" and {len(partitions) - most:,} more" if len(partitions) > most else "")
 

@@ -23,7 +23,7 @@ def test_a_query_whose_files_would_skip_its_rows_is_refused_and_no_row_is_lost(w
     orders.send("three")
     for checkpoint in (tmp_path / "new", older):
         orders.checkpoint = checkpoint
-        with pytest.raises(StreamingQueryException, match=r"rows would be lost\. Give the query another path"):
+        with pytest.raises(StreamingQueryException, match=r"rows would be lost\. Use another path"):
             orders.to_files(table, now=True).awaitTermination()
     wait_for(lambda: orders.lag() == {0: 1}, "what was read is done with, and the rest is there")
     orders.checkpoint = known

@@ -158,7 +158,7 @@ def test_a_query_ends_when_its_queue_has_another_topic_and_one_with_a_new_checkp
     wait_for(lambda: len(orders.rows) >= 40, "the rows came")
     wait_for(orders.committed, "all is committed")
     orders.replace_queue()
-    with pytest.raises(StreamingQueryException, match="Give the query a new checkpoint"):
+    with pytest.raises(StreamingQueryException, match="Use a new checkpoint"):
         query.awaitTermination(240)
     orders.send(*numbers(40, 40))
     orders.rows.clear()
@@ -271,7 +271,7 @@ def test_what_is_deleted_before_it_is_read_fails_the_query_or_is_left_out(orders
     with pytest.raises(StreamingQueryException, match="is not there as it was: the topic's retention, or a user, has deleted"):
         query.awaitTermination(240)
     query = orders.query_here(maxRowsPerTrigger=80)
-    with pytest.raises(StreamingQueryException, match=r"from 1 to 20, and the first entry that is there is 41"):
+    with pytest.raises(StreamingQueryException, match=r"from 1 to 20, and its first entry is 41"):
         query.awaitTermination(240)
     assert not orders.rows
     orders.query_here(maxRowsPerTrigger=80, failOnDataLoss=False)

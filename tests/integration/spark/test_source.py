@@ -460,7 +460,7 @@ def test_what_is_wrong_with_options_is_said(world: Worlds, options: dict[str, st
 @pytest.mark.parametrize(
     ("options", "trigger", "why"),
     [
-        ({"asyncProgressTrackingEnabled": "true"}, {"processingTime": "0 seconds"}, "Take this option out of writeStream"),
+        ({"asyncProgressTrackingEnabled": "true"}, {"processingTime": "0 seconds"}, "Remove this option from writeStream"),
         ({}, {"once": True}, "Use trigger(availableNow=True)"),
     ],
 )

@@ -560,7 +560,7 @@ def test_what_is_gone_within_a_batch_ends_the_query_with_the_cure(scene: StreamS
     stream = scene.stream()
     stream.latest_offset(at(p0=0))
     scene.take_away(2)
-    with pytest.raises(SourceError, match="the first entry that is there is 3"):
+    with pytest.raises(SourceError, match="its first entry is 3"):
         stream.plan(at(p0=0), at(p0=3), "1")
 
 
@@ -571,7 +571,7 @@ def test_what_is_there_of_a_batch_is_read_where_that_is_allowed(scene: StreamSce
     scene.take_away(2)
     assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 2, 3, "1")]
     assert scene.counts.statistics().positions_lost == 2
-    assert caplog.messages[-1].endswith("failOnDataLoss is false, and the query goes on with what is there")
+    assert caplog.messages[-1].endswith("failOnDataLoss is false, so the query continues with the existing entries")
 
 
 @pytest.mark.parametrize(("acknowledged", "end"), [(2, 3), (3, 2)])
@@ -676,7 +676,7 @@ def test_a_queue_that_does_not_tell_sizes_is_read_by_those_of_the_entries_before
 
 def test_a_position_that_the_queue_has_not_reached_ends_the_query_whatever_it_may_lose(scene: StreamScene) -> None:
     scene.add(count=3)
-    with pytest.raises(SourceError, match=r"at 9 of orders/0, and the last entry there is 3: .* a new checkpoint"):
+    with pytest.raises(SourceError, match=r"at 9 of orders/0, which is after its last entry, 3: .* a new checkpoint"):
         scene.stream(careful=False).latest_offset(at(p0=9))
     with pytest.raises(SourceError, match="a new checkpoint"):
         scene.stream(careful=False).plan(at(p0=9), at(p0=12), "7")
@@ -687,7 +687,7 @@ def test_starting_offsets_are_not_beyond_the_last_entry(scene: StreamScene) -> N
     scene.add(count=3)
     queues, only = scene.context.queues, a_partition("orders", 0)
     assert first_positions({only: 3}, queues) == {only: 3}
-    with pytest.raises(SourceError, match="startingOffsets has 4 for orders/0, and the last entry there is 3"):
+    with pytest.raises(SourceError, match="startingOffsets has 4 for orders/0, which is after its last entry, 3"):
         first_positions({only: 4}, queues)
 
 
@@ -698,7 +698,7 @@ def test_what_a_query_skips_is_said(scene: StreamScene, caplog: pytest.LogCaptur
     first_positions({only: 0}, queues)
     assert caplog.messages == []
     first_positions(OffsetPlace.LATEST, queues)
-    assert "behind entries of 1 partition of queue orders that were never read" in caplog.text
+    assert "startingOffsets skips entries of 1 partition of queue orders that were never read" in caplog.text
 
 
 def test_a_partition_that_the_queue_has_no_more_is_not_behind() -> None:
