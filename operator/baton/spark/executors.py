@@ -1,6 +1,6 @@
-"""The executors as Spark's scheduler knows them, and what can be asked of it without dynamic allocation.
+"""Lists, requests and ends executors through Spark's scheduler, without dynamic allocation.
 
-Everything here goes through py4j to classes that Spark keeps for itself (`private[spark]`); it was tried with 4.3.0.
+All calls go through py4j to private classes of Spark (`private[spark]`), as of 4.3.0.
 """
 
 import json
@@ -23,26 +23,25 @@ class Executor:
     id: str
     """Spark's number for it, as text."""
     host: str
-    """The host that it registered with: the IP of its pod."""
+    """The host that the executor registered with: the IP of its pod."""
     pod: MemberId
-    """The name of its pod, under which the ledger knows it."""
+    """The name of its pod, which is its name in the ledger."""
     active_tasks: int = 0
     finished_tasks: int = 0
     slots: int = 1
-    """Tasks that it can run at a time."""
+    """Tasks that the executor can run at a time."""
 
 
 def location(executor: Executor) -> str:
-    """The preferred location that asks for this very process (Spark's `ExecutorCacheTaskLocation`).
+    """The preferred location for exactly this process (Spark's `ExecutorCacheTaskLocation`).
 
-    Spark reads `executor_<host>_<id>`; any other text would be taken for a host's name, which is weaker: it would be no more
-    than a wish.
+    Spark parses `executor_<host>_<id>`. It would take any other text for a host name, for which tasks do not wait as long.
     """
     return f"executor_{executor.host}_{executor.id}"
 
 
 def by_pod(executors: Iterable[Executor]) -> Mapping[MemberId, Executor]:
-    """The executors by the name that the ledger gives them."""
+    """The executors by their names in the ledger."""
     return {executor.pod: executor for executor in executors}
 
 
@@ -53,16 +52,17 @@ class Executors(Protocol):
     """Spark's side of the fleet."""
 
     def registered(self) -> tuple[Executor, ...]:
-        """Those that could be given a task now."""
+        """Return the executors that could be given a task now."""
 
     def resize(self, total: int) -> None:
-        """Have Spark's allocator keep so many; fewer than there are ends none of them."""
+        """Request this number of executors from Spark's allocator. A smaller number than before ends none of them."""
 
     def end(self, ids: Iterable[str], *, idle: bool = False) -> Collection[str]:
-        """Kill these, and do not have them replaced beyond the total; `idle`: only those that have no task. Gives the killed."""
+        """Kill these executors, or only those without a task (`idle`). Does not change the requested total. Returns the killed
+        ids."""
 
     def jobs(self) -> int:
-        """How many jobs run: while one does, any executor may have what the rest of it needs."""
+        """Return the number of running jobs. While a job runs, any executor may have blocks that it needs."""
 
 
 class SparkExecutors:
@@ -75,8 +75,7 @@ class SparkExecutors:
         self._prefix = _pod_name_prefix(spark)
 
     def registered(self) -> tuple[Executor, ...]:
-        # One call, whatever the size of the fleet. A lost connection takes an executor out at once, long before Kubernetes
-        # reports its pod.
+        # One call for the whole fleet.
         listed = json.loads(self._gateway.jvm.dev.baton.spark.ExecutorList.list(self._context))
         found = [
             Executor(
@@ -92,7 +91,7 @@ class SparkExecutors:
         self._context.requestTotalExecutors(total, 0, empty)
 
     def end(self, ids: Iterable[str], *, idle: bool = False) -> Collection[str]:
-        # Not SparkContext.killExecutors, which lowers the total as well: the total is what `resize` says.
+        # SparkContext.killExecutors would also lower the total that `resize` has set.
         adjust_total, count_failures, force = False, False, not idle
         killed = self._backend.killExecutors(scala_seq(self._gateway, ids), adjust_total, count_failures, force)
         return [killed.apply(i) for i in range(killed.size())]
@@ -102,7 +101,7 @@ class SparkExecutors:
 
 
 def scala_seq(gateway: Any, items: Iterable[Any]) -> Any:
-    """A Scala Seq of Java objects or text."""
+    """Convert Java objects or strings to a Scala Seq."""
     array = gateway.jvm.java.util.ArrayList()
     for item in items:
         array.add(item)
@@ -115,7 +114,5 @@ def _pod_name_prefix(spark: SparkSession) -> str:
     if prefix:
         return prefix
     if (context.master or "").startswith("k8s:"):
-        raise ValueError(
-            f"{POD_NAME_PREFIX} is not set, so executors cannot be matched with their pods: use baton.spark.conf(...)"
-        )
+        raise ValueError(f"{POD_NAME_PREFIX} is not set, so executors cannot be matched with their pods: use baton.spark.conf(…)")
     return context.applicationId

@@ -1,4 +1,4 @@
-"""Objects at the API server as they are now: listed once, and watched from there."""
+"""Follows objects at the API server: lists them once, and watches them from there."""
 
 import logging
 import threading
@@ -12,32 +12,29 @@ from baton.consumer.api_server import ApiConnection, ApiRefused, ListWatch
 log = logging.getLogger("baton.spark")
 
 _AGAIN = 1.0
-"""Seconds until a list is asked for again that could not be had."""
+"""Seconds until the next try after a failed list."""
 _SHORTEST = 1.0
-"""Seconds before the next watch is asked for, where one ends at once."""
+"""Least seconds between the starts of two watches."""
 
 
 class FollowedObjects:
-    """Follows in its own thread. While the API server is out of reach, what was seen last stands."""
+    """Follows objects in a thread. While the API server is unreachable, the last state is kept."""
 
     def __init__(
         self, api: ApiConnection, path: str, what: str, seen: Callable[[Sequence[dict[str, Any]]], None], **only: Any
     ) -> None:
-        """`path`: of the objects; `only`: selectors, as fieldSelector. `what`: their name, for the log. `seen` is called with all
-        of them, at first and after each change."""
+        """`path`: of the objects; `only`: selectors, such as fieldSelector; `what`: their name in the log. `seen` is called with
+        all objects, at first and after each change."""
         self._api, self._path, self._what, self._seen, self._only = api, path, what, seen, only
         self._closed = threading.Event()
-        self._out_of_sight = False
-        """That was told."""
+        self._unreachable = False
         self._watch: ListWatch | None = None
         self._thread = threading.Thread(target=self._run, name=f"baton-follow {what}", daemon=True)
 
     def start(self) -> None:
-        """Follow from now on."""
         self._thread.start()
 
     def close(self) -> None:
-        """Follow no longer."""
         self._closed.set()
         if self._watch is not None:
             self._watch.end()
@@ -46,22 +43,22 @@ class FollowedObjects:
         while not self._closed.is_set():
             try:
                 self._follow()
-            except Exception as error:  # whatever the API server or the network does, the fleet goes on
+            except Exception as error:  # the fleet continues after any error of the API server or the network
                 if self._closed.is_set():
                     return
-                if not self._out_of_sight:
-                    log.warning("%s: out of sight, the last state stands: %s", self._what, error)
-                self._out_of_sight = True
+                if not self._unreachable:
+                    log.warning("cannot follow %s, keeping the last state: %s", self._what, error)
+                self._unreachable = True
                 self._closed.wait(_AGAIN)
 
     def _follow(self) -> None:
-        """List, and watch from there on until a watch cannot go on."""
+        """List the objects, and watch them until the watch cannot continue."""
         listed = self._api.list(self._path, **self._only)
         objects = {one["metadata"]["name"]: one for one in listed["items"]}
         self._seen(list(objects.values()))
-        if self._out_of_sight:
-            log.info("%s: in sight again", self._what)
-        self._out_of_sight = False
+        if self._unreachable:
+            log.info("following %s again", self._what)
+        self._unreachable = False
         version = listed["metadata"]["resourceVersion"]
         while version and not self._closed.is_set():
             asked = time.monotonic()
@@ -70,11 +67,11 @@ class FollowedObjects:
             except ApiRefused as error:
                 if error.status != HTTPStatus.GONE:
                     raise
-                version = ""  # it lies too far back
+                version = ""  # the resource version is too old: list again
             self._closed.wait(asked + _SHORTEST - time.monotonic())
 
     def _watched(self, objects: dict[str, dict[str, Any]], version: str) -> str:
-        """The version that was seen last, when the API server has ended the watch."""
+        """Watch until the API server ends the watch, and return the last resource version."""
         query = {**self._only, "resourceVersion": version, "allowWatchBookmarks": "true"}
         with self._api.watch(self._path, **query) as watch:
             self._watch = watch

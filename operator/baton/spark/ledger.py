@@ -1,7 +1,7 @@
-"""The ledger as the driver sees it: who owns what, the size that the fleet should have, and what of it is in use.
+"""The driver's view of the ledger: the owners, the requested size of the fleet, and the grants in use.
 
-The driver does not own partitions, so nothing makes the kubelet refresh a mounted map for it: it watches the ConfigMap at the
-API server.
+The driver is no member, so nothing makes the kubelet refresh a mounted ledger in its pod. It watches the ConfigMap at the API
+server instead.
 """
 
 import logging
@@ -24,11 +24,11 @@ from baton.spark.followed_objects import FollowedObjects
 
 log = logging.getLogger("baton.spark")
 
-# -- who owns what
+# -- grants
 
 
 class PartitionGrant(NamedTuple):
-    """One partition in one member's hands since `epoch`."""
+    """The grant of one partition to one member."""
 
     partition: Partition
     epoch: Epoch
@@ -40,30 +40,30 @@ class PartitionGrant(NamedTuple):
         return self.partition.queue
 
     def released(self) -> Release:
-        """What a session says once it has let go of this."""
+        """The session's report that the member has released the partition."""
         return Release(self.uid, *self.partition, self.epoch)
 
 
 @dataclass(frozen=True)
 class LedgerGrants:
-    """The whole ledger, turned around: grants instead of members."""
+    """The ledger by grants instead of members."""
 
     owned: frozenset[PartitionGrant] = frozenset()
     revoking: frozenset[PartitionGrant] = frozenset()
 
     @cached_property
     def owners(self) -> Mapping[Partition, PartitionGrant]:
-        """The owned grants, by partition. While a member that is gone is named beside the next owner, the later grant counts."""
+        """The owned grants by partition. If a former owner's key still exists beside the next owner's, the later grant counts."""
         return {one.partition: one for one in sorted(self.owned, key=lambda one: one.epoch)}
 
     @cached_property
     def partitions(self) -> frozenset[Partition]:
-        """Partitions that any executor owns or has to release."""
+        """Partitions that an executor owns or has to release."""
         return frozenset(one.partition for one in self.owned | self.revoking)
 
 
 def ledger_grants(entries: Iterable[MemberEntry]) -> LedgerGrants:
-    """The grants that the members' keys of the ledger record."""
+    """The grants in the members' keys of the ledger."""
     known = tuple(entries)
     return LedgerGrants(
         owned=frozenset(grant for entry in known for grant in _grants(entry, entry.owned)),
@@ -81,19 +81,18 @@ def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[
 
 @dataclass(frozen=True, slots=True)
 class RequestedScale:
-    """What the ledger's `group` key asks for: so many executors, and these are to go."""
+    """The number of executors that the ledger's `group` key requests, and the executors to remove."""
 
     replicas: int
     victims: frozenset[MemberId] = frozenset()
 
 
 def parse_scale(text: str | None) -> RequestedScale | None:
-    """From the text of the ledger's `group` key; None: no size was asked for. Raises LedgerError for what cannot be one."""
-    wanted = read_object(text).get("scale") if text else None
-    match wanted:
+    """Parse the ledger's `group` key; None if it requests no size. Raises LedgerError if the size is malformed."""
+    match read_object(text).get("scale") if text else None:
         case None:
             return None
-        case {"replicas": int(replicas), **more} if 0 <= replicas < 2**31:  # more is none of Spark's numbers
+        case {"replicas": int(replicas), **more} if 0 <= replicas < 2**31:  # Spark's number is a Java int
             victims = more.get("victims", [])
             if isinstance(victims, list) and all(isinstance(name, str) for name in victims):
                 return RequestedScale(replicas, frozenset(map(MemberId, victims)))
@@ -112,17 +111,16 @@ class LedgerSnapshot:
 
     @cached_property
     def ownership(self) -> LedgerGrants:
-        """The grants that it records."""
         return ledger_grants(self.entries.values())
 
     @property
     def generation(self) -> int:
-        """The newest of its keys; 0: it has none."""
+        """The newest generation of the keys; 0 without keys."""
         return max((entry.generation for entry in self.entries.values()), default=0)
 
 
 def parse(data: Mapping[str, str]) -> tuple[LedgerSnapshot, Mapping[str, str]]:
-    """What the data of the ConfigMap say; and by key, what is ignored and why: its member owns nothing."""
+    """Parse the data of the ConfigMap. Also returns, by key, why a key is ignored; its member then owns nothing."""
     entries: dict[MemberId, MemberEntry] = {}
     ignored: dict[str, str] = {}
     for name, text in data.items():
@@ -131,37 +129,37 @@ def parse(data: Mapping[str, str]) -> tuple[LedgerSnapshot, Mapping[str, str]]:
         try:
             entries[MemberId(name)] = MemberEntry.from_json(text)
         except LedgerError as error:
-            ignored[name] = f"the ledger's key {name} is not an entry and is ignored: {error}"
+            ignored[name] = f"ignoring the malformed key {name} of the ledger: {error}"
     try:
         scale = parse_scale(data.get(LEDGER_GROUP_KEY))
     except LedgerError as error:
-        ignored[LEDGER_GROUP_KEY] = f"the size of the fleet in the ledger is ignored: {error}"
+        ignored[LEDGER_GROUP_KEY] = f"ignoring the size of the fleet in the ledger: {error}"
         scale = None
     return LedgerSnapshot(entries, scale), ignored
 
 
 class LedgerView:
-    """The newest state of the ledger that the driver has seen. Any thread may read."""
+    """The newest state of the ledger that the driver has seen. Any thread may read it."""
 
     def __init__(self) -> None:
         self._data: Mapping[str, str] = {}
         self._ledger = LedgerSnapshot()
         self._ignored: Mapping[str, str] = {}
-        """What was told of: once, until the key reads again or is gone."""
-        self._told: list[Callable[[], None]] = []
+        """Problems that were logged, once each until the key is well-formed or gone."""
+        self._listeners: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     def read(self) -> LedgerSnapshot:
-        """The newest state."""
+        """Return the newest state."""
         return self._ledger
 
     def trouble(self) -> str:
-        """What is wrong with it, for people; empty: nothing is known."""
+        """Describe the problem with the ledger; empty if none is known."""
         return ""
 
-    def on_change(self, told: Callable[[], None]) -> None:
-        """Call `told` (from any thread) after each new state."""
-        self._told.append(told)
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` (from any thread) after each new state."""
+        self._listeners.append(listener)
 
     def close(self) -> None:
         """Stop following the ledger."""
@@ -179,19 +177,19 @@ class LedgerView:
 
     def _become(self, ledger: LedgerSnapshot) -> None:
         self._ledger = ledger
-        for told in self._told:
-            told()
+        for listener in self._listeners:
+            listener()
 
 
 class WatchedLedger(LedgerView):
-    """The ConfigMap at the API server. While that is out of reach the last state stands: the queues refuse what it has become
-    too old for.
+    """The ConfigMap at the API server. While the API server is unreachable the last state is kept; the queues reject reads by
+    former owners.
     """
 
     def __init__(self, api: ApiConnection, namespace: str, group: str) -> None:
         super().__init__()
         name = ledger_name(group)
-        self._group, self._there, self._trouble = group, False, ""
+        self._group, self._exists, self._trouble = group, False, ""
         path, what = f"/api/v1/namespaces/{segments(namespace)}/configmaps", f"the ledger {namespace}/{name}"
         self._followed = FollowedObjects(api, path, what, self._see_all, fieldSelector=f"metadata.name={name}")
         self._followed.start()
@@ -203,22 +201,20 @@ class WatchedLedger(LedgerView):
         return self._trouble
 
     def _see_all(self, maps: Sequence[Mapping[str, Any]]) -> None:
-        if self._there and not maps:
+        if self._exists and not maps:
             self._trouble = (
-                f"the ledger {ledger_name(self._group)} is gone, and no executor owns a partition: apply the ConsumerGroup "
-                f"{self._group} again if it was deleted; else the operator writes the ledger again within a minute"
+                f"the ledger {ledger_name(self._group)} was deleted, so no executor owns a partition: if the ConsumerGroup "
+                f"{self._group} was deleted too, apply it again; otherwise the operator rewrites the ledger within a minute"
             )
             log.error("%s", self._trouble)
         elif maps:
             self._trouble = ""
-        self._there = bool(maps)
+        self._exists = bool(maps)
         self._see(maps[0].get("data") or {} if maps else {})
 
 
 class MountedLedger(LedgerView):
-    """A directory with one file per key, as a mounted ConfigMap is; for development without an API server. Looked at ten times
-    a second.
-    """
+    """A directory with one file per key, like a mounted ConfigMap, for development without an API server. Read every 0.1 s."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -236,12 +232,12 @@ class MountedLedger(LedgerView):
             self.look()
 
     def look(self) -> None:
-        """Look now. While the directory cannot be read, its last state stands."""
+        """Read the directory. If that fails, the last state is kept."""
         try:
             files = self._files()
         except (OSError, UnicodeDecodeError) as error:
             if not self._unreadable:
-                log.warning("the ledger in %s cannot be read, its last state stands: %s", self._path, error)
+                log.warning("cannot read the ledger in %s, keeping its last state: %s", self._path, error)
             self._unreadable = True
         else:
             self._unreadable = False
@@ -262,31 +258,31 @@ class MountedLedger(LedgerView):
 
 
 class GrantsInUse:
-    """Grants that batches work on, and those that the driver has let go of.
+    """Counts the batches that use each grant, and releases revoked grants.
 
-    A partition that the ledger revokes is released at once if no batch has it, and otherwise when its part of the batch is
-    finished. The next batch may take a grant before the one before has put it back, so grants are counted. Taking and releasing
-    exclude each other: what has been released is never taken again. Thread-safe: the batch takes and puts back, the ledger's
-    watch and the session's renewals ask.
+    A partition that the ledger revokes is released at once if no batch uses its grant, otherwise when its range is finished.
+    Grants are counted because the next batch may take a grant before the previous batch puts it back. Taking and releasing
+    exclude each other, so a released grant is never taken. Thread-safe: used by batches, the ledger's watch and the fleet's loop.
     """
 
-    def __init__(self, ledger: LedgerView, tell: Callable[[frozenset[Release]], None]) -> None:
+    def __init__(self, ledger: LedgerView, report: Callable[[frozenset[Release]], None]) -> None:
+        """`report`: called with all releases when they have changed."""
         self._ledger = ledger
-        self._tell = tell
+        self._report = report
         self._lock = threading.RLock()
         self._taken: Counter[PartitionGrant] = Counter()
         self._released: frozenset[Release] = frozenset()
         ledger.on_change(self.review)
 
     def take(self, choose: Callable[[LedgerGrants], Iterable[PartitionGrant]]) -> list[PartitionGrant]:
-        """Take what `choose` picks from the newest ledger; nothing of it is released until it is put back."""
+        """Take the grants that `choose` picks from the newest ledger. They are not released until they are put back."""
         with self._lock:
             chosen = list(choose(self._ledger.read().ownership))
             self._taken.update(chosen)
             return chosen
 
     def put_back(self, grants: Iterable[PartitionGrant]) -> None:
-        """The batch is done with these; what the ledger revokes of them is released."""
+        """Put back a batch's grants, and release those that the ledger revokes."""
         if not (back := list(grants)):
             return
         with self._lock:
@@ -295,24 +291,24 @@ class GrantsInUse:
             self.review()
 
     def review(self) -> None:
-        """Look what is to be released now, and tell when that has changed."""
+        """Update the releases, and report them if they have changed."""
         with self._lock:
             released = frozenset(grant.released() for grant in self._ledger.read().ownership.revoking - self._taken.keys())
             if released == self._released:
                 return
             self._released = released
-            self._tell(released)
+            self._report(released)
 
     def taken(self) -> frozenset[PartitionGrant]:
-        """What the batches that run work on."""
+        """Grants that running batches use."""
         with self._lock:
             return frozenset(self._taken)
 
     def busy(self) -> frozenset[MemberId]:
-        """Members with something in the batch that runs."""
+        """Members with a partition in a running batch."""
         return frozenset(grant.member for grant in self.taken())
 
     def missed(self) -> frozenset[MemberId]:
-        """Members whose part of the running batch has been granted to another: a deadline was missed."""
+        """Members that missed a deadline: a partition in a running batch was granted to another member."""
         owners = self._ledger.read().ownership.owners
         return frozenset(grant.member for grant in self.taken() if owners.get(grant.partition, grant).uid != grant.uid)

@@ -1,4 +1,4 @@
-"""The fleet's queues, as its driver asks them: many partitions at a time, and a queue that is away is noted and asked again."""
+"""The driver's requests to the fleet's queues, many partitions at a time, with tracking of unreachable and slow queues."""
 
 import logging
 import threading
@@ -31,7 +31,7 @@ log = logging.getLogger("baton.spark")
 
 
 class Range(NamedTuple):
-    """One partition's part of a batch: the entries behind `start`, up to `end`."""
+    """One partition's part of a batch: the entries after `start`, up to and including `end`."""
 
     partition: Partition
     start: int
@@ -42,35 +42,34 @@ class Range(NamedTuple):
         return self.partition.queue
 
 
-# -- queues that are out of reach
+# -- queues that are unreachable
 
 AGAIN = 0.5
-"""Seconds until a queue that is out of reach is asked again."""
+"""Seconds until an unreachable queue is asked again."""
 
 
 class QueueAwayError(Exception):
-    """A queue is out of reach for now. It is noted already."""
+    """A queue is unreachable for now. `QueueOutages` has already recorded it."""
 
 
 class QueueOutages:
-    """Queues that are out of reach: noted when they are asked, told in the log and to the group, and over when they answer.
-    Thread-safe."""
+    """Records and logs which queues are unreachable. Thread-safe."""
 
     def __init__(self) -> None:
         self._away: dict[QueueName, tuple[float, str]] = {}
-        """Since when (monotonic), and why."""
+        """Since when each is unreachable (monotonic seconds), and why."""
 
     def queues(self) -> frozenset[QueueName]:
-        """Those that are away."""
+        """Return the unreachable queues."""
         return frozenset(self._away.copy())
 
-    def longer_than(self, since: float) -> Iterable[str]:
-        """Why the queues are away that were so by then (monotonic)."""
-        return [why for _, (begun, why) in sorted(self._away.copy().items()) if begun <= since]
+    def since_before(self, then: float) -> Iterable[str]:
+        """Return the reasons of outages that began before this time (monotonic)."""
+        return [why for _, (begun, why) in sorted(self._away.copy().items()) if begun <= then]
 
     @contextmanager
-    def noted(self, queue: QueueName) -> Iterator[None]:
-        """The queue is asked. Raises QueueAwayError where it is out of reach."""
+    def recorded(self, queue: QueueName) -> Iterator[None]:
+        """Record whether a request to the queue succeeds. Raises QueueAwayError if the queue is unreachable."""
         try:
             yield
         except QueueUnreachable as error:
@@ -80,69 +79,66 @@ class QueueOutages:
             log.info("queue %s answers again", queue)
 
     def begin(self, queue: QueueName, error: QueueUnreachable) -> None:
-        """It is out of reach."""
+        """Record that the queue is unreachable."""
         since, why = self._away.get(queue, (time.monotonic(), ""))
         if not why:
-            log.warning("queue %s is out of reach: %s", queue, error)
+            log.warning("queue %s is unreachable: %s", queue, error)
         self._away[queue] = since, why if alike(why, str(error)) else str(error)
 
 
-# -- queues that answer late
+# -- queues that answer slowly
 
 PATIENCE = 0.5
-"""Seconds for a queue to answer where others have; one that has needed more for such a question has twice that."""
+"""Least seconds that a queue has to answer. It has twice the time of its last answer to such a request if that is longer."""
 
 T = TypeVar("T")
 K = TypeVar("K", Partition, Range)
 UnderWay = Mapping[QueueName, tuple[float, Future[Any]]]
-"""By queue, since when (monotonic)."""
+"""Requests under way by queue, with their start (monotonic seconds)."""
 
 
-class AskedAtOnce:
-    """Asks queues at the same time. One that answers late holds up no other: it is left behind until it has answered. For one
-    thread; any may look at `late`."""
+class ParallelRequests:
+    """Sends requests to several queues in parallel. A slow queue delays no other: it is left out until it has answered. For one
+    thread; any thread may call `late`."""
 
     def __init__(self, queues: int, patience: float = PATIENCE) -> None:
-        """`queues`: how many there are. `patience`: see `PATIENCE`."""
+        """`queues`: number of queues. `patience`: see `PATIENCE`."""
         self._alone = queues <= 1
         self._threads = ThreadPoolExecutor(max_workers=max(1, queues), thread_name_prefix="baton-ask")
-        self._behind: UnderWay = {}
+        self._late: UnderWay = {}
         self._least = patience
         self._patience: dict[tuple[str, QueueName], float] = {}
-        """By the kind of question: one that takes long is no reason to wait long for the answer to another."""
+        """By queue and kind of request, because some kinds take longer than others."""
 
     def ask(self, kind: str, asked: Mapping[QueueName, Callable[[], T]]) -> dict[QueueName, T]:
-        """The answers of those that answer: not of who is away, or takes longer than it did for the last question of this kind.
-        Such a one is not asked again before it has answered or failed; what it answers then is dropped."""
+        """Return the answers of the queues that answer in time. A queue that does not gets no further request before it has
+        answered or failed, and that answer is dropped."""
         found: dict[QueueName, T] = {}
         if self._alone:
             for name, what in asked.items():
                 with suppress(QueueAwayError):
                     found[name] = what()
             return found
-        behind = left(self._behind)
+        late = unfinished(self._late)
         now = time.monotonic()
-        answers = {
-            name: self._threads.submit(self._timed, kind, name, what) for name, what in asked.items() if name not in behind
-        }
-        _, late = wait(answers.values(), timeout=self.patience(kind, answers))
-        self._behind = {**behind, **{name: (now, answer) for name, answer in answers.items() if answer in late}}
+        answers = {name: self._threads.submit(self._timed, kind, name, what) for name, what in asked.items() if name not in late}
+        answered, _ = wait(answers.values(), timeout=self.patience(kind, answers))
+        self._late = {**late, **{name: (now, answer) for name, answer in answers.items() if answer not in answered}}
         for name, answer in answers.items():
-            if answer not in late:
+            if answer in answered:
                 with suppress(QueueAwayError):
                     found[name] = answer.result()
         return found
 
     def late(self) -> UnderWay:
-        """Those that have been left behind, and have not answered yet."""
-        return left(self._behind)
+        """Return the requests that were not answered in time, and not since."""
+        return unfinished(self._late)
 
     def patience(self, kind: str, queues: Iterable[QueueName]) -> float:
-        """Seconds for all of these to answer a question of this kind."""
+        """Seconds for these queues to answer a request of this kind."""
         return max((self._patience.get((kind, name), self._least) for name in queues), default=self._least)
 
     def close(self) -> None:
-        """Ask no more."""
         self._threads.shutdown(wait=False)
 
     def _timed(self, kind: str, name: QueueName, what: Callable[[], T]) -> T:
@@ -152,19 +148,19 @@ class AskedAtOnce:
         return answer
 
 
-def left(those: UnderWay) -> UnderWay:
-    """Those that have not ended."""
-    return {name: (since, one) for name, (since, one) in those.items() if not one.done()}
+def unfinished(requests: UnderWay) -> UnderWay:
+    """The requests that have not ended yet."""
+    return {name: (since, one) for name, (since, one) in requests.items() if not one.done()}
 
 
-# -- all of them
+# -- the fleet's queues
 
 _MOMENT = 0.001
-"""Seconds: as short as a server can be asked to wait."""
+"""Seconds: the shortest wait that a server supports."""
 
 
 class FleetQueues:
-    """Any thread may ask: a queue is asked by one at a time, and another may be in `wait` meanwhile."""
+    """The fleet's queues. Any thread may call. Requests to a queue run one at a time, except for `wait`."""
 
     def __init__(
         self,
@@ -175,38 +171,37 @@ class FleetQueues:
         sleep: Callable[[float], object] | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        """`sleep`: instead of a pause that an interrupt ends. `patience`: seconds for a queue to answer where others have. Raises
-        QueueUnreachable for an address of no queue that Spark can read."""
+        """`sleep`: replaces a pause that `interrupt` ends. `patience`: see `PATIENCE`. Raises QueueUnreachable for a URL of a
+        queue that Spark cannot read."""
         self._queues: dict[QueueName, LoggedRanges] = {
             name: open_queue(url, f"{namespace}/{name}", f"{namespace}/{group}") for name, url in urls.items()
         }
         self._interrupted = threading.Event()
-        """Since the last pause."""
+        """Set by `interrupt`, cleared after a pause."""
         self._sleep, self._patience = sleep or self._interrupted.wait, patience
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
-        self._at_once = AskedAtOnce(len(urls), patience)
+        self._requests = ParallelRequests(len(urls), patience)
         self._hung: UnderWay = {}
-        """Waits that an interrupt has not ended, as where a server takes connections and does not answer."""
+        """Waits that an interrupt has not ended, such as at a server that accepts connections and does not answer."""
         self._outages = QueueOutages()
 
     @property
     def names(self) -> frozenset[QueueName]:
-        """The queues that the fleet reads."""
         return frozenset(self._queues)
 
     @property
     def without_sizes(self) -> frozenset[QueueName]:
-        """Those that do not know how many bytes entries have."""
+        """Queues that do not know the sizes of entries."""
         return frozenset(name for name, queue in self._queues.items() if not queue.sizes_known)
 
     @property
     def without_dead_letters(self) -> frozenset[QueueName]:
-        """Those that cannot set ranges aside."""
+        """Queues without dead letters."""
         return frozenset(name for name, queue in self._queues.items() if not queue.sets_aside)
 
     def answer(self) -> bool:
-        """All of them, now: they are asked."""
+        """Ask all queues; whether all of them answer."""
         for name in self._queues:
             try:
                 self._ask(name, lambda queue: queue.positions())
@@ -215,24 +210,24 @@ class FleetQueues:
         return True
 
     def late(self) -> frozenset[QueueName]:
-        """Those that are away, or have not answered yet what they were asked: who asks them waits for long."""
-        return self._outages.queues() | self._at_once.late().keys()
+        """Return queues that are unreachable or late with an answer. A request to them may take long."""
+        return self._outages.queues() | self._requests.late().keys()
 
     def answering(self, those: Iterable[QueueName]) -> frozenset[QueueName]:
-        """Those of these that answer now. One that does not holds up no other. For one thread."""
+        """Ask these queues in parallel, and return those that answer in time. For one thread."""
         return frozenset(self._ask_each("positions", dict.fromkeys(those, methodcaller("positions"))))
 
     def trouble(self) -> str:
-        """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
-        told = time.monotonic() - TOLD_AFTER
-        late = [*self._at_once.late().items(), *left(self._hung).items()]
-        behind = {name for name, (since, _) in late if since <= told}
-        slow = [f"Queue {name} does not answer within {TOLD_AFTER:g} s: see its server." for name in sorted(behind)]
-        return " ".join(dict.fromkeys([*self._outages.longer_than(told), *slow]))
+        """Describe the queues that have been unreachable or silent for some time; empty if there are none."""
+        then = time.monotonic() - TOLD_AFTER
+        late = [*self._requests.late().items(), *unfinished(self._hung).items()]
+        names = {name for name, (since, _) in late if since <= then}
+        slow = [f"Queue {name} does not answer within {TOLD_AFTER:g} s: check its server." for name in sorted(names)]
+        return " ".join(dict.fromkeys([*self._outages.since_before(then), *slow]))
 
     def address(self, queue: QueueName) -> Mapping[str, Any]:
-        """What an executor has to know of a queue, to be written as JSON. It has its password. Raises QueueAwayError where a file
-        that it is in cannot be read."""
+        """Return what an executor needs to connect to a queue, including its password. Raises QueueAwayError if a file with
+        credentials cannot be read."""
         try:
             return self._queues[queue].address()
         except QueueUnreachable as error:
@@ -240,11 +235,12 @@ class FleetQueues:
             raise QueueAwayError(str(error)) from None
 
     def begin(self, only: Collection[QueueName]) -> dict[QueueName, int]:
-        """A query number from each of these queues that is not away."""
+        """Take a query number from each of these queues that answers."""
         return self._ask_each("begin", dict.fromkeys(only, methodcaller("begin")))
 
     def fence(self, query: Mapping[QueueName, int], partitions: Iterable[Partition]) -> int | None:
-        """The number of a later query that reads one of these partitions; None: there is none. Raises QueueAwayError."""
+        """Fence earlier queries off these partitions. Returns the number of a later query that reads one of them, or None. Raises
+        QueueAwayError."""
         for name, those in _by_queue(partitions).items():
             latest = self._ask(name, methodcaller("fence", query[name], [one.number for one in those]))
             if latest != query[name]:
@@ -252,7 +248,7 @@ class FleetQueues:
         return None
 
     def positions(self, only: Iterable[QueueName] | None = None) -> dict[Partition, PartitionBounds]:
-        """Of all partitions that there are. Raises QueueAwayError."""
+        """Return the bounds of all existing partitions, of these queues or of all. Raises QueueAwayError."""
         return {
             Partition(name, number): bounds
             for name in (self._queues if only is None else set(only) & self._queues.keys())
@@ -260,7 +256,7 @@ class FleetQueues:
         }
 
     def ahead(self, query: Mapping[QueueName, int], questions: Mapping[Partition, AheadRequest]) -> dict[Partition, AheadAnswer]:
-        """How far one may read; no answer for partitions of a queue that is away."""
+        """Ask how far partitions can be read. Partitions of queues that do not answer are missing in the result."""
         of = _by_queue(questions)
         asked = {name: methodcaller("ahead", query[name], [questions[one] for one in those]) for name, those in of.items()}
         found: dict[Partition, AheadAnswer] = {}
@@ -269,58 +265,56 @@ class FleetQueues:
         return found
 
     def log(self, query: Mapping[QueueName, int], ranges: Sequence[Range], *, partly: bool = False) -> dict[Range, LogAnswer]:
-        """Record ranges. `partly`: what is there of them is enough. Raises QueueAwayError; what was recorded by then may be
+        """Record ranges. `partly`: accept ranges of which some entries are gone. Raises QueueAwayError; recorded ranges may be
         recorded again."""
-        return self._tell("log", query, ranges, lambda one: RangeToLog(one.partition.number, one.start, one.end, partly))
+        return self._send("log", query, ranges, lambda one: RangeToLog(one.partition.number, one.start, one.end, partly))
 
     def finish(self, query: Mapping[QueueName, int], ends: Mapping[Partition, int]) -> dict[Partition, FinishAnswer]:
-        """Finish what was recorded up to these ends. Raises QueueAwayError; what was finished by then may be finished again."""
-        return self._tell("finish", query, sorted(ends), lambda one: RangeToFinish(one.number, ends[one]))
+        """Finish the recorded ranges up to these ends. Raises QueueAwayError; finished ranges may be finished again."""
+        return self._send("finish", query, sorted(ends), lambda one: RangeToFinish(one.number, ends[one]))
 
     def set_aside(
         self, query: Mapping[QueueName, int], ranges: Sequence[Range], failures: int, why: str
     ) -> dict[Range, SetAsideAnswer]:
-        """Move the entries of these ranges to the dead letters. Raises QueueAwayError; what was moved by then stays there."""
+        """Move the entries of these ranges to the dead letters. Raises QueueAwayError; moved entries stay there."""
 
-        def told(one: Range) -> RangeToSetAside:
+        def request(one: Range) -> RangeToSetAside:
             return RangeToSetAside(one.partition.number, one.start, one.end, failures)
 
-        return self._tell("set_aside", query, ranges, told, why)
+        return self._send("set_aside", query, ranges, request, why)
 
     def wait(self, partitions: Iterable[Partition], seconds: float) -> set[Partition]:
-        """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long. All of
-        a queue that has gone away: it may have forgotten who waits."""
+        """Wait for a notice of new entries in one of the partitions, for an `interrupt`, or for `seconds`. Returns the partitions
+        that may have new entries, including all of unreachable queues, which may have lost the notice."""
         of, away = self._reachable(partitions)
         if not of:
             self._pause(seconds)
             return away
-        return away | self._hear(of, seconds, seconds, FIRST_COMPLETED)
+        return away | self._wait_at(of, seconds, seconds, FIRST_COMPLETED)
 
     def woken(self, partitions: Iterable[Partition]) -> set[Partition]:
-        """Those of the partitions that may have something new, now. One queue's news keeps no other from being heard."""
+        """Return the partitions for which a notice of new entries has arrived. Asks all reachable queues."""
         of, _ = self._reachable(partitions)
-        return self._hear(of, _MOMENT, self._at_once.patience("ahead", of), ALL_COMPLETED)
+        return self._wait_at(of, _MOMENT, self._requests.patience("ahead", of), ALL_COMPLETED)
 
     def interrupt(self) -> None:
-        """End the wait that is going on, or the next one."""
+        """End the current wait, or else the next one."""
         self._interrupted.set()
         for queue in self._queues.values():
             queue.interrupt()
 
     def close(self) -> None:
-        """Close the connections to all queues."""
         self._pool.shutdown(wait=True)
-        self._at_once.close()
+        self._requests.close()
         for queue in self._queues.values():
             queue.close()
 
     def _pause(self, seconds: float) -> None:
-        """Where there is no queue to wait at."""
         self._sleep(seconds)
         self._interrupted.clear()
 
     def _reachable(self, partitions: Iterable[Partition]) -> tuple[dict[QueueName, list[int]], set[Partition]]:
-        """By queue; and those of queues that are away."""
+        """Return the partitions' numbers by reachable queue, and the partitions of unreachable queues."""
         of: dict[QueueName, list[int]] = {}
         away: set[Partition] = set()
         away_now = self._outages.queues()
@@ -331,12 +325,12 @@ class FleetQueues:
                 of.setdefault(partition.queue, []).append(partition.number)
         return of, away
 
-    def _hear(self, of: Mapping[QueueName, Sequence[int]], seconds: float, within: float, until: str) -> set[Partition]:
-        """Each queue is waited for so many `seconds`; `within` so many, or when one of them or all have answered (`until`), the
-        others are interrupted. One that this does not end is left alone until it has ended."""
+    def _wait_at(self, of: Mapping[QueueName, Sequence[int]], seconds: float, within: float, until: str) -> set[Partition]:
+        """Wait at several queues, at each for `seconds`. After `within` seconds, or once one or all of them have answered
+        (`until`), the other waits are interrupted. A queue whose wait does not end then is left out until it ends."""
         if len(self._queues) == 1:
             return {one for queue, numbers in of.items() for one in self._wait(queue, numbers, seconds)}
-        self._hung = left(self._hung)
+        self._hung = unfinished(self._hung)
         waiting = {
             self._pool.submit(self._wait, queue, numbers, seconds): queue
             for queue, numbers in of.items()
@@ -345,7 +339,7 @@ class FleetQueues:
         if not waiting:
             self._pause(min(seconds, self._patience))
         _, others = wait(waiting, timeout=within, return_when=until)
-        for one in others:  # not those that have ended: an interrupt would end their next wait
+        for one in others:  # an interrupt after a wait has ended would end the queue's next wait
             self._queues[waiting[one]].interrupt()
         _, hung = wait(others, timeout=self._patience)
         now = time.monotonic()
@@ -359,30 +353,31 @@ class FleetQueues:
             self._outages.begin(name, error)
             return {Partition(name, number) for number in numbers}
 
-    def _tell(
-        self, kind: str, query: Mapping[QueueName, int], those: Iterable[K], told: Callable[[K], object], *more: object
+    def _send(
+        self, kind: str, query: Mapping[QueueName, int], items: Iterable[K], request: Callable[[K], object], *more: object
     ) -> dict[K, Any]:
-        """The answers, by what each queue was told its part of. Raises QueueAwayError."""
+        """Send each queue the requests for its items, and return the answers by item. Raises QueueAwayError."""
         found: dict[K, Any] = {}
-        for name, mine in _by_queue(those).items():
-            found |= zip(mine, self._ask(name, methodcaller(kind, query[name], [told(one) for one in mine], *more)), strict=True)
+        for name, mine in _by_queue(items).items():
+            requests = [request(one) for one in mine]
+            found |= zip(mine, self._ask(name, methodcaller(kind, query[name], requests, *more)), strict=True)
         return found
 
     def _ask_each(self, kind: str, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
-        """The answers of those that answer. For one thread."""
+        """Return the answers of the queues that answer in time. For one thread."""
 
         def ask(name: QueueName, what: Callable[[LoggedRanges], T]) -> Callable[[], T]:
             return lambda: self._ask(name, what)
 
-        return self._at_once.ask(kind, {name: ask(name, what) for name, what in asked.items()})
+        return self._requests.ask(kind, {name: ask(name, what) for name, what in asked.items()})
 
     def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
-        with self._locks[name], self._outages.noted(name):
+        with self._locks[name], self._outages.recorded(name):
             return what(self._queues[name])
 
 
-def _by_queue(those: Iterable[K]) -> dict[QueueName, list[K]]:
+def _by_queue(items: Iterable[K]) -> dict[QueueName, list[K]]:
     found: dict[QueueName, list[K]] = {}
-    for one in those:
+    for one in items:
         found.setdefault(one.queue, []).append(one)
     return found

@@ -215,7 +215,7 @@ def test_a_queue_that_goes_away_is_waited_for(world: Worlds, server: RedisServer
     query = orders.start()
     wait_for(lambda: len(orders.session.status.executors) == 2, "the fleet is at work")
     server.stop()
-    wait_for(lambda: "out of reach" in caplog.text, "the driver has noticed")
+    wait_for(lambda: "is unreachable" in caplog.text, "the driver has noticed")
     assert query.isActive
     server.start()
     orders.send(*numbers(40))

@@ -90,7 +90,7 @@ def test_available_now_that_begins_while_the_queue_is_away_still_knows_where_it_
     orders, other = half_owned(world)
     server.stop()
     query = orders.to_files(tmp_path / "table", now=True)
-    wait_for(lambda: "out of reach" in caplog.text, "the queue was asked")
+    wait_for(lambda: "is unreachable" in caplog.text, "the queue was asked")
     server.start()
     wait_for(lambda: not query.isActive or (query.lastProgress and query.lastProgress.numInputRows), "what has an owner is read")
     assert not query.awaitTermination(2), "the other partition has no owner yet"

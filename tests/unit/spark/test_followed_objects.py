@@ -87,12 +87,12 @@ def test_where_a_watch_cannot_go_on_all_are_listed_again(error: Exception, monke
     assert server.asked[:5] == ["list", "10", "20", "list", "10"]
 
 
-def test_each_time_that_they_are_out_of_sight_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_time_that_they_cannot_be_followed_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "baton.spark")
     lost = OSError("the connection was lost")
     followed(Server([lost], [bookmark(20)], [lost]), monkeypatch)
     told = [record.getMessage().split(",")[0] for record in caplog.records]
-    assert told == ["pods: out of sight", "pods: in sight again"] * 2
+    assert told == ["cannot follow pods", "following pods again"] * 2
 
 
 def test_an_api_server_that_lets_no_watch_begin_is_not_asked_for_lists_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_a_key_that_somebody_spoiled_leaves_the_others_alone() -> None:
     assert found.entries == {"exec-1": mine}
     assert found.scale is None
     assert ignored.keys() == {"exec-2", "group"}
-    assert ignored["exec-2"].startswith("the ledger's key exec-2 is not an entry and is ignored: ")
+    assert ignored["exec-2"].startswith("ignoring the malformed key exec-2 of the ledger: ")
 
 
 def test_a_spoiled_key_is_told_of_once_and_again_when_it_was_well_meanwhile(
@@ -103,7 +103,7 @@ def test_a_mounted_ledger_that_cannot_be_read_stands_as_it_was_and_is_looked_at_
     (tmp_path / "exec-1").write_text(second.to_json())
     view.look()
     assert view.read().entries == {"exec-1": second}
-    assert caplog.text.count("cannot be read") == 1
+    assert caplog.text.count("cannot read the ledger") == 1
     view.close()
 
 

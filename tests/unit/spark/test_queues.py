@@ -10,7 +10,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
-from baton.spark.queues import AskedAtOnce, FleetQueues, QueueAwayError
+from baton.spark.queues import FleetQueues, ParallelRequests, QueueAwayError
 from cluster.ports import free_ports
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
@@ -85,7 +85,7 @@ def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took() -> None:
 
 
 def test_a_question_that_takes_a_queue_long_is_no_reason_to_wait_long_for_another() -> None:
-    both = AskedAtOnce(2, patience=_SHORT)
+    both = ParallelRequests(2, patience=_SHORT)
 
     def begin() -> int:
         threading.Event().wait(3 * _SHORT)
