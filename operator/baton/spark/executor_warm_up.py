@@ -1,8 +1,9 @@
-"""New executors do what a batch does, on no rows, before one has to wait for them.
+"""Warms up new executors: they run the steps of a batch without rows before a batch depends on them.
 
-The first batch in a process takes seconds: Java loads classes and compiles, Python starts and imports, and connections are made.
-All other partitions would wait for that, just when some are about to change hands. So the driver speaks for an executor once a
-first, empty task has run there, and has it read once it has done what a batch of each query does. That falls into the holddown.
+The first batch in a process takes seconds: Java loads and compiles classes, Python starts and imports, and connections open. All
+other partitions would wait for that, just when some are about to be handed off. So the driver reports an executor as a member
+once it has run an empty task, and gives it ranges once it has run a batch without rows of each query. This falls into the
+holddown.
 """
 
 import logging
@@ -15,11 +16,11 @@ from baton.spark.executors import Executor
 log = logging.getLogger("baton.spark")
 
 Warm = Callable[[Executor], object]
-"""Runs something in an executor, and returns when it is done."""
+"""Runs part of a warm-up in an executor, and returns when it is done."""
 
 
 class ExecutorWarmUp:
-    """How far executors are. One counts all the same after `patience` seconds, or when it could not be warmed."""
+    """Warms up executors, and tracks their progress. After `patience` seconds or a failed warm-up they count as warm."""
 
     def __init__(
         self,
@@ -31,18 +32,18 @@ class ExecutorWarmUp:
         cancel: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`first`: an empty task; then `batch`: what a batch does, part by part. `begin`: what this thread runs from now on has
-        this name; `cancel` ends all that has it."""
+        """`first` runs an empty task, `batch` returns the parts of a batch. `begin` sets the name of the jobs that this thread
+        starts from now on; `cancel` ends the jobs of a name."""
         self._steps: tuple[Callable[[], Iterable[Warm]], ...] = (lambda: (first,)), batch
         self._patience, self._clock = patience, clock
         self._begin, self._cancel = begin, cancel
         self._since: dict[str, float] = {}
         self._done: dict[str, int] = {}
-        """How many of the steps."""
+        """Number of finished steps, by executor."""
         self._late = set[str]()
 
     def look(self, fleet: Iterable[Executor]) -> tuple[tuple[Executor, ...], tuple[Executor, ...]]:
-        """Those of the fleet that work, and those of them that are warm; begins with those that are new."""
+        """Start to warm up new executors. Returns the executors that have run a task, and those of them that are warm."""
         fleet = tuple(fleet)
         now = self._clock()
         for executor in fleet:
@@ -59,9 +60,9 @@ class ExecutorWarmUp:
         return executor.id in self._late or self._done.get(executor.id) == len(self._steps)
 
     def _give_up(self, executor: Executor) -> None:
-        """What runs there still would hold its slots."""
+        """Count the executor as warm, and cancel its warm-up, which would occupy its slots."""
         self._late.add(executor.id)
-        log.warning("executor %s is not warm after %.0f s: it reads all the same", executor.id, self._patience)
+        log.warning("executor %s is not warm after %.0f s: it starts reading anyway", executor.id, self._patience)
         try:
             self._cancel(_name(executor))
         except Exception as error:  # the application ends
@@ -84,9 +85,9 @@ class ExecutorWarmUp:
     def _tried(self, executor: Executor, part: Warm) -> bool:
         try:
             part(executor)
-        except Exception as error:  # it was killed, the application ends, or what the user gives fails
+        except Exception as error:  # it was killed, the application ends, or the user's warm_up fails
             if executor.id not in self._late:
-                log.warning("executor %s could not be warmed, and reads all the same: %s", executor.id, error)
+                log.warning("executor %s could not be warmed up, and starts reading anyway: %s", executor.id, error)
             return False
         return True
 

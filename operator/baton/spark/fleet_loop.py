@@ -1,4 +1,4 @@
-"""The driver's second thread: while queries run, it looks after executors, the size of the fleet, and the driver's word."""
+"""The fleet's loop, a thread in the driver that manages the executors, the size of the fleet, and the driver's session."""
 
 import logging
 import threading
@@ -18,28 +18,28 @@ from baton.spark.statistics import Counts
 
 log = logging.getLogger("baton.spark")
 
-# -- which executors hold up the batch of all others
+# -- which executors hold up the batch
 
 
 class HoldUp:
-    """Nothing but executors that missed the deadline of a hand-off is at work, and they finish no task.
+    """Detects a batch in which only executors that missed a hand-off deadline have tasks, and finish none.
 
-    A batch ends when its slowest task does, so a stopped executor would stop the whole fleet. Spark itself drops one that sends
-    no heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`). These are alive.
+    A batch ends with its slowest task, so a stuck executor would stop the whole fleet. Spark itself drops executors that send no
+    heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`); these still send them.
     """
 
     def __init__(self, patience: float) -> None:
         """`patience`: seconds for which a batch may be held up."""
         self._patience = patience
         self._seen: tuple[frozenset[str], int] | None = None
-        """The executors, and how many tasks they all have finished: one that finishes some is slow, not stopped."""
+        """The executors with tasks, and how many tasks the fleet has finished. If that grows, they are slow, not stuck."""
         self._since = 0.0
 
     def look(self, executors: Iterable[Executor], missed: frozenset[str], now: float) -> frozenset[str]:
-        """The ids of executors to do without. `missed`: those that read for this batch what has since been granted to others."""
+        """Return the ids of the executors to kill. `missed`: executors whose partitions in this batch were granted to others."""
         fleet = tuple(executors)
         at_work = frozenset(executor.id for executor in fleet if executor.active_tasks)
-        if not at_work or not at_work <= missed:  # none is where the user's function is busy in the driver
+        if not at_work or not at_work <= missed:  # without tasks, the user's function is busy in the driver
             self.end()
             return frozenset()
         seen = at_work, sum(executor.finished_tasks for executor in fleet)
@@ -48,48 +48,48 @@ class HoldUp:
         return at_work if now - self._since >= self._patience else frozenset()
 
     def end(self) -> None:
-        """It is over, or begins again."""
+        """Forget the current hold-up."""
         self._seen = None
 
 
-# -- the size of the fleet: what the driver asks of Spark
+# -- the size of the fleet
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What to ask of Spark: a target for its allocator, and the executors to end."""
+class Resize:
+    """What to request from Spark: a target for its allocator, and the executors to end."""
 
     target: int | None
-    """None: no size was asked for."""
+    """None: the ledger requests no size."""
     kill: tuple[str, ...] = ()
     dismiss: tuple[str, ...] = ()
-    """To end as soon as they are idle: their pods are asked to stop, and have handed off everything."""
+    """Executors to end as soon as they are idle: their pods are terminating, and have handed off everything."""
 
 
-def order(
-    wanted: RequestedScale | None,
+def resize(
+    requested: RequestedScale | None,
     executors: Iterable[Executor],
     entries: Mapping[MemberId, MemberEntry],
     busy: frozenset[MemberId],
     leaving: Mapping[MemberId, float] | None = None,
     last: float = 0.0,
-) -> Order:
-    """What follows from the ledger's wish, and from the pods that are asked to stop (`leaving`: the seconds that each has left).
+) -> Resize:
+    """Decide from the ledger's request and the terminating pods (`leaving`: the seconds that each has left).
 
-    A victim goes once its key owns and revokes nothing and the batch that runs has nothing of it (`busy`). Until then it counts
-    towards the target, so that an executor that crashes meanwhile is replaced at once. One that leaves goes likewise, and is
-    replaced right away; in its `last` seconds it does not wait for its key.
+    A victim is killed once its key owns and revokes nothing and no running batch uses it (`busy`). Until then it counts towards
+    the target, so that an executor that crashes meanwhile is replaced at once. An executor whose pod terminates is dismissed on
+    the same condition, or in its `last` seconds once no batch uses it, and is replaced right away.
     """
     fleet, leaving = list(executors), leaving or {}
-    chosen = wanted.victims if wanted is not None else frozenset()
+    chosen = requested.victims if requested is not None else frozenset()
     victims = [executor for executor in fleet if executor.pod in chosen and executor.pod not in leaving]
     stopping = [executor for executor in fleet if executor.pod in leaving]
     free = {one.id for one in fleet if one.pod not in busy and _idle(entries.get(one.pod))}
     kill = [executor.id for executor in victims if executor.id in free]
     short = {one.id for one in stopping if one.pod not in busy and leaving[one.pod] <= last}
     dismiss = [executor.id for executor in stopping if executor.id in free | short]
-    target = None if wanted is None else wanted.replicas + len(victims) - len(kill) + len(stopping)
-    return Order(target, tuple(sorted(kill)), tuple(sorted(dismiss)))
+    target = None if requested is None else requested.replicas + len(victims) - len(kill) + len(stopping)
+    return Resize(target, tuple(sorted(kill)), tuple(sorted(dismiss)))
 
 
 def _idle(entry: MemberEntry | None) -> bool:
@@ -99,12 +99,13 @@ def _idle(entry: MemberEntry | None) -> bool:
 # -- the loop
 
 EVERY, SOON = 0.5, 0.1
+"""Seconds between turns of the loop; SOON while it waits for an executor."""
 _REPORT = 60.0
-"""Seconds."""
+"""Seconds between reports in the log."""
 
 
 class FleetLoop:
-    """Looks twice a second, more often while it waits for an executor, and ends with the fleet."""
+    """Runs until the fleet ends."""
 
     def __init__(
         self,
@@ -123,10 +124,11 @@ class FleetLoop:
         patience: float,
         queues_answer: Callable[[], bool],
     ) -> None:
-        """`alive`: the fleet goes on. `ended` is called once, after it did not. `ready`: these executors can be given a task, and
-        they are others than before. `troubles`: what keeps the driver from its work, by the fields of its `DriverStatus`.
+        """`alive`: whether the fleet continues. `ended` is called once after it has ended. `ready` is called with the executors
+        that can be given a task, when they have changed. `troubles`: the driver's problems, by field of `DriverStatus`.
 
-        `patience`: seconds that a batch may be held up. `queues_answer`: all queues do now; who waits for one is not stuck.
+        `patience`: seconds that a batch may be held up. `queues_answer`: whether all queues answer now; if not, executors may
+        wait for a queue.
         """
         self._queues_answer = queues_answer
         self._alive, self._ended, self._ready, self._hold_up = alive, ended, ready, HoldUp(patience)
@@ -149,17 +151,17 @@ class FleetLoop:
                 try:
                     again = self.look()
                     problem = False
-                except Exception:  # a hiccup of py4j or of Spark: look again
+                except Exception:  # a temporary error of py4j or Spark
                     if not problem:
-                        log.exception("looking after the executors failed, and is tried again")
+                        log.exception("managing the executors failed; retrying")
                     problem = True
                 time.sleep(again)
         finally:
             self._ended()
 
     def look(self) -> float:
-        """Look once at the executors, the size of the fleet and the session. Seconds until the next look."""
-        # Before Spark is asked: it may be Spark that does not answer.
+        """Run one turn of the loop. Returns the seconds until the next turn."""
+        # Report problems before asking Spark, because it may be Spark that does not answer.
         self._session.update(statistics=self._counts.statistics().to_json(), **self._troubles())
         fleet = self._executors.registered()
         ids = frozenset(executor.id for executor in fleet)
@@ -167,7 +169,7 @@ class FleetLoop:
             log.info("executors: %s", ", ".join(executor.pod for executor in fleet) or "none")
             self._fleet = ids
         self._end_hold_ups(fleet)
-        none_is_leaving = self._resize(fleet)
+        all_dismissed = self._resize(fleet)
         working, warm = self._executor_warm_up.look(fleet)
         usable = self._dismissals.staying(warm)
         if (ids_of_usable := tuple(executor.id for executor in usable)) != self._usable:
@@ -177,7 +179,7 @@ class FleetLoop:
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())
-        return EVERY if none_is_leaving and len(warm) == len(fleet) else SOON
+        return EVERY if all_dismissed and len(warm) == len(fleet) else SOON
 
     def _end_hold_ups(self, fleet: tuple[Executor, ...]) -> None:
         members = self._grants_in_use.missed()
@@ -187,22 +189,22 @@ class FleetLoop:
             return
         self._hold_up.end()
         if not self._queues_answer():
-            log.info("executors %s hold up the batch, and a queue is away: they are waited for", ", ".join(sorted(kill)))
+            log.info("executors %s hold up the batch while a queue is unreachable: waiting for them", ", ".join(sorted(kill)))
         else:
-            log.warning("executors %s missed a deadline and hold up the batch: they are replaced", ", ".join(sorted(kill)))
+            log.warning("executors %s missed a deadline and hold up the batch: replacing them", ", ".join(sorted(kill)))
             self._dismissals.kill(kill, fleet)
             self._counts.add("executors_ended", len(kill))
 
     def _resize(self, fleet: tuple[Executor, ...]) -> bool:
-        """Whether no executor is left to be ended as soon as it is idle."""
+        """Carry out the requested size. Returns whether all executors to dismiss are ended."""
         ledger, left = self._ledger.read(), self._dismissals.left()
-        wanted = order(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left, LAST)
-        none_is_leaving = self._dismissals.end(wanted.dismiss, fleet)
-        if wanted.target is not None and wanted.target != self._total:
-            log.info("the fleet is to have %s", counted(wanted.target, "executor"))
-            self._executors.resize(wanted.target)
-            self._total = wanted.target
-        if wanted.kill:
-            log.info("executors %s have handed off and go", ", ".join(wanted.kill))
-            self._dismissals.kill(wanted.kill, fleet)
-        return none_is_leaving
+        decided = resize(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left, LAST)
+        all_dismissed = self._dismissals.end(decided.dismiss, fleet)
+        if decided.target is not None and decided.target != self._total:
+            log.info("requesting %s", counted(decided.target, "executor"))
+            self._executors.resize(decided.target)
+            self._total = decided.target
+        if decided.kill:
+            log.info("executors %s have handed off and end", ", ".join(decided.kill))
+            self._dismissals.kill(decided.kill, fleet)
+        return all_dismissed

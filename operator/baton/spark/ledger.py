@@ -203,8 +203,8 @@ class WatchedLedger(LedgerView):
     def _see_all(self, maps: Sequence[Mapping[str, Any]]) -> None:
         if self._exists and not maps:
             self._trouble = (
-                f"the ledger {ledger_name(self._group)} was deleted, so no executor owns a partition: if the ConsumerGroup "
-                f"{self._group} was deleted too, apply it again; otherwise the operator rewrites the ledger within a minute"
+                f"the ledger {ledger_name(self._group)} was deleted, so no executor owns a partition: apply the ConsumerGroup "
+                f"{self._group} again if it was deleted too; otherwise the operator rewrites the ledger within a minute"
             )
             log.error("%s", self._trouble)
         elif maps:

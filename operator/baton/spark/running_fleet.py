@@ -1,4 +1,4 @@
-"""A fleet from its start to its end: all that runs in the driver beside Spark's own threads."""
+"""A running fleet: everything in the driver beside Spark's own threads."""
 
 import logging
 import os
@@ -34,37 +34,38 @@ from baton.spark.statistics import Counts, FleetView, RangeReport, parse_reports
 
 log = logging.getLogger("baton.spark")
 
-# -- where the seconds of a start go
+# -- how long a start takes
 
 STEPS = ("Spark", "Lease", "executors", "partitions", "first batch")
-"""In their order: its context is there; the Lease is held; one executor is warm; one partition has an owner; a batch is done."""
+"""In order: Spark's context exists; the Lease is held; an executor is warm; a partition has an owner; a batch is done."""
 
 LATE = 30.0
-"""Seconds at one step after which people are told what is waited for."""
+"""Seconds at one step after which the log says what the fleet waits for."""
 
 _WAITING = {
-    "executors": "no executor has finished its first, empty task yet: see whether the executors' pods are there and run "
-    "(kubectl get pods -l spark-role=executor), and what the driver's log says of them; where it says that heartbeats timed out, "
-    "the machine is too busy: give baton.spark.conf a longer executor_timeout",
-    "partitions": "no executor owns a partition yet: kubectl describe consumergroup {group} says what the group waits for, and "
-    "baton doctor what its pods lack",
+    "executors": "no executor has finished its first, empty task yet: check that the executors' pods exist and run (kubectl get "
+    "pods -l spark-role=executor), and what the driver's log says about them; if heartbeats timed out, the machine is too busy: "
+    "set a longer executor_timeout in baton.spark.conf",
+    "partitions": "no executor owns a partition yet: kubectl describe consumergroup {group} shows what the group waits for, and "
+    "baton doctor shows what its pods lack",
 }
 
 
 class StartTimes:
-    """From the start of the process to the first batch. Thread-safe; a step counts once."""
+    """Times the steps from the start of the process to the first batch. Thread-safe."""
 
     def __init__(self, group: str, begun: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`begun`: when the process was started, on that clock."""
+        """`begun`: the start of the process, on `clock`."""
         self._group = group
         self._clock = clock
-        self._told = ""
+        self._warned = ""
+        """The last step whose delay was logged."""
         self._last = self._begun = clock() - _age() if begun is None else begun
         self._seconds: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def done(self, step: str) -> None:
-        """A step has ended. The last one tells them all."""
+        """Record the end of a step, once. The last step logs all durations."""
         with self._lock:
             if step in self._seconds or STEPS[-1] in self._seconds:
                 return
@@ -76,87 +77,88 @@ class StartTimes:
             log.info("the first batch is done %.1f s after the start of the driver (seconds: %s)", now - self._begun, each)
 
     def look(self) -> None:
-        """Say once of a step what is waited for, where it takes long."""
+        """If a step takes long, log once what the fleet waits for."""
         with self._lock:
             step = next((step for step in STEPS if step not in self._seconds), "")
-            late = self._clock() - self._last > LATE and step != self._told
+            late = self._clock() - self._last > LATE and step != self._warned
         if late and step in _WAITING:
-            self._told = step
-            log.warning("for %.0f s group %s waits: %s", LATE, self._group, _WAITING[step].format(group=self._group))
+            self._warned = step
+            log.warning("group %s has waited for %.0f s: %s", self._group, LATE, _WAITING[step].format(group=self._group))
 
     def over(self) -> bool:
-        """The last step has ended."""
+        """Whether the last step has ended."""
         return STEPS[-1] in self._seconds
 
 
 def _age() -> float:
-    """Seconds since this process was started."""
+    """Seconds since this process started."""
     fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
-# -- whether Spark goes on: a JVM that was killed says nothing, so it is asked
+# -- whether Spark still runs: a killed JVM sends no notice
 
 _UNANSWERED = 3
-"""Questions in a row that are not answered: then the JVM has gone."""
+"""Consecutive failed calls after which the JVM counts as gone."""
 
 
 class SparkLife:
-    """One thread asks; any may read."""
+    """Polls whether Spark runs. For one thread; any thread may read."""
 
     def __init__(self, stopped: Callable[[], bool]) -> None:
-        """`stopped`: asks the JVM whether its Spark was stopped. Raises whatever py4j does where there is no JVM."""
+        """`stopped`: asks the JVM whether Spark was stopped. Raises an error of py4j if there is no JVM."""
         self._stopped = stopped
         self._unanswered = 0
-        self.goes_on = True
+        self.runs = True
         self.gone = ""
-        """Why the JVM is taken for gone; empty: it is not."""
+        """Why the JVM counts as gone; empty while it does not."""
 
     def look(self) -> None:
-        """Ask."""
+        """Ask the JVM."""
         try:
-            self.goes_on = not self._stopped()
-        except Exception as error:  # a hiccup of py4j, or there is no JVM any more
+            self.runs = not self._stopped()
+        except Exception as error:  # a temporary error of py4j, or there is no JVM any more
             self._unanswered += 1
             if self._unanswered >= _UNANSWERED:
-                self.goes_on, self.gone = False, f"Spark's JVM has gone ({error})"
+                self.runs, self.gone = False, f"Spark's JVM is gone ({error})"
         else:
             self._unanswered = 0
 
 
 def stopped(spark: SparkSession) -> bool:
-    """By the holder of the session, or by Spark itself. Asks the JVM."""
+    """Whether Spark was stopped, by the holder of the session or by itself. Asks the JVM."""
     context = spark.sparkContext._jsc
     return context is None or bool(context.sc().isStopped())
 
 
-# -- queues that the fleet was not told of
+# -- queues that are missing in Fleet(queues=…)
 
 
 def unread_queues(ownership: LedgerGrants, named: Set[QueueName]) -> str:
-    """What is wrong and the cure, for people; empty: every queue of which the fleet owns something is `named`."""
+    """Describe the queues of which the fleet owns partitions that are not `named`, and the fix; empty if there are none."""
     unread = sorted({partition.queue for partition in ownership.partitions} - named)
     if not unread:
         return ""
     which = "queue" if len(unread) == 1 else "queues"
     return (
-        f"The fleet owns partitions of {which} {first_of(unread, 5)} and does not read them: name each with its URL in the "
-        f"queues of baton.spark.Fleet, or take it out of the ConsumerGroup's spec.queues. (Spark reads queues of {with_spark()}.)"
+        f"The fleet owns partitions of {which} {first_of(unread, 5)} and does not read them: add each with its URL to the queues "
+        f"of baton.spark.Fleet, or remove it from the ConsumerGroup's spec.queues. (Spark reads queues of {with_spark()}.)"
     )
 
 
 # -- the fleet
 
 _WARMING = 30.0
-"""Seconds that a new executor may take until it reads."""
-_LOOK = 0.05
+"""Seconds after which a new executor reads even if it is not warm."""
+_POLL = 0.05
+"""Seconds."""
 _FINISHING = 5.0
-"""Seconds for a queue that is away when the fleet ends; the next driver finishes what is left."""
+"""Seconds to finish batches when the fleet ends. The next driver finishes the rest."""
 
 
 class RunningFleet:
-    """The group's one driver. Everything is closed when it has ended, whatever the reason (`closed`)."""
+    """The group's only driver. When it has ended for any reason, it closes everything and sets `closed`."""
 
     def __init__(
         self,
@@ -176,9 +178,9 @@ class RunningFleet:
         stops_within: float,
         given_up: Callable[[], bool],
     ) -> None:
-        """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended.
-        `stop`: what stops the fleet where the JVM ends, within so many seconds. Raises RuntimeError where the wait is
-        `given_up`."""
+        """Waits for the Lease. `java`: see `source_classes`; the caller has claimed the group there, and it is released at the
+        end. `stop`: stops the fleet if the JVM shuts down, within `stops_within` seconds. Raises RuntimeError if `given_up`
+        returns true during the wait."""
         self._spark, self._java, self._group, self._urls = spark, java, group, urls
         self._environment, self._executors, self._counts, self._warm_up = environment, executors, counts, warm_up
         self._holdup_timeout, self._repeat_wait, self._query_failure = holdup_timeout, repeat_wait, query_failure
@@ -188,11 +190,11 @@ class RunningFleet:
         self._life = SparkLife(partial(stopped, spark))
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
         self.lost = ""
-        """Why it has ended without a `stop`: a sentence; empty: it has not."""
+        """Why the fleet ended without a `stop`; empty if it did not."""
         self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
         self._closing = ExitStack()
-        """Ends all that has begun, the last first."""
+        """Closes everything that was started, in reverse order."""
         self._closing.callback(java.Group.release, group)
         try:
             self._begin()
@@ -210,13 +212,13 @@ class RunningFleet:
         self._session.acquire(self._given_up)
         self._closing.callback(self._session.close)
         if self._given_up():
-            raise RuntimeError(f"the fleet of group {group} was stopped while it waited for the group")
+            raise RuntimeError(f"the fleet of group {group} was stopped while it waited for the Lease")
         self._start.done("Lease")
         self._ledger = self._environment.ledger(group)
         self._closing.callback(self._ledger.close)
         leaving = self._environment.leaving(group, self._closing)
         missing_rights = self._environment.missing_rights(group, self._closing)
-        grants_in_use = GrantsInUse(self._ledger, self._say_releases)
+        grants_in_use = GrantsInUse(self._ledger, self._report_releases)
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
         self._closing.callback(self._finishing.close, 0)
@@ -262,34 +264,34 @@ class RunningFleet:
         grants_in_use.review()
 
     def alive(self) -> bool:
-        """It has neither been stopped, nor lost the group or Spark."""
-        return not self._ended.is_set() and not self._session.lost() and self._life.goes_on
+        """Whether the fleet was not stopped, and still has the group and Spark."""
+        return not self._ended.is_set() and not self._session.lost() and self._life.runs
 
     def over(self) -> str:
-        """Why nothing more is to be read; empty: it goes on."""
+        """Why the fleet reads no more; empty while it reads."""
         return self.lost or (f"the fleet of group {self._group} was stopped" if self._ended.is_set() else "")
 
     def ending(self) -> bool:
-        """No further query is to be started."""
+        """Whether no further query should be started."""
         return self._stopping.is_set() or bool(self.over())
 
     def wait(self, seconds: float) -> None:
-        """For so long, or until it is to end."""
+        """Wait for `seconds`, or until the fleet stops."""
         self._stopping.wait(seconds)
 
     def without_dead_letters(self) -> frozenset[QueueName]:
-        """Queues that cannot set ranges aside."""
+        """Queues without dead letters."""
         return self._queues.without_dead_letters
 
     def view(self) -> FleetView:
-        """What the driver sees now."""
+        """Return the fleet's gauges."""
         behind: dict[Partition, int] = {}
         for stream in self.decisions.streams():
             behind |= stream.rows_behind(stream.position)
         return self._context.view(behind)
 
     def stop(self, grace: float) -> None:
-        """See `Fleet.stop`. Further calls wait for the first."""
+        """Stop the fleet, as `Fleet.stop` does. A second call waits for the first."""
         if self._stopping.is_set():
             self._ended.wait(grace)
             return
@@ -298,20 +300,20 @@ class RunningFleet:
         until = time.monotonic() + grace
         try:
             while self.queries.busy() and time.monotonic() < until and self.alive():
-                time.sleep(_LOOK)
+                time.sleep(_POLL)
             self.queries.stop()
-        except Exception as error:  # the JVM has gone, and the queries with it
+        except Exception as error:  # the JVM is gone, and the queries with it
             log.warning("the queries of group %s could not be stopped: %s", self._group, error)
         finally:
             self._finishing.close(_FINISHING)
             self._ended.set()
 
     def _follow(self) -> bool:
-        """Look what has become of the fleet. Answers whether it goes on."""
+        """Check whether the fleet still has Spark and the group. Returns whether it continues."""
         self._follow_start()
         self._life.look()
         if not self.lost and (who := self._session.lost()):
-            self.lost = f"group {self._group} has another driver now ({who}): this one ends"
+            self.lost = f"another driver has taken over group {self._group} ({who}): this driver ends"
             log.error("%s", self.lost)
             self.queries.stop()
         if not self.lost and self._life.gone and not self._stopping.is_set():
@@ -339,12 +341,12 @@ class RunningFleet:
         self._stopping.set()
         try:
             self._closing.close()
-        except Exception as error:  # Spark, its JVM or the API server has gone first; the others are closed all the same
+        except Exception as error:  # Spark, its JVM or the API server is already gone; ExitStack closes the rest
             log.debug("closing: %s", error)
         log.info("the fleet has ended: %s", self._counts.statistics().to_json())
         self.closed.set()
 
-    def _say_releases(self, releases: frozenset[Release]) -> None:
+    def _report_releases(self, releases: frozenset[Release]) -> None:
         self._counts.add("releases", len(releases - self._released))
         self._released = releases
         self._session.update(releases=releases)
@@ -357,7 +359,7 @@ class RunningFleet:
         self._tasks(executor, 1).count()
 
     def _begin_warm_up(self, name: str) -> None:
-        """Of this group alone: an application may have others, with the same executors."""
+        # The job group has the fleet's group in its name: other fleets of the application share its executors.
         self._spark.sparkContext.setJobGroup(f"{name}-{self._group}", "Warm up", interruptOnCancel=True)
 
     def _cancel_warm_up(self, name: str) -> None:
@@ -386,11 +388,11 @@ class RunningFleet:
 
 
 def source_classes(spark: SparkSession) -> Any:
-    """`dev.baton.spark` in the driver's JVM. Raises RuntimeError where it is not there."""
+    """Return the package `dev.baton.spark` in the driver's JVM. Raises RuntimeError if Baton's jar is missing there."""
     jvm: Any = spark.sparkContext._jvm
     found = jvm.dev.baton.spark
     if type(found.Group).__name__ == "JavaPackage":
         raise RuntimeError(
-            "Baton's jar is not in this Spark application: make the session with the settings of baton.spark.conf(…)"
+            "Baton's jar is not in this Spark application: create the session with the settings of baton.spark.conf(…)"
         )
     return found

@@ -61,7 +61,7 @@ def test_an_executor_that_cannot_be_warmed_counts_all_the_same_and_is_not_said_t
     (said,) = caplog.records
     assert (said.levelname, said.message) == (
         "WARNING",
-        "executor 1 could not be warmed, and reads all the same: its import fails",
+        "executor 1 could not be warmed up, and starts reading anyway: its import fails",
     )
 
 

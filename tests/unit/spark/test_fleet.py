@@ -166,10 +166,10 @@ def test_who_waits_long_is_told_once_what_for(caplog: pytest.LogCaptureFixture) 
     times.done("Spark")
     times.done("Lease")
     assert after(LATE) == []
-    assert after(1) == ["for 30 s group orders waits"]
+    assert after(1) == ["group orders has waited for 30 s"]
     assert after(LATE) == []
     times.done("executors")
-    assert after(LATE + 1) == ["for 30 s group orders waits"]
+    assert after(LATE + 1) == ["group orders has waited for 30 s"]
     assert "kubectl describe consumergroup orders" in caplog.text
     times.done("partitions")
     assert after(LATE + 1) == [], "a fleet without entries has nothing to do"
@@ -191,23 +191,23 @@ def test_a_jvm_that_answers_again_was_not_gone() -> None:
     asked = life(iter([None, None, False, None, None, False]))
     for _ in range(6):
         asked.look()
-        assert asked.goes_on
+        assert asked.runs
         assert not asked.gone
 
 
 def test_a_jvm_that_does_not_answer_any_more_has_gone() -> None:
     asked = life(iter([None, None, None]))
     for _ in range(3):
-        assert asked.goes_on
+        assert asked.runs
         asked.look()
-    assert not asked.goes_on
-    assert asked.gone == "Spark's JVM has gone (no JVM listens)"
+    assert not asked.runs
+    assert asked.gone == "Spark's JVM is gone (no JVM listens)"
 
 
 def test_spark_that_was_stopped_is_not_gone() -> None:
     asked = life(iter([True]))
     asked.look()
-    assert (asked.goes_on, asked.gone) == (False, "")
+    assert (asked.runs, asked.gone) == (False, "")
 
 
 ORDERS = frozenset({QueueName("orders")})
@@ -221,7 +221,7 @@ def test_a_fleet_that_was_told_of_all_its_queues_has_no_trouble() -> None:
 def test_queues_that_the_fleet_was_not_told_of_are_named_with_the_cure() -> None:
     owned = frozenset({grant("a", 0), grant("a", 0, queue="parcels")})
     said = unread_queues(LedgerGrants(owned, frozenset({grant("b", 1, queue="letters")})), ORDERS)
-    assert said.startswith("The fleet owns partitions of queues letters, parcels and does not read them: name each with its URL")
+    assert said.startswith("The fleet owns partitions of queues letters, parcels and does not read them: add each with its URL")
 
 
 class Lease(FleetSession):
@@ -286,7 +286,7 @@ def served(scene: Scene, monkeypatch: pytest.MonkeyPatch, then: Callable[[], obj
 def test_a_fleet_whose_jvm_is_killed_gives_the_group_up_and_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     error = served(scene, monkeypatch, lambda: setattr(scene.jvm, "killed", True))
     assert isinstance(error, RuntimeError)
-    assert str(error) == "Spark's JVM has gone (no JVM listens): the driver of group orders ends"
+    assert str(error) == "Spark's JVM is gone (no JVM listens): the driver of group orders ends"
     assert scene.lease.given_up
 
 
@@ -314,7 +314,7 @@ def test_a_query_is_not_started_for_ever_where_the_jvm_has_gone(scene: Scene, mo
 
     error = raised(lambda: scene.fleet.run(start))
     assert isinstance(error, RuntimeError)
-    assert str(error).startswith("Spark's JVM has gone")
+    assert str(error).startswith("Spark's JVM is gone")
     assert scene.lease.given_up
 
 
@@ -328,7 +328,7 @@ def test_a_fleet_that_is_stopped_while_it_waits_for_the_lease_does_not_start(sce
     threading.Thread(target=stop, daemon=True).start()
     error = raised(scene.fleet.start)
     assert isinstance(error, RuntimeError)
-    assert str(error) == "the fleet of group orders was stopped while it waited for the group"
+    assert str(error) == "the fleet of group orders was stopped while it waited for the Lease"
     assert not scene.jvm.groups, "another may drive it"
     assert scene.lease.given_up
 

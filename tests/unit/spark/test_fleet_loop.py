@@ -13,7 +13,7 @@ from baton.model.ledger import LedgerError, MemberEntry
 from baton.spark.dismissals import FORGOTTEN, LAST, Dismissals, ends
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executor
-from baton.spark.fleet_loop import EVERY, SOON, FleetLoop, HoldUp, Order, order
+from baton.spark.fleet_loop import EVERY, SOON, FleetLoop, HoldUp, Resize, resize
 from baton.spark.ledger import GrantsInUse, RequestedScale, parse_scale
 from baton.spark.session import FleetSession
 from baton.spark.statistics import Counts
@@ -96,21 +96,21 @@ ONE, TWO = entry("exec-1", {0: 1}), entry("exec-2")
 @pytest.mark.parametrize(
     ("wanted", "numbers", "ledger", "busy", "found"),
     [
-        pytest.param(RequestedScale(4), [1, 2], [], NOBODY, Order(4), id="growing ends none"),
-        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {1: 1})], NOBODY, Order(2), id="it owns"),
-        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {}, {1: 1})], NOBODY, Order(2), id="lets go"),
-        pytest.param(RequestedScale(1, victims(2)), [1, 2], [TWO], victims(2), Order(2), id="a batch has rows of it"),
-        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, TWO], NOBODY, Order(1, ("2",)), id="it has handed off"),
-        pytest.param(RequestedScale(0, victims(2)), [2], [], NOBODY, Order(0, ("2",)), id="it has no key"),
-        pytest.param(RequestedScale(1, victims(9)), [1], [], NOBODY, Order(1), id="it is gone already"),
-        pytest.param(RequestedScale(2, victims(2)), [1, 2], [entry("exec-2", {0: 1})], NOBODY, Order(3), id="another crashed"),
+        pytest.param(RequestedScale(4), [1, 2], [], NOBODY, Resize(4), id="growing ends none"),
+        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {1: 1})], NOBODY, Resize(2), id="it owns"),
+        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {}, {1: 1})], NOBODY, Resize(2), id="lets go"),
+        pytest.param(RequestedScale(1, victims(2)), [1, 2], [TWO], victims(2), Resize(2), id="a batch has rows of it"),
+        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, TWO], NOBODY, Resize(1, ("2",)), id="it has handed off"),
+        pytest.param(RequestedScale(0, victims(2)), [2], [], NOBODY, Resize(0, ("2",)), id="it has no key"),
+        pytest.param(RequestedScale(1, victims(9)), [1], [], NOBODY, Resize(1), id="it is gone already"),
+        pytest.param(RequestedScale(2, victims(2)), [1, 2], [entry("exec-2", {0: 1})], NOBODY, Resize(3), id="another crashed"),
     ],
 )
 def test_a_victim_counts_until_it_has_handed_off_and_goes_then(
-    wanted: RequestedScale, numbers: list[int], ledger: list[MemberEntry], busy: frozenset[MemberId], found: Order
+    wanted: RequestedScale, numbers: list[int], ledger: list[MemberEntry], busy: frozenset[MemberId], found: Resize
 ) -> None:
     fleet = [executor(number) for number in numbers]
-    assert order(wanted, fleet, {entry.member: entry for entry in ledger}, busy) == found
+    assert resize(wanted, fleet, {entry.member: entry for entry in ledger}, busy) == found
 
 
 class Scheduler:
@@ -236,8 +236,8 @@ def test_the_pod_of_a_victim_that_was_ended_is_not_said_to_be_asked_to_stop(
     scene.loop.look()
     scene.until[MemberId("exec-2")] = scene.now + 60
     scene.loop.look()
-    assert "executors 2 have handed off and go" in caplog.text
-    assert "asked to stop" not in caplog.text
+    assert "executors 2 have handed off and end" in caplog.text
+    assert "is terminating" not in caplog.text
     assert scene.scheduler.totals == [1], "nor is it replaced"
 
 

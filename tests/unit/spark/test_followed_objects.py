@@ -87,7 +87,9 @@ def test_where_a_watch_cannot_go_on_all_are_listed_again(error: Exception, monke
     assert server.asked[:5] == ["list", "10", "20", "list", "10"]
 
 
-def test_each_time_that_they_cannot_be_followed_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_time_that_they_cannot_be_followed_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "baton.spark")
     lost = OSError("the connection was lost")
     followed(Server([lost], [bookmark(20)], [lost]), monkeypatch)
