@@ -1,9 +1,8 @@
-"""An archive of the classes that a driver and its executors load, for Java's class data sharing: `python -m
-baton.spark.class_archive FOLDER`, when an image is built.
+"""Makes an archive of the classes that a driver and its executors load, for Java's class data sharing.
 
-To find, to verify and to link some ten thousand classes is more than half of what the start of Spark costs, and of the first
-batch. Java takes them from an archive as they are, as long as its class path begins with the jars of which that was made, and
-none of them has changed; otherwise it does without.
+Run `python -m baton.spark.class_archive FOLDER` when an image is built. Finding, verifying and linking some ten thousand classes
+takes more than half of the time of Spark's start and of the first batch. Java maps them from the archive as long as its class
+path begins with the jars that the archive was made from, unchanged; otherwise it ignores the archive.
 """
 
 import json
@@ -34,11 +33,11 @@ _LONGEST = 300
 
 
 def train(folder: str, class_path: str) -> None:
-    """Do once what a driver and its executors do at their start, and write the names of the classes that they load to files
-    `*.classes` in the folder, when this process ends.
+    """Run a driver and an executor once, so that at the end of this process the names of the classes that they loaded are in
+    files `*.classes` in the folder.
 
-    A driver on Kubernetes asks an API server for executors: here it is one that takes everything and starts nothing. Then there
-    is an executor of this machine, and a query with a sink of files.
+    First a driver for Kubernetes requests executors from a fake API server, which accepts everything and starts nothing. Then an
+    executor on this machine runs a query with a file sink.
     """
     java = {
         "spark.driver.extraClassPath": class_path,
@@ -51,7 +50,7 @@ def train(folder: str, class_path: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         **steady(10.0),
     }
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # where an image is built, the machine's own name often cannot be resolved
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # during builds of images the host name often does not resolve
     with _api_server() as address:
         _session(java | _on_kubernetes(Path(folder), address)).stop()
     spark = _session(java | {"spark.master": "local-cluster[1,1,1024]"})
@@ -89,7 +88,7 @@ def _on_kubernetes(folder: Path, address: str) -> dict[str, str]:
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """What is made is answered with a uid; there is nothing of anything else."""
+    """Returns created objects with a UID, and empty lists."""
 
     protocol_version = "HTTP/1.1"
 
@@ -108,7 +107,7 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer({"apiVersion": "v1", "kind": "Status", "status": "Success"})
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing: it is not read."""
+        """Log nothing."""
 
     def _answer(self, what: Mapping[str, object]) -> None:
         body = b"" if "watch=" in urlsplit(self.path).query else json.dumps(what).encode()
@@ -135,16 +134,16 @@ def _api_server() -> Iterator[str]:
 ARCHIVE, CLASS_PATH, DEFAULTS = "classes.jsa", "class-path", "spark-defaults.conf"
 
 _EXECUTORS = ("org/apache/spark/executor/", "org/apache/spark/scheduler/cluster/k8s/", "dev/baton/")
-"""Classes that no training meets: what only executors on Kubernetes load, and Baton's source with its Redis client."""
+"""Packages whose classes the training does not load: those of executors on Kubernetes, and Baton's source with its clients."""
 
 
 def make(folder: Path) -> None:
-    """Write the archive, the class path that it is good for, and the settings with which a driver uses both. Takes about two
-    minutes of a processor. Raises JarError.
+    """Write the archive, its class path, and the settings with which a driver uses them. Takes two minutes of CPU time. Raises
+    JarError.
     """
     spark = jar_file.spark_jars()
     if spark is None:
-        raise jar_file.JarError("there are no jars of Spark: install pyspark, or set SPARK_HOME")
+        raise jar_file.JarError("Spark's jars were not found: install pyspark, or set SPARK_HOME")
     jars = class_path(spark, jar_file.path())
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
@@ -164,7 +163,7 @@ def make(folder: Path) -> None:
 
 
 def class_path(spark: Path, baton: Path) -> Sequence[Path]:
-    """All jars of Spark, and Baton's, each once: always in one order, and not in that of their folder, which is its disk's."""
+    """All jars of Spark, and Baton's, each once, sorted: the order of the files in a folder depends on the disk."""
     jars = {jar.name: jar.resolve() for jar in spark.glob("*.jar")}
     if baton.resolve() not in jars.values():
         jars.setdefault(baton.name, baton.resolve())
@@ -172,7 +171,7 @@ def class_path(spark: Path, baton: Path) -> Sequence[Path]:
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Spark's settings for a driver that uses the archive in this folder; the entry point of executors has the same."""
+    """Spark's settings for a driver that uses the archive in this folder. The entry point of executors sets the same."""
     return {
         "spark.driver.extraClassPath": (folder / CLASS_PATH).read_text(encoding="utf-8"),
         "spark.driver.defaultJavaOptions": f"-XX:SharedArchiveFile={folder / ARCHIVE}",
