@@ -198,7 +198,7 @@ class RunningFleet:
         self._closing.callback(java.Group.release, group)
         try:
             self._begin()
-            java.JvmEnd.stopsFirst(group, round(stops_within))
+            java.Group.stopBeforeSpark(group, round(stops_within))
         except BaseException:
             self._close()
             raise

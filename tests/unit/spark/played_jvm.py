@@ -39,8 +39,9 @@ class PlayedJvm:
             claim=self._claim,
             release=self._release,
             register=lambda group, decisions: None,
+            stopBeforeSpark=lambda group, seconds: self._answer(None),
         )
-        return SimpleNamespace(Group=groups, JvmEnd=SimpleNamespace(stopsFirst=lambda group, seconds: self._answer(None)))
+        return SimpleNamespace(Group=groups)
 
     def registered(self) -> Any:
         """Executors: none."""

@@ -18,7 +18,7 @@ public final class LateEnd {
         });
     Group.claim("orders");
     Group.register("orders", (Decisions) silent);
-    JvmEnd.stopsFirst("orders", 1);
+    Group.stopBeforeSpark("orders", 1);
     ShutdownHookManager.get().addShutdownHook(() -> System.out.println("Spark ends"), AS_SPARK, 1, TimeUnit.MINUTES);
     System.exit(0);
   }

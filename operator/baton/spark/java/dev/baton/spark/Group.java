@@ -17,7 +17,10 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import org.apache.hadoop.util.ShutdownHookManager;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import py4j.Py4JException;
 
 /**
@@ -29,6 +32,10 @@ public final class Group {
   private static final Map<String, Decisions> BY_NAME = new ConcurrentHashMap<>();
   private static final Set<String> CLAIMED = ConcurrentHashMap.newKeySet();
   private static final int MOST_CHARACTERS = 500;
+  private static final Logger LOG = LoggerFactory.getLogger(Group.class);
+  private static final Map<String, Runnable> HOOKS = new ConcurrentHashMap<>();
+  /** Spark's hooks are all run by one of 40, each of Hadoop's after those of a higher priority. */
+  private static final int BEFORE_SPARK = 100;
 
   /**
    * They call Python, and stay: as many as calls were under way at a time. For each thread that ever called, py4j keeps a connection and
@@ -143,5 +150,33 @@ public final class Group {
     last = last.substring(last.lastIndexOf('\n') + 1).strip();
     if (last.length() > MOST_CHARACTERS) last = last.substring(0, MOST_CHARACTERS);
     return "The Python program that runs the fleet of group " + name + " does not answer: " + last;
+  }
+
+  /** From now on, as long as the group is registered. Spark waits for its fleet for so many seconds. */
+  public static void stopBeforeSpark(String group, int seconds) {
+    Runnable hook = () -> stopFleet(group);
+    Runnable before = HOOKS.put(group, hook);
+    if (before != null) ShutdownHookManager.get().removeShutdownHook(before);
+    ShutdownHookManager.get().addShutdownHook(hook, BEFORE_SPARK, seconds, TimeUnit.SECONDS);
+  }
+
+  private static void stopFleet(String group) {
+    if (Group.find(group) == null) return;
+    Thread asking = new Thread(() -> askToStop(group), "baton-jvm-end");
+    asking.setDaemon(true);
+    asking.start();
+    try {
+      asking.join();
+    } catch (InterruptedException late) { // all hooks have one thread: Spark's would never be run behind one that stays
+      LOG.warn("The fleet of group {} has not stopped in time", group);
+    }
+  }
+
+  private static void askToStop(String group) {
+    try {
+      new Group(group).ask(Decisions::jvmEnds);
+    } catch (RuntimeException gone) { // Python has ended first
+      LOG.info("The fleet of group {} has not said that it has stopped: {}", group, gone.getMessage());
+    }
   }
 }

@@ -1,5 +1,6 @@
 package dev.baton.spark;
 
+import java.lang.reflect.Field;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
@@ -34,7 +35,7 @@ final class RunningQuery {
     found.put("sources", query == null ? 1 : sources(query.analyzedPlan()));
     if (query != null && query.sink() instanceof FileStreamSink files) {
       found.put("batch", latest(query.offsetLog()));
-      found.put("batchOfFiles", latest((HDFSMetadataLog<?>) FileWriting.field(files, "fileLog")));
+      found.put("batchOfFiles", latest((HDFSMetadataLog<?>) field(files, "fileLog")));
     }
     return found;
   }
@@ -49,5 +50,16 @@ final class RunningQuery {
       if (leaves.next().isStreaming()) count++;
     }
     return count;
+  }
+
+  /** What belongs to the sink, which Spark does not show. */
+  static Object field(FileStreamSink sink, String name) {
+    try {
+      Field found = FileStreamSink.class.getDeclaredField(name);
+      found.setAccessible(true);
+      return found.get(sink);
+    } catch (ReflectiveOperationException another) {
+      throw new IllegalStateException("This is another Spark than Baton was built for", another);
+    }
   }
 }

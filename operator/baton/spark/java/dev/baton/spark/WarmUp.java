@@ -1,19 +1,30 @@
 package dev.baton.spark;
 
 import java.io.IOException;
+import java.io.Serializable;
+import java.lang.reflect.Field;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Stream;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -29,6 +40,9 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.WholeStageCodegenExec;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import org.apache.spark.sql.execution.adaptive.QueryStageExec;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.OutputWriter;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec;
 import org.apache.spark.sql.execution.datasources.v2.V2TableWriteExec;
 import org.apache.spark.sql.execution.exchange.Exchange;
@@ -37,7 +51,19 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.SerializableConfiguration;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Tuple2;
@@ -238,5 +264,61 @@ public final class WarmUp {
 
     @Override
     public void stop() {}
+  }
+
+  /** A row that no queue has, for warm-ups. */
+  private static final class SampleRow {
+    private SampleRow() {}
+
+    static InternalRow of(StructType columns) {
+      return new GenericInternalRow(Stream.of(columns.fields()).map(column -> value(column.dataType())).toArray());
+    }
+
+    /** Null for rarer types. */
+    private static Object value(DataType type) {
+      if (type instanceof StringType) return UTF8String.fromString("a");
+      if (type instanceof BinaryType) return new byte[] {'a'};
+      if (type instanceof IntegerType || type instanceof DateType) return 0;
+      if (type instanceof LongType || type instanceof TimestampType) return 0L;
+      if (type instanceof DoubleType) return 0.0;
+      return type instanceof BooleanType ? false : null;
+    }
+  }
+
+  /** How a query's sink writes its files, to be tried out in an executor. */
+  private record FileWriting(OutputWriterFactory writers, StructType schema, SerializableConfiguration configuration, String folder)
+      implements Serializable {
+    /** @param rows the schema of what the sink is given */
+    static FileWriting of(FileStreamSink sink, SparkSession session, StructType rows) throws IOException {
+      List<String> folders = CollectionConverters.asJava((Seq<String>) RunningQuery.field(sink, "partitionColumnNames"));
+      var options = (scala.collection.immutable.Map<String, String>) RunningQuery.field(sink, "options");
+      StructField[] written = Stream.of(rows.fields()).filter(one -> !folders.contains(one.name())).toArray(StructField[]::new);
+      StructType schema = new StructType(written).asNullable();
+      Job job = Job.getInstance(session.sessionState().newHadoopConfWithOptions(options));
+      OutputWriterFactory writers = ((FileFormat) RunningQuery.field(sink, "fileFormat")).prepareWrite(session, job, options, schema);
+      String folder = (String) RunningQuery.field(sink, "path");
+      return new FileWriting(writers, schema, new SerializableConfiguration(job.getConfiguration()), folder);
+    }
+
+    /** Looks whether the sink's folder is there, and writes a row into a file of this machine, which goes again. */
+    void tryOut() {
+      try {
+        org.apache.hadoop.fs.Path real = new org.apache.hadoop.fs.Path(folder);
+        real.getFileSystem(configuration.value()).exists(real);
+        Path temporary = Files.createTempDirectory("baton-warm-up");
+        try {
+          TaskAttemptContext task = new TaskAttemptContextImpl(configuration.value(), new TaskAttemptID());
+          OutputWriter writer = writers.newInstance(temporary.resolve("row").toUri().toString(), schema, task);
+          writer.write(SampleRow.of(schema));
+          writer.close();
+        } finally {
+          try (Stream<Path> all = Files.walk(temporary)) {
+            for (Path one : all.sorted(Comparator.reverseOrder()).toList()) Files.delete(one);
+          }
+        }
+      } catch (IOException | RuntimeException failed) {
+        LOG.debug("Writing a file was not tried out", failed); // a batch will tell
+      }
+    }
   }
 }
