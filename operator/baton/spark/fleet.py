@@ -170,7 +170,7 @@ class Fleet:
         function("start", start, "rows")
         whole("failures", failures, 1)
         if give_up and dead_letters:
-            raise ValueError("give_up and dead_letters exclude each other: choose what happens to a batch that always fails")
+            raise ValueError("give_up and dead_letters exclude each other: choose one")
         self._reported_after, self._failures = failures, QueryFailures()
         with self._at_work() as running:
             if dead_letters and (without := running.without_dead_letters()):

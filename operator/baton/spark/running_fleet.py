@@ -384,7 +384,7 @@ class RunningFleet:
         return self._java.WarmUp.tasks(self._spark.sparkContext._jsc.sc(), location(executor), count)
 
     def _reports(self, stream: str) -> list[RangeReport]:
-        return parse_reports(self._java.Receipts.drain(stream))
+        return parse_reports(self._java.RangeReports.drain(stream))
 
 
 def source_classes(spark: SparkSession) -> Any:

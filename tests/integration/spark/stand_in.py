@@ -54,7 +54,7 @@ class StandIn:
         """What is answered instead, by method."""
         self.server: dict[str, object] = {}
         """What executors are told of the server, instead of what the URL says."""
-        self.receipts: list[Mapping[str, Any]] = []
+        self.reported: list[Mapping[str, Any]] = []
         self._one_at_a_time = threading.Lock()
         self.drains = True
         """It asks for the reports of a stream that ends."""
@@ -90,8 +90,8 @@ class StandIn:
 
     def reports(self) -> list[Mapping[str, Any]]:
         """All that tasks have reported so far."""
-        self.receipts += json.loads(self._jvm.dev.baton.spark.Receipts.drain(self.group))
-        return self.receipts
+        self.reported += json.loads(self._jvm.dev.baton.spark.RangeReports.drain(self.group))
+        return self.reported
 
     def raw(self) -> redis.Redis:
         """A client of its own, without Baton's."""

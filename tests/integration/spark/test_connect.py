@@ -172,7 +172,7 @@ def test_what_is_wrong_is_one_line_at_the_client(served: Served) -> None:
     for of in ("group of a batch read", "group of a stream"):
         assert said[of] == [
             "No fleet of group nobody runs in this driver, but one of orders: the program that started the driver (with Spark "
-            'Connect, the server) is to call fleet = baton.spark.Fleet(spark, group="nobody", …) and fleet.start() before load()'
+            'Connect, the server) must call fleet = baton.spark.Fleet(spark, group="nobody", …) and fleet.start() before load()'
         ]
     assert re.search(r"query '[0-9a-f-]+' already reads group orders: stop it first", said["second query"][0])
     assert said["fleet"] == [

@@ -268,7 +268,7 @@ def test_what_is_deleted_before_it_is_read_fails_the_query_or_is_left_out(orders
         orders.keep(rows, batch)
 
     query = orders.start(forget, maxRowsPerTrigger=80)
-    with pytest.raises(StreamingQueryException, match="is not there as it was: the topic's retention, or a user, has deleted"):
+    with pytest.raises(StreamingQueryException, match="has lost messages: the topic's retention, or a user, has deleted"):
         query.awaitTermination(240)
     query = orders.query_here(maxRowsPerTrigger=80)
     with pytest.raises(StreamingQueryException, match=r"from 1 to 20, and its first entry is 41"):

@@ -431,7 +431,7 @@ def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSess
 def test_a_second_fleet_of_the_group_is_refused_while_one_runs(world: Worlds) -> None:
     orders = at_work(1, world)
     another = orders.another_fleet(orders.name)
-    with pytest.raises(RuntimeError, match=r"another fleet of group .* runs in this application already"):
+    with pytest.raises(RuntimeError, match=r"another fleet of group .* runs in this application: use that fleet"):
         another.start()
     orders.query_here()
     orders.send(*numbers(10))

@@ -34,10 +34,10 @@ public final class PartsOfATask {
     for (int nth = 0; nth < 20; nth++) {
       Thread query = new Thread(() -> {
         Thread.currentThread().interrupt(); // by query.stop()
-        callers.add(Group.called(Thread::currentThread));
+        callers.add(Group.call(Thread::currentThread));
         require(Thread.interrupted(), "it hears of the interrupt behind the call");
         try {
-          Group.called(() -> { throw why; });
+          Group.call(() -> { throw why; });
         } catch (RuntimeException thrown) {
           callers.add(thrown == why ? callers.iterator().next() : Thread.currentThread());
         }
@@ -50,14 +50,14 @@ public final class PartsOfATask {
   }
 
   private static void aPlaceIsKnownWhateverItsPassword() {
-    String place = RedisConnections.to(SERVER.formatted("first")).place();
-    require(RedisConnections.to(SERVER.formatted("changed")).place().equals(place), "also with another password");
+    String place = RedisConnections.to(SERVER.formatted("first")).address();
+    require(RedisConnections.to(SERVER.formatted("changed")).address().equals(place), "also with another password");
     require(!place.contains("first"), "which is not told");
     System.out.println("a server that has answered is known by its address alone");
   }
 
   private static void anEarlierAnswerMakesNoLaterOneOld() throws Exception {
-    Check check = new Check(range(), new Reader("uid", 1, "0.0", 1, "app/1", null));
+    RedisCheck check = new RedisCheck(range(), new Reader("uid", 1, "0.0", 1, "app/1", null));
     Object passed = List.of("OK".getBytes(), "owner".getBytes());
     long now = System.nanoTime();
     check.passed(passed, now - TimeUnit.MINUTES.toNanos(1));
@@ -71,7 +71,7 @@ public final class PartsOfATask {
   private static void fewConsumersAreKept() throws Exception {
     int most = 32, taken = 40;
     List<KafkaConsumers> topics = List.of(new KafkaConsumers(TOPIC.formatted("orders")), new KafkaConsumers(TOPIC.formatted("bills")));
-    List<KafkaConsumers.One> used = new ArrayList<>();
+    List<KafkaConsumers.PartitionConsumer> used = new ArrayList<>();
     for (int nth = 0; nth < taken; nth++) used.add(topics.get(nth % 2).take(nth, 0)); // a partition each
     require(consumers() == taken, "tasks have as many as they read partitions");
     for (int nth = 0; nth < taken; nth++) topics.get(nth % 2).giveBack(used.get(nth), nth);
@@ -82,17 +82,17 @@ public final class PartsOfATask {
   }
 
   private static void whatEndsReadingIsReported() throws Exception {
-    Receipts receipts = new Receipts();
+    RangeReports reports = new RangeReports();
     for (RuntimeException why : List.of(new IllegalStateException("a fault of ours"), new TaskKilledException("Spark wants no more"))) {
-      try (RangeReader<Object> reader = new RangeReader<>(range(), receipts, new Failing(why), new RedisRow(range(), new StructType()))) {
+      try (RangeReader<Object> reader = new RangeReader<>(range(), reports, new Failing(why), new RedisRow(range(), new StructType()))) {
         reader.next();
         throw new AssertionError("it has nothing to read");
       } catch (RuntimeException thrown) {
         require(thrown == why, "Spark is told what it was");
       }
     }
-    require(receipts.value().size() == 1, "to be killed is no failure");
-    require(receipts.value().get(0).contains("\"how\":\"failed\""), "the batch's own work has not begun");
+    require(reports.value().size() == 1, "to be killed is no failure");
+    require(reports.value().get(0).contains("\"how\":\"failed\""), "the batch's own work has not begun");
     System.out.println("what could not be read is reported as failed, whatever the reason");
   }
 

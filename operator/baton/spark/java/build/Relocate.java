@@ -17,8 +17,8 @@ import org.apache.xbean.asm9.commons.ClassRemapper;
 import org.apache.xbean.asm9.commons.Remapper;
 
 /**
- * Writes one jar of folders and other jars, in which the packages of others have names of ours: a user's own Jedis, of another
- * version, does not meet this one. The same input gives the same bytes.
+ * Merges folders and jars into one jar, and renames the packages of libraries, so that they do not conflict with a user's version
+ * of Jedis or Kafka. The same input gives the same bytes.
  *
  * <p>Arguments: the jar to write; folders of classes and resources; jars to relocate.
  */
@@ -29,8 +29,8 @@ final class Relocate {
           "org/apache/commons/pool2/", "dev/baton/pool2/",
           "org/apache/kafka/", "dev/baton/kafka/");
   private static final Set<String> LICENCES = Set.of("META-INF/LICENSE.txt", "META-INF/NOTICE.txt", "LICENSE", "NOTICE");
-  private static final String SCHEMAS = "common/message/"; // of Kafka's requests, of which its classes were made
-  private static final long TIME = 315_532_800_000L; // 1980, where the times of zip files begin
+  private static final String SCHEMAS = "common/message/"; // of Kafka's requests; only its build needs them
+  private static final long TIME = 315_532_800_000L; // 1980, the earliest time in a zip file
 
   private static final Remapper NAMES =
       new Remapper() {
@@ -39,7 +39,7 @@ final class Relocate {
           return moved(name);
         }
 
-        /** Kafka's client knows some of its classes by their names. */
+        /** Renames class names in strings: Kafka's client loads some of its classes by name. */
         @Override
         public Object mapValue(Object value) {
           String named = "org.apache.kafka.";
@@ -57,7 +57,7 @@ final class Relocate {
       } else {
         String licences = "META-INF/licenses/" + path.getFileName().toString().replace(".jar", "") + "/";
         try (FileSystem jar = FileSystems.newFileSystem(path)) {
-          addFolder(jar.getPath("/"), name -> ofAnother(name, licences), found);
+          addFolder(jar.getPath("/"), name -> inLibrary(name, licences), found);
         }
       }
     }
@@ -71,7 +71,7 @@ final class Relocate {
     }
   }
 
-  /** The name of a file is mapped to that in the jar; null: it is left out. */
+  /** Adds a folder's files. `names` maps their paths to those in the jar; null leaves a file out. */
   private static void addFolder(Path folder, UnaryOperator<String> names, Map<String, byte[]> found) throws IOException {
     try (Stream<Path> files = Files.walk(folder)) {
       for (Path file : (Iterable<Path>) files.filter(Files::isRegularFile)::iterator) {
@@ -81,8 +81,8 @@ final class Relocate {
     }
   }
 
-  /** Of another's jar: its classes, and its licence, in a folder of its name. */
-  private static String ofAnother(String name, String licences) {
+  /** Keeps a library's classes, and its licence in a folder with the library's name. */
+  private static String inLibrary(String name, String licences) {
     if (LICENCES.contains(name)) return licences + name.replace("META-INF/", "");
     return name.startsWith("META-INF/") || name.startsWith(SCHEMAS) ? null : name;
   }

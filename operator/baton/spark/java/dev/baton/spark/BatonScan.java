@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** One read of a group's queues, of the columns that are asked for: as a batch, or as a stream. */
+/** A batch read or a stream of the selected columns of a group's queues. */
 final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
   private final Group group;
   private final CaseInsensitiveStringMap options;
@@ -55,8 +55,8 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
     Map<String, String> given = given();
     given.put("checkpointlocation", checkpoint);
     StreamExecution query = RunningQuery.ofThisThread();
-    String facts = Group.text(RunningQuery.facts(query)); // on the query's thread: Python is called from another
-    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), facts));
+    String facts = Group.json(RunningQuery.facts(query)); // on the query's thread; Python is called from another thread
+    JsonNode opened = group.ask(decisions -> decisions.open(Group.json(given), facts));
     return new BatonStream(group, opened.path("stream").asText(), columns, query);
   }
 
@@ -65,7 +65,7 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
     return new Batch() {
       @Override
       public InputPartition[] planInputPartitions() {
-        return new Plans().ranges(group.ask(decisions -> decisions.batch(Group.text(given()))));
+        return new Plans().ranges(group.ask(decisions -> decisions.batch(Group.json(given()))));
       }
 
       @Override

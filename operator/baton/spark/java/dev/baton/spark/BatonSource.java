@@ -14,9 +14,9 @@ import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** <code>format("baton")</code>: the queues of a group. Spark makes one for each load(). */
+/** The source <code>format("baton")</code>, which reads the queues of a group. Spark creates one for each load(). */
 public final class BatonSource implements TableProvider, DataSourceRegister {
-  /** The version whose interfaces these classes were compiled against. */
+  /** The version of Spark that these classes were compiled against. */
   static final String SPARK = "4.3.";
 
   @Override
@@ -36,16 +36,16 @@ public final class BatonSource implements TableProvider, DataSourceRegister {
     return new BatonTable(Group.of(new CaseInsensitiveStringMap(properties)));
   }
 
-  /** Throws IllegalStateException for a Spark that has other interfaces. */
+  /** Throws IllegalStateException for an unsupported version of Spark. */
   static void check(String version) {
     if (!version.startsWith(SPARK)) {
       throw new IllegalStateException(
-          "This version of Baton is for Spark " + SPARK + "x, and this is Spark " + version
+          "This version of Baton supports Spark " + SPARK + "x, and this is Spark " + version
               + ": install pyspark " + SPARK + "x, or another version of baton-consumer");
     }
   }
 
-  /** The entries of a group's queues, as a table that only can be read. */
+  /** The entries of a group's queues, as a read-only table. */
   private record BatonTable(Group group) implements SupportsRead {
     @Override
     public String name() {

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
-import java.util.UUID;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -16,12 +15,11 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.streaming.SourceProgress;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
-import org.apache.spark.sql.streaming.StreamingQueryManager;
 import org.apache.spark.sql.types.StructType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** A query's stream. It passes each question of Spark's on to the decisions, and decides nothing. */
+/** A query's stream. Passes each of Spark's questions on to the decisions. */
 final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private static final Logger LOG = LoggerFactory.getLogger(BatonStream.class);
 
@@ -31,13 +29,13 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
   private final StreamExecution query;
   private final Plans plans = new Plans();
 
-  /** @param query null where it is none's */
+  /** @param query the query of the stream; null if it has none */
   BatonStream(Group group, String name, StructType columns, StreamExecution query) {
     this.group = group;
     this.name = name;
     this.columns = columns;
     this.query = query;
-    new DoneBatches(group, name, toString()).hear(query);
+    if (query != null) query.sparkSession().streams().addListener(new DoneBatches(group, name, toString(), query));
   }
 
   @Override
@@ -55,7 +53,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     throw new UnsupportedOperationException("Spark asks with a limit");
   }
 
-  /** The options' limits are the decisions' concern: Spark has none of its own. */
+  /** Ignores Spark's limit: the decisions read the limits from the options. */
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     return new JsonOffset(group.await(decisions -> decisions.latestOffset(name, start.json())).toString());
@@ -77,7 +75,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new TaskReader.Factory(columns, Receipts.of(name));
+    return new TaskReader.Factory(columns, RangeReports.of(name));
   }
 
   @Override
@@ -95,7 +93,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     group.ask(decisions -> decisions.commit(name, end.json()));
   }
 
-  /** Ends the stream even if no one listens any more: the query ends in any case. */
+  /** Never throws, because the query ends even if the fleet does not answer any more. */
   @Override
   public void stop() {
     try {
@@ -103,7 +101,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     } catch (RuntimeException failed) {
       LOG.info("Stream {} ended: {}", name, failed.getMessage());
     } finally {
-      Receipts.end(name);
+      RangeReports.end(name);
       WarmUp.end(name);
     }
   }
@@ -113,13 +111,13 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     return "baton[" + name + "]";
   }
 
-  /** A property that Spark gives the stream's thread; "" where it has none. */
+  /** Returns a local property of this thread, set by Spark; "" if it is not set. */
   static String local(String property) {
     String value = SparkContext.getOrCreate().getLocalProperty(property);
     return value == null ? "" : value;
   }
 
-  /** A position in all partitions, as the decisions wrote it. Two are equal if their texts are. */
+  /** The decisions' JSON of an offset. Offsets are equal if their JSON is. */
   private static final class JsonOffset extends Offset {
     private final String json;
 
@@ -134,30 +132,22 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
   }
 
   /**
-   * Hears from Spark which batches of a stream are done, and tells the group's decisions: earlier than Spark tells the source itself,
-   * which is a batch later. A progress comes after the commit log. (A listener in Python would fetch each of its fields by a call of
-   * py4j.) Each session of an application has listeners of its own, so the stream adds it where its query is.
+   * Listens for finished batches of a stream, and reports them to the decisions one batch earlier than Spark's call of commit().
+   * Spark sends a progress after it has written the commit log. (A listener in Python would need a py4j call for each field.) Each
+   * session has its own listeners, so this one belongs to the query's session.
    */
   private static final class DoneBatches extends StreamingQueryListener {
     private final Group group;
     private final String stream;
     private final String description;
-    private StreamingQueryManager heard;
-    private UUID run;
+    private final StreamExecution query;
 
-    /** @param description of the stream, as a progress has it */
-    DoneBatches(Group group, String stream, String description) {
+    /** @param description the stream's description in a progress */
+    DoneBatches(Group group, String stream, String description, StreamExecution query) {
       this.group = group;
       this.stream = stream;
       this.description = description;
-    }
-
-    /** From now on until the query ends, where the query is; null: nowhere. */
-    void hear(StreamExecution query) {
-      if (query == null) return;
-      run = query.runId();
-      heard = query.sparkSession().streams();
-      heard.addListener(this);
+      this.query = query;
     }
 
     @Override
@@ -168,7 +158,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
         try {
           group.ask(decisions -> decisions.commit(stream, end));
         } catch (RuntimeException failed) {
-          LOG.info("A batch of {} was not told to be done, and is a batch later: {}", stream, failed.getMessage());
+          LOG.info("A finished batch of {} was not reported; the next batch will report it: {}", stream, failed.getMessage());
         }
       }
     }
@@ -176,10 +166,10 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     @Override
     public void onQueryStarted(QueryStartedEvent event) {}
 
-    /** Also of a query that failed before it had all of its sources: Spark closes none of them. */
+    /** Spark also sends this if a query fails before it has all its sources, and then does not stop them. */
     @Override
     public void onQueryTerminated(QueryTerminatedEvent event) {
-      if (event.runId().equals(run)) heard.removeListener(this);
+      if (event.runId().equals(query.runId())) query.sparkSession().streams().removeListener(this);
     }
   }
 }

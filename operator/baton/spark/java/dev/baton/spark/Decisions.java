@@ -1,40 +1,40 @@
 package dev.baton.spark;
 
 /**
- * What is decided for a group: which entries a batch has, and where they are read. The driver's Python implements it.
+ * The decisions for a group: which entries a batch has, and which executors read them. Implemented in Python, in the driver.
  *
- * <p>Arguments and answers are JSON, except names and ids. docs/development/spark-source.md has their fields. An answer
- * <code>{"error": "…"}</code> ends the query with that text. Where something is waited for, the answer is <code>{"again":
- * milliseconds}</code>: the same is asked again after that time.
+ * <p>Arguments and answers are JSON, except names and ids; docs/development/spark-source.md lists their fields. An answer
+ * <code>{"error": "…"}</code> ends the query with that text. <code>{"again": milliseconds}</code> means that there is no answer
+ * yet: the caller asks again after that time.
  */
 public interface Decisions {
-  /** A stream begins. Options are those of load(), with lower-case names; the query is what RunningQuery says. Answers its name. */
+  /** Opens a stream, and answers its name. Takes the options of load(), with lower-case names, and the facts of RunningQuery. */
   String open(String options, String query);
 
-  /** Where a stream begins that has no checkpoint; may be waited for. */
+  /** Answers where a stream without a checkpoint begins, or "again". */
   String initialOffset(String stream);
 
-  /** How far the next batch goes; may be waited for. */
+  /** Answers the end of the next batch, or "again". */
   String latestOffset(String stream, String start);
 
-  /** The ranges of a batch, and where each is to be read; may be waited for. */
+  /** Answers the ranges of a batch with the executor of each, or "again". */
   String plan(String stream, String start, String end, String batchId);
 
-  /** Spark will never ask again for what is up to here. */
+  /** Reports that Spark is done with everything up to this offset. */
   String commit(String stream, String end);
 
-  /** Texts by name, for the progress of the query. */
+  /** Answers metrics for the query's progress, as strings by name. */
   String metrics(String stream, String consumed);
 
-  /** What is there now is all that this stream is to read. */
+  /** Makes the stream end after the entries that exist now. */
   String prepareAvailableNow(String stream);
 
-  /** The stream has ended. */
+  /** Reports that the stream has ended. */
   String stop(String stream);
 
-  /** A plan for a batch read of all that is there. */
+  /** Answers a plan for a batch read. */
   String batch(String options);
 
-  /** The JVM is asked to end. Answers when the fleet has. */
+  /** Reports that the JVM shuts down. Answers when the fleet has stopped. */
   String jvmEnds();
 }

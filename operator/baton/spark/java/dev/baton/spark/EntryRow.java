@@ -13,12 +13,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * An entry as a row. One row serves all entries of a range, for Spark copies what it keeps.
+ * Converts entries to rows. One row object serves all entries of a range, because Spark copies rows that it keeps.
  *
- * @param <E> an entry, as the server's client has it
+ * @param <E> the client library's type of an entry
  */
 abstract class EntryRow<E> {
-  /** Kafka has keys, values and headers that are null; Redis has none. */
+  /** Keys, values and headers can be null in Kafka, but not in Redis. */
   static final StructType SCHEMA =
       new StructType()
           .add("queue", DataTypes.StringType, false)
@@ -58,27 +58,34 @@ abstract class EntryRow<E> {
     set(names.indexOf("epoch"), range.epoch());
   }
 
-  /** Whether the entry is one of the queue's; the row has it then. */
+  /** Reads the entry into the row. False if the entry is not one of Baton's. */
   abstract boolean read(E entry);
 
   InternalRow row() {
     return row;
   }
 
-  /** Of the keys, values and headers so far. */
+  /** Bytes of the keys, values and headers read so far. */
   long bytes() {
     return bytes;
   }
 
   /**
-   * Of the next row.
+   * Fills the row.
    *
    * @param milliseconds since 1970
-   * @param size of key, value and headers
-   * @param named the headers, which are made if they are asked for
+   * @param again whether the entry may have been handed out before
+   * @param size bytes of key, value and headers
+   * @param parsed the headers, called only if the column is selected
    */
   protected final void fill(
-      long number, long milliseconds, boolean again, byte[] keyBytes, byte[] valueBytes, int size, Supplier<Map<UTF8String, byte[]>> named) {
+      long number,
+      long milliseconds,
+      boolean again,
+      byte[] keyBytes,
+      byte[] valueBytes,
+      int size,
+      Supplier<Map<UTF8String, byte[]>> parsed) {
     bytes += size;
     set(key, keyBytes);
     set(value, valueBytes);
@@ -86,7 +93,7 @@ abstract class EntryRow<E> {
     if (timestamp >= 0) values[timestamp] = 1000 * milliseconds;
     if (redelivered >= 0) values[redelivered] = again;
     if (headers < 0) return;
-    Map<UTF8String, byte[]> found = named.get();
+    Map<UTF8String, byte[]> found = parsed.get();
     values[headers] =
         new ArrayBasedMapData(new GenericArrayData(found.keySet().toArray()), new GenericArrayData(found.values().toArray()));
   }

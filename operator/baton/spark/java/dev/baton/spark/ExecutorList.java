@@ -8,15 +8,15 @@ import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
 import org.apache.spark.status.api.v1.ExecutorSummary;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The executors that could be given a task now, in one call. */
+/** Lists the executors that could be given a task now, in one call. */
 public final class ExecutorList {
   private ExecutorList() {}
 
-  /** JSON: a list of id, host, how many tasks it can run at a time, and how many are active and have finished. */
+  /** Returns a JSON list with each executor's id, host, number of task slots, and numbers of active and finished tasks. */
   public static String list(SparkContext context) {
     Set<String> active = new HashSet<>();
     if (context.schedulerBackend() instanceof CoarseGrainedSchedulerBackend backend) {
-      // A lost connection takes an executor out at once, long before Kubernetes reports its pod.
+      // An executor whose connection is lost is excluded at once, long before Kubernetes reports its pod.
       CollectionConverters.asJava(backend.getExecutorIds()).forEach(id -> {
         if (backend.isExecutorActive(id)) active.add(id);
       });
@@ -24,7 +24,7 @@ public final class ExecutorList {
     ArrayNode found = Group.JSON.createArrayNode();
     for (ExecutorSummary one : CollectionConverters.asJava(context.statusStore().executorList(true))) {
       String address = one.hostPort();
-      if (!active.contains(one.id()) || address.indexOf(':') < 0) continue; // its blocks have no address yet
+      if (!active.contains(one.id()) || address.indexOf(':') < 0) continue; // its block manager has not registered yet
       found.addObject()
           .put("id", one.id())
           .put("host", address.substring(0, address.lastIndexOf(':')))

@@ -24,8 +24,8 @@ import org.slf4j.LoggerFactory;
 import py4j.Py4JException;
 
 /**
- * A group's decisions, with each answer checked: an error becomes one exception with its text. Python puts them here by py4j, while
- * the group's fleet runs in this driver.
+ * Calls the decisions of a group's fleet, and throws errors in their answers as exceptions. Python registers the decisions here,
+ * through py4j, while the fleet runs in this driver.
  */
 public final class Group {
   static final ObjectMapper JSON = new ObjectMapper();
@@ -34,12 +34,13 @@ public final class Group {
   private static final int MOST_CHARACTERS = 500;
   private static final Logger LOG = LoggerFactory.getLogger(Group.class);
   private static final Map<String, Runnable> HOOKS = new ConcurrentHashMap<>();
-  /** Spark's hooks are all run by one of 40, each of Hadoop's after those of a higher priority. */
+  /** Spark runs its shutdown hooks in one hook of Hadoop, with priority 40. Hooks with a higher priority run first. */
   private static final int BEFORE_SPARK = 100;
 
   /**
-   * They call Python, and stay: as many as calls were under way at a time. For each thread that ever called, py4j keeps a connection and
-   * a thread of Python, also when it has ended; and each query has a thread of its own, as has each read by a client of Spark Connect.
+   * Threads that call Python. They never end, and there are as many as there were concurrent calls. py4j keeps a connection and a
+   * Python thread for every thread that ever called, even after it has ended, and each query and each read by a client of Spark
+   * Connect has a new thread.
    */
   private static final ExecutorService THREADS =
       new ThreadPoolExecutor(0, Integer.MAX_VALUE, Long.MAX_VALUE, TimeUnit.NANOSECONDS, new SynchronousQueue<>(), Group::thread);
@@ -50,28 +51,23 @@ public final class Group {
     this.name = name;
   }
 
-  /** To be called before a fleet starts. False: another one of that group runs in this driver. */
+  /** Claims the group before its fleet starts. False if another fleet of the group runs in this driver. */
   public static boolean claim(String group) {
     return CLAIMED.add(group);
   }
 
-  /** The group's queries ask these decisions from now on. */
+  /** Makes the group's queries use these decisions. */
   public static void register(String group, Decisions decisions) {
     BY_NAME.put(group, decisions);
   }
 
-  /** The fleet has stopped, or could not start. */
+  /** Releases the group after its fleet has stopped, or could not start. */
   public static void release(String group) {
     BY_NAME.remove(group);
     CLAIMED.remove(group);
   }
 
-  /** Null where no fleet of that group runs. */
-  static Decisions find(String group) {
-    return BY_NAME.get(group);
-  }
-
-  /** The group that the options name. Throws IllegalArgumentException where that cannot be read. */
+  /** Returns the group that the options name. Throws IllegalArgumentException if none is named, or no fleet of it runs. */
   static Group of(CaseInsensitiveStringMap options) {
     String name = options.get("group");
     if (name == null || name.isBlank()) {
@@ -83,21 +79,21 @@ public final class Group {
     return group;
   }
 
-  /** Asks, and answers the JSON. Throws IllegalArgumentException with the text of an error. */
+  /** Asks a question, and returns the answer's JSON. Throws IllegalArgumentException with the text of an error. */
   JsonNode ask(Function<Decisions, String> question) {
     Decisions decisions = decisions();
     try {
-      JsonNode answer = JSON.readTree(String.valueOf(called(() -> question.apply(decisions))));
+      JsonNode answer = JSON.readTree(String.valueOf(call(() -> question.apply(decisions))));
       if (answer.hasNonNull("error")) throw new IllegalArgumentException(answer.get("error").asText());
       return answer;
     } catch (Py4JException failed) {
-      throw new IllegalStateException(unanswered(failed.getMessage()));
+      throw new IllegalStateException(noAnswer(failed.getMessage()));
     } catch (JsonProcessingException malformed) {
-      throw new IllegalStateException("The fleet of group " + name + " answered what is no JSON");
+      throw new IllegalStateException("The fleet of group " + name + " did not answer with JSON");
     }
   }
 
-  /** As `ask`, until there is an answer that does not say <code>{"again": milliseconds}</code>. */
+  /** Asks until the answer is not <code>{"again": milliseconds}</code>. */
   JsonNode await(Function<Decisions, String> question) {
     while (true) {
       JsonNode answer = ask(question);
@@ -110,8 +106,8 @@ public final class Group {
     }
   }
 
-  /** What the call answers, or throws. An interrupt does not end it: the caller hears of that behind it, as with a call of py4j. */
-  static <T> T called(Supplier<T> call) {
+  /** Runs the call in one of THREADS. An interrupt does not end it; as with py4j, the caller sees the interrupt afterwards. */
+  static <T> T call(Supplier<T> call) {
     try {
       return CompletableFuture.supplyAsync(call, THREADS).join();
     } catch (CompletionException failed) {
@@ -119,14 +115,14 @@ public final class Group {
     }
   }
 
-  /** It has nothing of the thread that needs it first, such as that one's session of Spark. */
+  /** Creates a thread that inherits nothing from its creator, such as the session of Spark. */
   private static Thread thread(Runnable work) {
     Thread made = new Thread(null, work, "baton-python", 0, false);
     made.setDaemon(true);
     return made;
   }
 
-  static String text(Map<String, ?> values) {
+  static String json(Map<String, ?> values) {
     try {
       return JSON.writeValueAsString(values);
     } catch (JsonProcessingException impossible) {
@@ -135,24 +131,28 @@ public final class Group {
   }
 
   private Decisions decisions() {
-    Decisions found = find(name);
+    Decisions found = BY_NAME.get(name);
     if (found != null) return found;
     String others = String.join(", ", new TreeSet<>(BY_NAME.keySet()));
     throw new IllegalArgumentException(
         "No fleet of group " + name + " runs in this driver" + (others.isEmpty() ? "" : ", but one of " + others)
-            + ": the program that started the driver (with Spark Connect, the server) is to call fleet = baton.spark.Fleet("
+            + ": the program that started the driver (with Spark Connect, the server) must call fleet = baton.spark.Fleet("
             + "spark, group=\"" + name + "\", …) and fleet.start() before load()");
   }
 
-  /** Python's own words are the last line of what py4j tells; the rest is its traceback. */
-  private String unanswered(String words) {
-    String last = words == null ? "" : words.strip();
+  /** Keeps the last line of py4j's message, which is Python's error; the rest is a traceback. */
+  private String noAnswer(String message) {
+    String last = message == null ? "" : message.strip();
     last = last.substring(last.lastIndexOf('\n') + 1).strip();
     if (last.length() > MOST_CHARACTERS) last = last.substring(0, MOST_CHARACTERS);
     return "The Python program that runs the fleet of group " + name + " does not answer: " + last;
   }
 
-  /** From now on, as long as the group is registered. Spark waits for its fleet for so many seconds. */
+  /**
+   * If this JVM shuts down while the group is registered, stops its fleet before Spark, within so many seconds. In cluster mode
+   * the JVM is the first process of the driver's pod: it gets the SIGTERM, Python does not, and Spark would cut off the running
+   * batch.
+   */
   public static void stopBeforeSpark(String group, int seconds) {
     Runnable hook = () -> stopFleet(group);
     Runnable before = HOOKS.put(group, hook);
@@ -161,13 +161,13 @@ public final class Group {
   }
 
   private static void stopFleet(String group) {
-    if (Group.find(group) == null) return;
+    if (!BY_NAME.containsKey(group)) return;
     Thread asking = new Thread(() -> askToStop(group), "baton-jvm-end");
     asking.setDaemon(true);
     asking.start();
     try {
       asking.join();
-    } catch (InterruptedException late) { // all hooks have one thread: Spark's would never be run behind one that stays
+    } catch (InterruptedException late) { // all hooks share one thread, so this one must return for Spark's to run
       LOG.warn("The fleet of group {} has not stopped in time", group);
     }
   }
@@ -175,8 +175,8 @@ public final class Group {
   private static void askToStop(String group) {
     try {
       new Group(group).ask(Decisions::jvmEnds);
-    } catch (RuntimeException gone) { // Python has ended first
-      LOG.info("The fleet of group {} has not said that it has stopped: {}", group, gone.getMessage());
+    } catch (RuntimeException gone) { // Python has already ended
+      LOG.info("The fleet of group {} has not confirmed that it has stopped: {}", group, gone.getMessage());
     }
   }
 }

@@ -6,25 +6,25 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 
 /**
- * Who may read a range, by the partition's owner record: the metadata of the group's offset (record.py).
+ * Checks who may read a range, by the partition's owner record, which is the metadata of the group's offset (record.py).
  *
- * <p>Kafka refuses no reader. So the record is looked at, and rows go out for a second after a look. Nothing is recorded of who
- * reads: of two attempts of a task both may, unless the earlier one was the owner's and the partition is another's now.
+ * <p>Kafka rejects no reader, so the record is read, and rows may go out for a second afterwards. Readers are not recorded: two
+ * attempts of a task may both read, unless the earlier one was the owner's and the partition was granted to another member.
  */
 final class KafkaCheck {
-  /** Nanoseconds after which a look is old. */
+  /** Nanoseconds after which a check is old. */
   private static final long OLD = TimeUnit.SECONDS.toNanos(1);
 
   private final Range range;
   private final String topic;
   private final long query;
   private final Reader reader;
-  private long looked;
+  private long checked;
   private boolean never = true;
-  /** Without a look, as where a range has no message, nothing has said otherwise. */
+  /** Before the first check, and for a range without messages, the reader's claim counts. */
   private boolean owner;
 
-  /** <code>topic</code>: the id of the one that the range is of. */
+  /** @param topic id of the range's topic */
   KafkaCheck(Range range, String topic, Reader reader) {
     this.range = range;
     this.topic = topic;
@@ -33,33 +33,34 @@ final class KafkaCheck {
     this.owner = !reader.uid().isEmpty();
   }
 
-  /** Whether to look. */
+  /** Whether to check again. */
   boolean old() {
-    return query != 0 && (never || System.nanoTime() - looked > OLD);
+    return query != 0 && (never || System.nanoTime() - checked > OLD);
   }
 
-  /** Whether another than the owner reads, by the last look. */
+  /** Whether the reader is not the owner, by the last check. */
   boolean lent() {
     return query != 0 && !owner;
   }
 
-  /** Takes what was asked for at this time (System.nanoTime). Throws RefusedException. */
+  /** Checks the group's offset, which was requested at this time (System.nanoTime). Throws RefusedException. */
   void pass(OffsetAndMetadata committed, long when) throws RefusedException {
     JsonNode record = record(committed);
     if (!record.path("topic").asText(topic).equals(topic)) {
-      throw refused("GONE", " is of a topic that was deleted, and another was made with its name");
+      throw refused("GONE", " is of a topic that was deleted and recreated");
     }
     long latest = record.path("query").asLong();
     if (latest > query) {
-      throw refused("QUERY", " belongs to query " + latest + " now, which another driver or a later start has begun: this is " + query);
+      String later = " now belongs to query " + latest + ", which another driver or a later start has begun: this is " + query;
+      throw refused("QUERY", later);
     }
-    if (latest < query) throw refused("UNLOGGED", " is not to be read any more: a pod reads it alone, or the group was set back");
+    if (latest < query) throw refused("UNLOGGED", " must not be read any more: a pod reads it singly, or the group was reset");
     owner = record.path("uid").asText().equals(reader.uid()) && record.path("epoch").asLong() == reader.epoch();
     boolean first = reader.task().attemptNumber() == 0 && reader.task().stageAttemptNumber() == 0;
     if (!owner && first && !reader.uid().isEmpty()) {
-      throw refused("STALE", " was granted on: another attempt of this task reads it, as a loan");
+      throw refused("STALE", " was granted to another member: the next attempt of this task borrows it");
     }
-    looked = when;
+    checked = when;
     never = false;
   }
 
@@ -67,14 +68,14 @@ final class KafkaCheck {
     return new RefusedException(code, range.named() + why);
   }
 
-  /** Clients in C write a NUL behind it. */
+  /** Returns the owner record; empty if there is none. C clients append a NUL. */
   private static JsonNode record(OffsetAndMetadata committed) {
     if (committed != null) {
       try {
         JsonNode found = Group.JSON.readTree(committed.metadata().split("\0", 2)[0]);
         if (found.isObject()) return found;
       } catch (JsonProcessingException other) {
-        // not Baton's
+        // metadata of another program
       }
     }
     return Group.JSON.createObjectNode();

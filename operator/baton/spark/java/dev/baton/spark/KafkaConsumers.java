@@ -29,36 +29,36 @@ import org.apache.kafka.common.security.scram.ScramLoginModule;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * This process' consumers of one topic, as long as it is that and none that was made in its place: each is kept for the next range of
- * its partition, and closed a minute after the last.
+ * This process's consumers of one topic, identified by its id, so that a recreated topic has others. A consumer is kept for the
+ * next range of its partition, and closed a minute after the last range.
  */
-final class KafkaConsumers implements Patience.Server {
-  /** A position that no range begins at. */
+final class KafkaConsumers implements ServerRetries.Server {
+  /** A position at which no range begins. */
   static final long NOWHERE = -1;
   private static final Duration KEPT = Duration.ofMinutes(1);
-  /** Each has a page that was fetched ahead. */
+  /** Most idle consumers. Each holds a page that it has fetched ahead. */
   private static final int MOST_FREE = 32;
   private static final int MOST_BYTES = 4 << 20;
   private static final int MOST_MESSAGES = 5000;
-  /** Of all topics. */
-  private static final GenericKeyedObjectPool<Key, One> POOL = pool();
+  /** The consumers of all topics. */
+  private static final GenericKeyedObjectPool<Key, PartitionConsumer> POOL = pool();
 
   private final String server;
-  private final JsonNode where;
+  private final JsonNode config;
 
   KafkaConsumers(String server) {
     this.server = server;
     try {
-      this.where = Group.JSON.readTree(server);
+      this.config = Group.JSON.readTree(server);
     } catch (JsonProcessingException malformed) {
-      throw new IllegalArgumentException("A topic's server is no JSON"); // it has a password: nothing of it is told
+      throw new IllegalArgumentException("A topic's server is not JSON"); // not logged, because it has a password
     }
   }
 
-  /** One that reads the partition from this position on, for the caller alone. Throws KafkaException. */
-  One take(int partition, long position) {
+  /** Takes a consumer of the partition, at this position, for the caller's exclusive use. Throws KafkaException. */
+  PartitionConsumer take(int partition, long position) {
     try {
-      One found = POOL.borrowObject(new Key(server, partition));
+      PartitionConsumer found = POOL.borrowObject(new Key(server, partition));
       found.seek(position);
       return found;
     } catch (RuntimeException failed) {
@@ -68,16 +68,16 @@ final class KafkaConsumers implements Patience.Server {
     }
   }
 
-  /** The caller has read it up to this position. */
-  void giveBack(One one, long position) {
+  /** Gives back a consumer, which has read up to this position. */
+  void giveBack(PartitionConsumer one, long position) {
     one.position = position;
     POOL.returnObject(new Key(server, one.partition.partition()), one);
     if (POOL.getNumIdle() > MOST_FREE) POOL.clearOldest();
   }
 
-  /** The id that the topic's brokers know it by. */
+  /** The brokers' id of the topic. */
   String topicId() {
-    return where.path("topicId").asText();
+    return config.path("topicId").asText();
   }
 
   @Override
@@ -86,21 +86,21 @@ final class KafkaConsumers implements Patience.Server {
   }
 
   @Override
-  public String place() {
-    return where.path("servers").asText();
+  public String address() {
+    return config.path("servers").asText();
   }
 
   @Override
-  public boolean mine(RuntimeException failed) {
+  public boolean isServerError(RuntimeException failed) {
     return failed instanceof KafkaException;
   }
 
   @Override
-  public boolean passes(RuntimeException failed) {
+  public boolean isTemporary(RuntimeException failed) {
     return failed instanceof RetriableException || failed instanceof InterruptException || unresolved(failed);
   }
 
-  /** A name server is away as a broker is; a client that is just being made takes that for a wrong setting. */
+  /** Whether the brokers' names do not resolve. A new client reports that as a wrong setting, but it may be temporary. */
   private static boolean unresolved(Throwable failed) {
     for (Throwable why = failed; why != null; why = why.getCause()) {
       if (why instanceof ConfigException && String.valueOf(why.getMessage()).contains("No resolvable bootstrap")) return true;
@@ -108,30 +108,30 @@ final class KafkaConsumers implements Patience.Server {
     return false;
   }
 
-  /** Of a partition of the server's topic. */
+  /** A partition of the server's topic. */
   private record Key(String server, int partition) {}
 
-  private static GenericKeyedObjectPool<Key, One> pool() {
-    GenericKeyedObjectPoolConfig<One> config = new GenericKeyedObjectPoolConfig<>();
+  private static GenericKeyedObjectPool<Key, PartitionConsumer> pool() {
+    GenericKeyedObjectPoolConfig<PartitionConsumer> config = new GenericKeyedObjectPoolConfig<>();
     config.setMaxTotalPerKey(-1);
     config.setMinEvictableIdleDuration(KEPT);
     config.setTimeBetweenEvictionRuns(KEPT.dividedBy(2));
     config.setNumTestsPerEvictionRun(-1);
     config.setJmxEnabled(false);
     return new GenericKeyedObjectPool<>(
-        new BaseKeyedPooledObjectFactory<Key, One>() {
+        new BaseKeyedPooledObjectFactory<Key, PartitionConsumer>() {
           @Override
-          public One create(Key key) {
-            return new One(new KafkaConsumers(key.server), key.partition);
+          public PartitionConsumer create(Key key) {
+            return new PartitionConsumer(new KafkaConsumers(key.server), key.partition);
           }
 
           @Override
-          public PooledObject<One> wrap(One one) {
+          public PooledObject<PartitionConsumer> wrap(PartitionConsumer one) {
             return new DefaultPooledObject<>(one);
           }
 
           @Override
-          public void destroyObject(Key key, PooledObject<One> one) {
+          public void destroyObject(Key key, PooledObject<PartitionConsumer> one) {
             one.getObject().consumer.close(Duration.ZERO);
           }
         },
@@ -140,21 +140,21 @@ final class KafkaConsumers implements Patience.Server {
 
   private Map<String, Object> settings() {
     Map<String, Object> made = new HashMap<>();
-    made.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, where.path("servers").asText());
-    made.put("security.protocol", where.path("protocol").asText());
-    made.put(ConsumerConfig.GROUP_ID_CONFIG, where.path("group").asText());
+    made.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, config.path("servers").asText());
+    made.put("security.protocol", config.path("protocol").asText());
+    made.put(ConsumerConfig.GROUP_ID_CONFIG, config.path("group").asText());
     made.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
     made.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
     made.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
-    made.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // a jump is an error, and no silence
+    made.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // a lost position is an error; never jump silently
     made.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
     made.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
     made.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, MOST_BYTES);
     made.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, MOST_MESSAGES);
     made.put("enable.metrics.push", false);
     made.put("metric.reporters", "");
-    if (where.path("user").isTextual()) {
-      String mechanism = where.path("mechanism").asText();
+    if (config.path("user").isTextual()) {
+      String mechanism = config.path("mechanism").asText();
       Class<?> module = mechanism.equals("PLAIN") ? PlainLoginModule.class : ScramLoginModule.class;
       made.put(SaslConfigs.SASL_MECHANISM, mechanism);
       made.put(
@@ -163,44 +163,44 @@ final class KafkaConsumers implements Patience.Server {
     }
     if (given("ca")) {
       made.put(SslConfigs.SSL_TRUSTSTORE_TYPE_CONFIG, "PEM");
-      made.put(SslConfigs.SSL_TRUSTSTORE_CERTIFICATES_CONFIG, where.path("ca").asText());
+      made.put(SslConfigs.SSL_TRUSTSTORE_CERTIFICATES_CONFIG, config.path("ca").asText());
     }
     if (given("certificate")) {
       made.put(SslConfigs.SSL_KEYSTORE_TYPE_CONFIG, "PEM");
-      made.put(SslConfigs.SSL_KEYSTORE_CERTIFICATE_CHAIN_CONFIG, where.path("certificate").asText());
-      made.put(SslConfigs.SSL_KEYSTORE_KEY_CONFIG, where.path("key").asText());
+      made.put(SslConfigs.SSL_KEYSTORE_CERTIFICATE_CHAIN_CONFIG, config.path("certificate").asText());
+      made.put(SslConfigs.SSL_KEYSTORE_KEY_CONFIG, config.path("key").asText());
     }
     return made;
   }
 
   private boolean given(String name) {
-    return !where.path(name).asText("").isEmpty();
+    return !config.path(name).asText("").isEmpty();
   }
 
   private String quoted(String name) {
-    return '"' + where.path(name).asText().replace("\\", "\\\\").replace("\"", "\\\"") + '"';
+    return '"' + config.path(name).asText().replace("\\", "\\\\").replace("\"", "\\\"") + '"';
   }
 
-  /** One consumer, of one partition, for one thread at a time. */
-  static final class One {
+  /** A consumer of one partition, for one thread at a time. */
+  static final class PartitionConsumer {
     private final TopicPartition partition;
     private final KafkaConsumer<byte[], byte[]> consumer;
-    /** Fetched, and beyond the end of the range before. */
+    /** Messages fetched beyond the end of the previous range. */
     private List<ConsumerRecord<byte[], byte[]>> left = List.of();
     private long position = NOWHERE;
 
-    private One(KafkaConsumers of, int partition) {
-      this.partition = new TopicPartition(of.where.path("topic").asText(), partition);
+    private PartitionConsumer(KafkaConsumers of, int partition) {
+      this.partition = new TopicPartition(of.config.path("topic").asText(), partition);
       this.consumer = new KafkaConsumer<>(of.settings());
       consumer.assign(List.of(this.partition));
     }
 
-    /** No message stands between what was read and it. */
+    /** The position up to which everything was read. */
     long position() {
       return position;
     }
 
-    /** The next messages before this end; perhaps none. */
+    /** Returns the next messages before this end; perhaps none. */
     List<ConsumerRecord<byte[], byte[]>> poll(Duration within, long end) {
       List<ConsumerRecord<byte[], byte[]>> found = left.isEmpty() ? consumer.poll(within).records(partition) : left;
       int before = found.size();
@@ -211,16 +211,16 @@ final class KafkaConsumers implements Patience.Server {
       return new ArrayList<>(found.subList(0, before));
     }
 
-    /** Over marks of transactions, and what compaction has left out. */
+    /** The client's position, which also passes transaction markers and compacted messages. */
     private long passed() {
       try {
         return consumer.position(partition, Duration.ZERO);
-      } catch (RetriableException unknown) { // what was fetched is handed out all the same
+      } catch (RetriableException unknown) { // the fetched messages can be handed out anyway
         return NOWHERE;
       }
     }
 
-    /** The group's. */
+    /** Returns the group's offset. */
     OffsetAndMetadata committed(Duration within) {
       return consumer.committed(Set.of(partition), within).get(partition);
     }

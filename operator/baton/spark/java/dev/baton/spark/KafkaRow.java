@@ -7,7 +7,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A message of a topic. */
+/** Converts messages of a topic to rows. */
 final class KafkaRow extends EntryRow<ConsumerRecord<byte[], byte[]>> {
   KafkaRow(Range range, StructType columns) {
     super(range, columns);
@@ -22,7 +22,7 @@ final class KafkaRow extends EntryRow<ConsumerRecord<byte[], byte[]>> {
     return true;
   }
 
-  /** Of several with one name the last. */
+  /** If several headers have the same name, the last counts. */
   private static Map<UTF8String, byte[]> headers(ConsumerRecord<byte[], byte[]> message) {
     Map<UTF8String, byte[]> found = new LinkedHashMap<>();
     for (Header header : message.headers()) found.put(UTF8String.fromString(header.key()), header.value());

@@ -3,21 +3,20 @@ package dev.baton.spark;
 import java.util.List;
 
 /**
- * The entries of a range, in pages, and the queue's check of who reads them.
+ * The entries of a range, in pages, and the queue's check of the reader.
  *
- * @param <E> an entry, as the server's client has it
+ * @param <E> the client library's type of an entry
  */
 interface Pages<E> extends AutoCloseable {
-  /** The next entries, in a list that can be changed; empty after the last. */
+  /** Returns the next entries, in a mutable list; empty after the last entry. */
   List<E> next() throws RefusedException;
 
-  /** Makes the check again if it is old. To be called before entries go out, every few of them. */
+  /** Repeats the check if it is old. Call it every few entries, before they go out. */
   void checkAgain() throws RefusedException;
 
-  /** Whether another executor than the owner's reads. */
+  /** Whether the reader is not the owner's executor. */
   boolean lent();
 
-  /** Gives back what others may use. */
   @Override
   void close();
 }

@@ -11,7 +11,9 @@ import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.connector.read.InputPartition;
 
-/** Reads the decisions' plans. What a queue's ranges have in common goes to each executor once, and not with each task. */
+/**
+ * Parses the decisions' plans. Broadcasts what a queue's ranges share, so that each executor gets it once and not with each task.
+ */
 final class Plans {
   private final Map<Range.Queue, Broadcast<Range.Queue>> sent = new HashMap<>();
 

@@ -5,11 +5,11 @@ import java.util.List;
 import org.apache.spark.broadcast.Broadcast;
 
 /**
- * One partition's part of a batch: its entries after <code>start</code> up to <code>end</code>, and who owns them.
+ * One partition's part of a batch: its entries after <code>start</code> up to <code>end</code>, and their owner.
  *
- * @param executor Spark's number of the owner's executor; "" for none
- * @param location where Spark is to run the task, in its words; "" for anywhere
- * @param redeliveredTo entries up to here were handed out before
+ * @param executor Spark's id of the owner's executor; "" for none
+ * @param location preferred location of the task, in Spark's format; "" for none
+ * @param redeliveredTo entries up to this position may have been handed out before
  */
 record Range(
     String queue,
@@ -24,17 +24,17 @@ record Range(
     Broadcast<Queue> planned)
     implements Serializable {
 
-  /** For people. */
+  /** The start of an error message. */
   String named() {
     return "Partition " + partition + " of queue " + queue + " up to " + end;
   }
 
-  /** Of the partition, as every script takes them. */
+  /** The partition's keys, in the order that scripts take them. */
   List<String> keys() {
     return planned.value().keys().stream().map(this::ofPartition).toList();
   }
 
-  /** The key of its entries. */
+  /** The key of the partition's entries. */
   String stream() {
     return ofPartition(planned.value().stream());
   }
@@ -43,7 +43,7 @@ record Range(
     return key.replace(":#:", ":" + partition + ":");
   }
 
-  /** Of the same queue; of a partition that is not there, if the queue has keys. */
+  /** The range without an owner, for a warm-up; if the queue has keys, of a partition that does not exist. */
   Range ofNoPartition() {
     int none = planned.value().keys().isEmpty() ? partition : -1;
     return new Range(queue, none, start, end, "", 0, "", "", 0, planned);
@@ -54,13 +54,14 @@ record Range(
   }
 
   /**
-   * What all ranges of a queue have in common. Never printed: the server has a password in it.
+   * What all ranges of a queue share. Never log it: the server's JSON contains a password.
    *
-   * @param kind of queue, as its address says
-   * @param query the number of the query; 0: nothing is fenced or recorded
-   * @param server as JSON
-   * @param script text of the check before each page; "" where the kind has none
-   * @param keys of a partition, with # for its number; and <code>stream</code>, that of its entries
+   * @param kind kind of queue
+   * @param query number of the query; 0: nothing is fenced or recorded
+   * @param server address and credentials, as JSON
+   * @param script script of the check that follows each page; "" if this kind has none
+   * @param keys keys of a partition, with # for its number
+   * @param stream key of a partition's entries, with # for its number
    */
   record Queue(String kind, long query, String server, String script, String sha, List<String> keys, String stream)
       implements Serializable {

@@ -9,19 +9,19 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows of one range, in order, and a report when the task is done with it: at its end, before it, or refused.
+ * Reads the rows of one range, in order, and reports how the range was read when the task closes it.
  *
- * @param <E> an entry, as the server's client has it
+ * @param <E> the client library's type of an entry
  */
 final class RangeReader<E> implements AutoCloseable {
-  /** To look at the clock for each row would cost a twentieth of what the row costs. */
+  /** Rows per look at the clock. A look for each row would cost 5% of the row's time. */
   private static final int ROWS_A_LOOK = 16;
 
-  /** What no word of the queue's check is. */
+  /** Codes of failures. Other codes are rejections by the queue's check. */
   private static final Set<String> FAILURES = Set.of("AWAY", "ERROR", "GONE");
 
   private final Range range;
-  private final Receipts receipts;
+  private final RangeReports reports;
   private final Pages<E> pages;
   private final EntryRow<E> row;
   private List<E> page = List.of();
@@ -31,38 +31,38 @@ final class RangeReader<E> implements AutoCloseable {
   private boolean begun;
   private boolean closed;
 
-  RangeReader(Range range, Receipts receipts, Pages<E> pages, EntryRow<E> row) {
+  RangeReader(Range range, RangeReports reports, Pages<E> pages, EntryRow<E> row) {
     this.range = range;
-    this.receipts = receipts;
+    this.reports = reports;
     this.pages = pages;
     this.row = row;
   }
 
-  /** By the kind of queue that the range is of. */
-  static RangeReader<?> of(Range range, StructType columns, Receipts receipts) {
+  /** Creates a reader for the range's kind of queue. */
+  static RangeReader<?> of(Range range, StructType columns, RangeReports reports) {
     Reader reader = Reader.ofThisTask(range);
     return switch (range.planned().value().kind()) {
-      case "redis" -> new RangeReader<>(range, receipts, new RedisPages(range, reader), new RedisRow(range, columns));
-      case "kafka" -> new RangeReader<>(range, receipts, new KafkaPages(range, reader), new KafkaRow(range, columns));
-      default -> throw new IllegalArgumentException("No queue is of the kind " + range.planned().value().kind());
+      case "redis" -> new RangeReader<>(range, reports, new RedisPages(range, reader), new RedisRow(range, columns));
+      case "kafka" -> new RangeReader<>(range, reports, new KafkaPages(range, reader), new KafkaRow(range, columns));
+      default -> throw new IllegalArgumentException("Unknown kind of queue: " + range.planned().value().kind());
     };
   }
 
-  /** Connects, and asks the queue as the first row does. Nothing is read, whatever it answers. */
+  /** Connects, and checks the reader at the queue, for a warm-up. Reads nothing, and ignores a rejection. */
   void ask() {
     try (pages) {
       pages.checkAgain();
-    } catch (RefusedException nothingThere) {
-      // it has answered
+    } catch (RefusedException expected) {
+      // the queue has answered, which is enough
     }
   }
 
-  /** Whether there is one more. */
+  /** Reads the next row. False after the last. */
   boolean next() throws RefusedException {
     try {
       while (at < page.size() || turn()) {
         if (at % ROWS_A_LOOK == 0) pages.checkAgain();
-        E entry = page.set(at++, null); // as soon as the row is used, its memory is free
+        E entry = page.set(at++, null); // null, so that its memory can be freed after the row
         if (row.read(entry)) {
           rows++;
           return true;
@@ -73,7 +73,7 @@ final class RangeReader<E> implements AutoCloseable {
       refused = why.code;
       throw why;
     } catch (TaskKilledException why) {
-      throw why; // Spark wants no more of it
+      throw why; // no failure: Spark needs no more rows
     } catch (RuntimeException why) {
       refused = "ERROR";
       throw why;
@@ -91,23 +91,23 @@ final class RangeReader<E> implements AutoCloseable {
     return row.row();
   }
 
-  /** How many there have been. */
+  /** The number of rows read so far. */
   long rows() {
     return rows;
   }
 
-  /** Whether another executor than the owner's reads. */
+  /** Whether the reader is not the owner's executor. */
   boolean lent() {
     return pages.lent();
   }
 
-  /** Spark closes also what a task leaves early (<code>limit</code>), and what fails; some of it twice. */
+  /** Spark also closes readers that a task leaves early (<code>limit</code>) or that fail, and some of them twice. */
   @Override
   public void close() {
     if (closed) return;
     closed = true;
     pages.close();
-    if (receipts == null) return;
+    if (reports == null) return;
     if (FAILURES.contains(refused)) report("failed");
     else if (!refused.isEmpty()) report("refused");
     else if (begun) report(pages.lent() ? "lent" : "owner");
@@ -121,6 +121,6 @@ final class RangeReader<E> implements AutoCloseable {
     report.put("how", how);
     report.put("rows", rows);
     report.put("bytes", row.bytes());
-    receipts.add(Group.text(report));
+    reports.add(Group.json(report));
   }
 }

@@ -3,17 +3,17 @@ package dev.baton.spark;
 import org.apache.spark.sql.connector.metric.CustomSumMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
-/** What Spark's pages show of a read, beside its rows. */
+/** The source's metrics in Spark's UI. */
 public final class ReadCounts {
   static final String ROWS_ON_OWNER = "rowsOnOwner";
   static final String RANGES_LENT = "rangesLent";
 
   private ReadCounts() {}
 
-  /** A task's value of one of them. */
+  /** A task's value of a metric. */
   record Count(String name, long value) implements CustomTaskMetric {}
 
-  /** Rows that were read in the executor that owns their partition. */
+  /** Rows read by the executor that owns their partition. */
   public static final class RowsOnOwner extends CustomSumMetric {
     @Override
     public String name() {
@@ -26,7 +26,7 @@ public final class ReadCounts {
     }
   }
 
-  /** Ranges that another executor read than the owner. */
+  /** Ranges read by another executor than the owner. */
   public static final class RangesLent extends CustomSumMetric {
     @Override
     public String name() {

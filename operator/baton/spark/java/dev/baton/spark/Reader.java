@@ -4,13 +4,14 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 
 /**
- * Who reads a range, as the queue's fence knows it.
+ * A reader of a range, as the queue's fence identifies it.
  *
- * @param uid and <code>epoch</code>: the owner's, if this is the owner's executor; else "" and 0, and the range is borrowed
- * @param evaluation one task of one stage: two stages, or two tasks of a cartesian product, do not refuse each other
- * @param attempt grows with each try within an evaluation
+ * @param uid UID of the owner, if this is the owner's executor; else "", and the range is borrowed
+ * @param epoch epoch of the owner's grant; 0 if the range is borrowed
+ * @param evaluation stage and task partition, so that two stages, or two tasks of a cartesian product, do not reject each other
+ * @param attempt number that grows with each attempt within an evaluation
  * @param executor application and executor
- * @param task the task, to end with it
+ * @param task the task
  */
 record Reader(String uid, long epoch, String evaluation, long attempt, String executor, TaskContext task) {
   static Reader ofThisTask(Range range) {

@@ -25,22 +25,25 @@ import redis.clients.jedis.providers.ConnectionProvider;
 import redis.clients.jedis.providers.PooledConnectionProvider;
 import redis.clients.jedis.providers.SentineledConnectionProvider;
 
-/** This process' connections to one Redis, Sentinels or cluster: kept for the next task, and closed a minute after the last. */
-final class RedisConnections implements Patience.Server {
+/**
+ * This process's connections to one Redis, Sentinels or cluster. They are kept for the next task, and closed after an idle
+ * minute.
+ */
+final class RedisConnections implements ServerRetries.Server {
   private static final Map<String, RedisConnections> OPEN = new ConcurrentHashMap<>();
-  /** What a server says that may serve in a moment, or another in its place. */
-  private static final String[] PASSING = {
+  /** Errors of a server that may soon serve again, or be replaced. */
+  private static final String[] TEMPORARY = {
     "READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "ERR max number of clients"
   };
 
-  private final JsonNode where;
+  private final JsonNode config;
   private volatile ConnectionProvider provider;
 
   private RedisConnections(String server) {
     try {
-      this.where = Group.JSON.readTree(server);
+      this.config = Group.JSON.readTree(server);
     } catch (JsonProcessingException malformed) {
-      throw new IllegalArgumentException("A queue's server is no JSON"); // it has a password: nothing of it is told
+      throw new IllegalArgumentException("A queue's server is not JSON"); // not logged, because it has a password
     }
   }
 
@@ -48,7 +51,7 @@ final class RedisConnections implements Patience.Server {
     return OPEN.computeIfAbsent(server, RedisConnections::new);
   }
 
-  /** A connection to the server that has the key, to be closed by the caller. Throws JedisException. */
+  /** Takes a connection to the server that has the key; the caller must close it. Throws JedisException. */
   Connection take(String key) {
     return provider().getConnection(new ClusterCommandArguments(Command.XRANGE).key(key));
   }
@@ -59,35 +62,35 @@ final class RedisConnections implements Patience.Server {
   }
 
   @Override
-  public String place() {
-    return where.path("service").asText() + where.path("nodes");
+  public String address() {
+    return config.path("service").asText() + config.path("nodes");
   }
 
   @Override
-  public boolean mine(RuntimeException failed) {
+  public boolean isServerError(RuntimeException failed) {
     return failed instanceof JedisException;
   }
 
   @Override
-  public boolean passes(RuntimeException failed) {
+  public boolean isTemporary(RuntimeException failed) {
     if (failed instanceof JedisAccessControlException) return false;
     if (failed instanceof JedisRedirectionException || failed instanceof JedisBusyException) return true;
     for (Throwable why = failed; why != null; why = why.getCause()) {
       if (why instanceof SSLHandshakeException) return false;
     }
     if (!(failed instanceof JedisDataException)) return true;
-    for (String word : PASSING) {
-      if (failed.getMessage().startsWith(word)) return true;
+    for (String start : TEMPORARY) {
+      if (failed.getMessage().startsWith(start)) return true;
     }
     return false;
   }
 
-  /** A server did not serve: asks a cluster who has which keys now. Of Sentinels, Jedis hears by itself. */
-  void locate() {
+  /** Fetches a cluster's slots again after a failure. Jedis itself follows Sentinels. */
+  void refreshCluster() {
     try {
       if (provider instanceof ClusterConnectionProvider cluster) cluster.renewSlotCache();
     } catch (JedisException away) {
-      // asked again after the next failure
+      // fetched again after the next failure
     }
   }
 
@@ -97,16 +100,16 @@ final class RedisConnections implements Patience.Server {
   }
 
   private ConnectionProvider open() {
-    ConnectionPoolConfig pool = new ConnectionPoolConfig(); // which closes after a minute what is not used
+    ConnectionPoolConfig pool = new ConnectionPoolConfig(); // by default it closes connections after an idle minute
     pool.setMaxTotal(-1);
     pool.setMaxIdle(64);
     pool.setJmxEnabled(false);
-    pool.setTestWhileIdle(false); // a server's end is noticed when it is asked
-    JedisClientConfig client = client(where.path("user"), where.path("password"), where.path("db").asInt(0));
-    return switch (where.path("mode").asText()) {
+    pool.setTestWhileIdle(false); // the next request notices a dead server
+    JedisClientConfig client = client(config.path("user"), config.path("password"), config.path("db").asInt(0));
+    return switch (config.path("mode").asText()) {
       case "sentinel" -> new SentineledConnectionProvider(
-          where.path("service").asText(), client, pool, nodes(),
-          client(where.path("sentinelUser"), where.path("sentinelPassword"), 0));
+          config.path("service").asText(), client, pool, nodes(),
+          client(config.path("sentinelUser"), config.path("sentinelPassword"), 0));
       case "cluster" -> new ClusterConnectionProvider(nodes(), client, pool);
       default -> new PooledConnectionProvider(nodes().iterator().next(), client, pool);
     };
@@ -118,11 +121,11 @@ final class RedisConnections implements Patience.Server {
             .socketTimeoutMillis(milliseconds("timeoutSeconds"))
             .connectionTimeoutMillis(milliseconds("connectSeconds"))
             .database(database)
-            .clientName(where.path("clientName").asText(null))
-            .clientSetInfoConfig(ClientSetInfoConfig.DISABLED); // one right less that the user must have
+            .clientName(config.path("clientName").asText(null))
+            .clientSetInfoConfig(ClientSetInfoConfig.DISABLED); // the user needs one right less
     if (!user.asText("").isEmpty()) client.user(user.asText());
     if (password.isTextual()) client.password(password.asText());
-    JsonNode tls = where.path("tls");
+    JsonNode tls = config.path("tls");
     if (tls.isObject()) {
       client.ssl(true).sslSocketFactory(TlsFiles.factory(tls)).sslParameters(TlsFiles.parameters(tls));
     }
@@ -130,15 +133,15 @@ final class RedisConnections implements Patience.Server {
   }
 
   private int milliseconds(String name) {
-    return (int) (1000 * where.path(name).asDouble(5));
+    return (int) (1000 * config.path(name).asDouble(5));
   }
 
   private Set<HostAndPort> nodes() {
-    if (where.path("unix").isTextual()) {
-      throw new JedisAccessControlException("executors reach no server by a Unix socket: give the fleet a URL with host and port");
+    if (config.path("unix").isTextual()) {
+      throw new JedisAccessControlException("executors cannot use a Unix socket: give the fleet a URL with host and port");
     }
     Set<HostAndPort> nodes = new LinkedHashSet<>();
-    where.path("nodes").forEach(node -> nodes.add(HostAndPort.from(node.asText())));
+    config.path("nodes").forEach(node -> nodes.add(HostAndPort.from(node.asText())));
     return nodes;
   }
 }

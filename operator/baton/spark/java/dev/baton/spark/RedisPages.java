@@ -5,29 +5,29 @@ import redis.clients.jedis.Connection;
 import redis.clients.jedis.Protocol.Command;
 
 /**
- * The entries of a range, in pages.
+ * The entries of a range, in pages, from Redis.
  *
- * <p>The queue's check of who reads travels behind each page. What it refuses it refuses for ever, and nothing of a range is removed
- * before it is refused: so a page with a check that passes was allowed when it was read. (No MULTI: a server that is full takes
- * none.) The next page is asked for before this one is worked on, and waits at the server until then. So a check may be old when its
- * page is worked on, above all in an executor that was stopped and wakes up: an old one is made again.
+ * <p>The queue's check of the reader follows each page in the same pipeline. A rejected reader stays rejected, and no entry of a
+ * range is removed before its readers are rejected, so if the check passes, reading the page was allowed. (Without MULTI, which a
+ * Redis out of memory rejects.) The next page is requested before the rows of this page go out. So a check may be old when its
+ * rows go out, most of all in an executor that was paused; then it is repeated.
  */
 final class RedisPages implements Pages<Object> {
-  /** Bytes that a page should have, */
+  /** Target bytes of a page. */
   private static final long WANTED = 2 << 20;
-  /** and may have at most, for the next entries may be larger than those before. One entry may be larger than that. */
+  /** Most bytes of a page, even if entries grow; a single entry may be larger. */
   private static final long MOST = 32 << 20;
-  /** Entries up to this size are not told apart (`NOTED` in partition.lua). */
+  /** The queue records the largest entry's size only above this size (`NOTED` in partition.lua). */
   private static final long SMALL = 1 << 12;
   private static final int GROWTH = 8;
-  /** Which of a partition's keys (keys.py). */
+  /** Index of the key PROGRESS among a partition's keys (keys.py). */
   private static final int PROGRESS = 2;
 
   private final Range range;
   private final String stream;
-  private final Check check;
+  private final RedisCheck check;
   private final RedisConnections connections;
-  private final Patience patience;
+  private final ServerRetries retries;
   private Connection connection;
   private String after;
   private int asked;
@@ -39,11 +39,11 @@ final class RedisPages implements Pages<Object> {
   RedisPages(Range range, Reader reader) {
     this.range = range;
     this.stream = range.stream();
-    this.check = new Check(range, reader);
+    this.check = new RedisCheck(range, reader);
     this.after = range.start() + "-0";
     this.atEnd = range.start() >= range.end();
     this.connections = RedisConnections.to(range.planned().value().server());
-    this.patience = new Patience(reader.task(), connections);
+    this.retries = new ServerRetries(reader.task(), connections);
   }
 
   @Override
@@ -51,11 +51,11 @@ final class RedisPages implements Pages<Object> {
     return check.lent();
   }
 
-  /** As XRANGE answers them. */
+  /** Returns entries as XRANGE does. */
   @Override
   public List<Object> next() throws RefusedException {
     if (atEnd) return List.of();
-    List<Object> page = patience.until(this::attempt, this::again);
+    List<Object> page = retries.retry(this::attempt, this::reconnect);
     atEnd = page.size() < asked;
     if (!page.isEmpty()) {
       Object last = page.get(page.size() - 1);
@@ -63,17 +63,17 @@ final class RedisPages implements Pages<Object> {
       atEnd |= RedisRow.number(last) >= range.end();
       resize(page);
     }
-    if (!atEnd) patience.once(this::send, this::again);
+    if (!atEnd) retries.tryOnce(this::send, this::reconnect);
     else if (check.needed() && !after.equals(range.end() + "-0")) throw gone();
     return page;
   }
 
   @Override
   public void checkAgain() throws RefusedException {
-    if (check.old()) patience.until(this::attemptCheck, this::again);
+    if (check.old()) retries.retry(this::attemptCheck, this::reconnect);
   }
 
-  /** Gives the connection back; one with an unread answer is of no use to others. */
+  /** Gives the connection back, or closes it if an answer is unread. */
   @Override
   public void close() {
     if (connection != null && atEnd) connection.close();
@@ -87,7 +87,7 @@ final class RedisPages implements Pages<Object> {
       send();
       return attempt();
     }
-    return Check.list(answers.get(0));
+    return RedisCheck.list(answers.get(0));
   }
 
   private void send() {
@@ -101,7 +101,7 @@ final class RedisPages implements Pages<Object> {
     connection.getMany(0); // sends what is written, and reads nothing
   }
 
-  /** On a connection of its own: on the other the next page may be on its way. */
+  /** Uses another connection, because the next page may be under way on the first. */
   private Void attemptCheck() throws RefusedException {
     try (Connection other = connections.take(stream)) {
       long now;
@@ -113,41 +113,43 @@ final class RedisPages implements Pages<Object> {
     return null;
   }
 
-  /** A range ends with an entry that is there, and nothing of it is removed before it is finished. */
+  /**
+   * The error if entries are missing. A range ends with an existing entry, and none of its entries is removed before it is
+   * finished.
+   */
   private RefusedException gone() {
-    return new RefusedException(
-        "GONE", range.named() + " is not there as it was: entries behind " + after + " were deleted at the server");
+    return new RefusedException("GONE", range.named() + " has lost entries: those after " + after + " were deleted at the server");
   }
 
-  /** The queue knows how large its largest entry is, if that is large, and the range has no later ones: so much fits into a page. */
+  /** Limits the entries of a page by the size of the queue's largest entry, which the queue records if it is large. */
   private void limit() {
     connection.sendCommand(Command.HGET, range.keys().get(PROGRESS), "largest");
     most = Math.max(1, MOST / Math.max(SMALL, size(connection.getOne())));
   }
 
-  /** 0 without a number. */
+  /** Parses a size; 0 if there is none. */
   private static long size(Object answer) {
     try {
-      return Long.parseLong(Check.text(answer));
+      return Long.parseLong(RedisCheck.text(answer));
     } catch (NumberFormatException none) {
       return 0;
     }
   }
 
-  /** How many entries are asked for next, by the sizes of these. */
+  /** Chooses the number of entries to request next, by the sizes of these. */
   private void resize(List<Object> page) {
     long bytes = 0;
     for (Object entry : page) {
-      for (Object field : Check.list(Check.list(entry).get(1))) bytes += ((byte[]) field).length;
+      for (Object field : RedisCheck.list(RedisCheck.list(entry).get(1))) bytes += ((byte[]) field).length;
     }
     long fit = WANTED * page.size() / Math.max(1, bytes);
     count = (int) Math.max(1, Math.min(Math.min(fit, most), (long) GROWTH * asked));
   }
 
-  /** After a failure: the server may be another now. */
-  private void again() {
+  /** After a failure: another server may have the partition now. */
+  private void reconnect() {
     drop();
-    connections.locate();
+    connections.refreshCluster();
   }
 
   private void drop() {

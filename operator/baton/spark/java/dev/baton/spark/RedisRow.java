@@ -13,7 +13,7 @@ import java.util.Map;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** An entry of a stream, as XRANGE answers it. */
+/** Converts a stream's entries, as XRANGE returns them, to rows. */
 final class RedisRow extends EntryRow<Object> {
   private static final byte[][] NAMES = {{'k'}, {'v'}, {'t'}, {'h'}};
   private static final int MOST_DIGITS = 16;
@@ -22,7 +22,7 @@ final class RedisRow extends EntryRow<Object> {
     super(range, columns);
   }
 
-  /** Whether a producer of Baton's wrote the entry (`ours` in partition.lua). */
+  /** False if no Baton producer wrote the entry (`ours` in partition.lua). */
   @Override
   boolean read(Object entry) {
     List<?> parts = (List<?>) entry;
@@ -43,7 +43,7 @@ final class RedisRow extends EntryRow<Object> {
     return new String((byte[]) ((List<?>) entry).get(0), StandardCharsets.US_ASCII);
   }
 
-  /** The number in front of an id's dash. */
+  /** The number before the dash of an entry's id. */
   static long number(Object entry) {
     byte[] id = (byte[]) ((List<?>) entry).get(0);
     int dash = 0;
@@ -51,7 +51,7 @@ final class RedisRow extends EntryRow<Object> {
     return Long.parseUnsignedLong(new String(id, 0, dash, StandardCharsets.US_ASCII));
   }
 
-  /** The n of `n-0`; -1 for an id that is no producer's of Baton's. */
+  /** The n of an id `n-0`; -1 for other ids, which no Baton producer writes. */
   private static long ours(byte[] id) {
     int last = id.length - 1;
     return id[last] == '0' && id[last - 1] == '-' && last - 1 <= MOST_DIGITS ? digits(id, last - 1) : -1;
@@ -66,7 +66,7 @@ final class RedisRow extends EntryRow<Object> {
     return time.length <= MOST_DIGITS && digits(time, time.length) >= 0;
   }
 
-  /** A number of so many digits; -1 where that is none. */
+  /** Parses the first <code>length</code> bytes as a number; -1 if they are not digits. */
   private static long digits(byte[] text, int length) {
     long number = length == 0 ? -1 : 0;
     for (int i = 0; i < length; i++) {
@@ -76,17 +76,17 @@ final class RedisRow extends EntryRow<Object> {
     return number;
   }
 
-  /** An entry's headers: a JSON object of texts, in which each byte is the character with its number (headers.py). */
+  /** Parses an entry's headers: a JSON object of strings, with bytes encoded as ISO 8859-1 characters (headers.py). */
   private static final class Headers {
-    private static final int ANY = Integer.MAX_VALUE; // the producer bounds an entry
+    private static final int UNLIMITED = Integer.MAX_VALUE; // producers limit the size of an entry
     private static final JsonFactory JSON =
         JsonFactory.builder()
-            .streamReadConstraints(StreamReadConstraints.builder().maxNameLength(ANY).maxStringLength(ANY).build())
+            .streamReadConstraints(StreamReadConstraints.builder().maxNameLength(UNLIMITED).maxStringLength(UNLIMITED).build())
             .build();
 
     private Headers() {}
 
-    /** None for what no producer of Baton's wrote. */
+    /** Returns no headers for bytes that no Baton producer writes. */
     static Map<UTF8String, byte[]> unpack(byte[] packed) {
       if (packed == null || packed.length == 0) return Map.of();
       Map<UTF8String, byte[]> found = new LinkedHashMap<>();

@@ -2,11 +2,11 @@ package dev.baton.spark;
 
 import java.io.IOException;
 
-/** A range that this task may not read, or could not: the task fails, and Spark tries it again or ends it. */
+/** This task may not, or could not, read a range. The task fails, and Spark retries it or fails the job. */
 final class RefusedException extends IOException {
   private static final long serialVersionUID = 1;
 
-  /** The queue's word, such as LENT. */
+  /** The queue's reason, such as LENT, or AWAY, ERROR or GONE. */
   final String code;
 
   RefusedException(String code, String message) {

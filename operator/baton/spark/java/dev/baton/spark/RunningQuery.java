@@ -13,19 +13,20 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
 import scala.collection.Iterator;
 
-/** The query that a stream is part of. A source is given the options of load() only; Spark's list of running queries has the rest. */
+/** Finds the query that a stream is part of. Spark gives a source only the options of load(), not the query. */
 final class RunningQuery {
   private RunningQuery() {}
 
-  /** The query whose thread this is; null where it is none's. */
+  /** Returns the query whose thread this is, or null. */
   static StreamExecution ofThisThread() {
     String id = BatonStream.local("sql.streaming.queryId");
     return id.isEmpty() ? null : SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(id));
   }
 
   /**
-   * Its id, whether it writes its logs late, whether it has one batch only, and how many sources it has. Of one that writes files also
-   * the last batch that it has begun, and the last one that is there: those Spark's sink skips. -1: none. For the query's thread.
+   * Returns the query's id, whether it uses asynchronous progress tracking or the trigger once, and its number of sources. For a
+   * file sink also the last batch that the query has begun, and the last batch in the sink's folder, up to which the sink skips
+   * batches; -1 for none. Call it on the query's thread.
    */
   static Map<String, Object> facts(StreamExecution query) {
     Map<String, Object> found = new HashMap<>();
@@ -52,14 +53,14 @@ final class RunningQuery {
     return count;
   }
 
-  /** What belongs to the sink, which Spark does not show. */
+  /** Reads a private field of the sink. */
   static Object field(FileStreamSink sink, String name) {
     try {
       Field found = FileStreamSink.class.getDeclaredField(name);
       found.setAccessible(true);
       return found.get(sink);
     } catch (ReflectiveOperationException another) {
-      throw new IllegalStateException("This is another Spark than Baton was built for", another);
+      throw new IllegalStateException("Baton was built for another version of Spark", another);
     }
   }
 }

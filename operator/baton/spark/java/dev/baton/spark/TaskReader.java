@@ -9,21 +9,21 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 
-/** The rows of a task's ranges, one range after the other. */
+/** Reads the rows of a task's ranges, one range after the other. */
 final class TaskReader implements PartitionReader<InternalRow> {
   private final Iterator<Range> ranges;
   private final StructType columns;
-  private final Receipts receipts;
+  private final RangeReports reports;
   private RangeReader<?> reader;
-  /** Of the ranges before. */
+  /** Counts of the finished ranges. */
   private long rowsOnOwner;
 
   private long rangesLent;
 
-  TaskReader(Task task, StructType columns, Receipts receipts) {
+  TaskReader(Task task, StructType columns, RangeReports reports) {
     this.ranges = task.ranges().iterator();
     this.columns = columns;
-    this.receipts = receipts;
+    this.reports = reports;
     this.reader = reader();
   }
 
@@ -33,14 +33,14 @@ final class TaskReader implements PartitionReader<InternalRow> {
       if (!ranges.hasNext()) return false;
       rowsOnOwner += rowsOnOwner(reader);
       rangesLent += rangesLent(reader);
-      reader.close(); // its connection serves the next one
+      reader.close(); // frees its connection for the next range
       reader = reader();
     }
     return true;
   }
 
   private RangeReader<?> reader() {
-    return RangeReader.of(ranges.next(), columns, receipts);
+    return RangeReader.of(ranges.next(), columns, reports);
   }
 
   private static long rowsOnOwner(RangeReader<?> of) {
@@ -69,7 +69,7 @@ final class TaskReader implements PartitionReader<InternalRow> {
     reader.close();
   }
 
-  /** The ranges that one task reads, one after the other; all of one executor. */
+  /** The ranges that one task reads, one after the other. They have the same preferred executor. */
   record Task(List<Range> ranges) implements InputPartition {
     @Override
     public String[] preferredLocations() {
@@ -78,15 +78,15 @@ final class TaskReader implements PartitionReader<InternalRow> {
   }
 
   /**
-   * Makes the reader of a task's ranges, in the task.
+   * Creates the reader of a task's ranges, in the task.
    *
-   * @param receipts null: nothing is reported
+   * @param reports null for no reports
    */
-  record Factory(StructType columns, Receipts receipts) implements PartitionReaderFactory {
+  record Factory(StructType columns, RangeReports reports) implements PartitionReaderFactory {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
-      if (partition instanceof WarmUp.Task none) return none.reader(columns);
-      return new TaskReader((Task) partition, columns, receipts);
+      if (partition instanceof WarmUp.Task warmUp) return warmUp.reader(columns);
+      return new TaskReader((Task) partition, columns, reports);
     }
   }
 }

@@ -21,29 +21,29 @@ import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocketFactory;
 import redis.clients.jedis.exceptions.JedisAccessControlException;
 
-/** TLS by PEM files, as Python and Redis have them, read by Netty: certificates to trust, and one of the client's own with its key. */
+/** Sets up TLS from PEM files, like Python and Redis, with Netty: certificates to trust, and the client's certificate and key. */
 final class TlsFiles {
   private static final Pattern RSA_KEY = Pattern.compile("-----BEGIN RSA PRIVATE KEY-----([A-Za-z0-9+/=\\s]+)-----END");
-  /** Of a PKCS #8 structure around an RSA key of PKCS #1: version and algorithm. */
+  /** Version and algorithm of a PKCS #8 structure around a PKCS #1 RSA key. */
   private static final byte[] RSA = {
     0x02, 0x01, 0x00, 0x30, 0x0d, 0x06, 0x09, 0x2a, (byte) 0x86, 0x48, (byte) 0x86, (byte) 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00
   };
 
   private TlsFiles() {}
 
-  /** Throws a JedisException that names the file that cannot be used: to try again does not help. */
+  /** Throws JedisAccessControlException, which is not retried, with the name of an unusable file. */
   static SSLSocketFactory factory(JsonNode tls) {
     String cert = tls.path("cert").asText(), key = tls.path("key").asText(cert);
     try {
       SslContextBuilder made = SslContextBuilder.forClient().sslProvider(SslProvider.JDK);
       String trusted = trusted(tls);
       if (!tls.path("verify").asBoolean(true)) made.trustManager(InsecureTrustManagerFactory.INSTANCE);
-      else if (!trusted.isEmpty()) made.trustManager(stream(trusted)); // else what this Java trusts
+      else if (!trusted.isEmpty()) made.trustManager(stream(trusted)); // otherwise Java's default certificates
       if (!cert.isEmpty()) made.keyManager(stream(read(cert)), stream(inPkcs8(read(key))));
       return ((JdkSslContext) made.build()).context().getSocketFactory();
     } catch (IllegalArgumentException form) {
       String files = String.join(" ", tls.path("ca").asText(), cert, key).strip();
-      throw unusable(form.getMessage() + " (" + files + "). A key is written by openssl pkcs8 -topk8 -nocrypt");
+      throw unusable(form.getMessage() + " (" + files + "). To convert a key: openssl pkcs8 -topk8 -nocrypt");
     } catch (IOException failed) {
       throw unusable(failed.toString());
     }
@@ -56,7 +56,7 @@ final class TlsFiles {
   }
 
   private static JedisAccessControlException unusable(String why) {
-    return new JedisAccessControlException("the files of its URL for TLS cannot be used: " + why);
+    return new JedisAccessControlException("the URL's TLS files cannot be used: " + why);
   }
 
   private static String trusted(JsonNode tls) throws IOException {
@@ -78,7 +78,7 @@ final class TlsFiles {
     return new ByteArrayInputStream(text.getBytes(StandardCharsets.US_ASCII));
   }
 
-  /** The older form of RSA keys, PKCS #1, in the one that Java reads. */
+  /** Converts an RSA key from PKCS #1 to PKCS #8, which Java reads. */
   private static String inPkcs8(String pem) {
     Matcher found = RSA_KEY.matcher(pem);
     if (!found.find()) return pem;
@@ -87,7 +87,7 @@ final class TlsFiles {
     return "-----BEGIN PRIVATE KEY-----\n" + Base64.getMimeEncoder().encodeToString(whole) + "\n-----END PRIVATE KEY-----\n";
   }
 
-  /** In DER the length has as few bytes as it can. */
+  /** Encodes a DER value, whose length must have as few bytes as possible. */
   private static byte[] sequence(byte tag, byte[] content) {
     byte[] length = BigInteger.valueOf(content.length).toByteArray();
     if (length[0] == 0 && length.length > 1) length = Arrays.copyOfRange(length, 1, length.length);

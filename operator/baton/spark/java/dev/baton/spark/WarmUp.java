@@ -72,22 +72,22 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
 
 /**
- * What a batch does in an executor, on no rows of the queue. The first one there loads classes, compiles its generated code, starts
- * Python, and connects: that takes seconds, for which the whole batch would wait.
+ * Runs the steps of a batch in an executor, without rows of the queue. The first batch in an executor loads classes, compiles
+ * generated code, starts Python, and connects. That takes seconds, for which the whole batch would wait.
  */
 public final class WarmUp {
   private static final Map<String, Batch> LAST = new ConcurrentHashMap<>();
   private static final Logger LOG = LoggerFactory.getLogger(WarmUp.class);
-  private static final Set<Class<?>> SPARKS =
+  private static final Set<Class<?>> BUILT_IN_PLANS =
       Set.of(MicroBatchScanExec.class, ProjectExec.class, FilterExec.class, WholeStageCodegenExec.class, InputAdapter.class);
-  private static final String FUNCTIONS = Expression.class.getPackageName();
+  private static final String BUILT_IN_FUNCTIONS = Expression.class.getPackageName();
 
   private WarmUp() {}
 
-  /** A batch of a query, and a range of each queue that it reads. */
+  /** A batch of a query, with one range of each queue that it reads. */
   private record Batch(StreamExecution query, IncrementalExecution execution, List<Range> ranges) {}
 
-  /** This is the stream's last batch that has rows. To be called while Spark plans it. */
+  /** Remembers the stream's last batch with rows. Call it while Spark plans the batch. */
   static void remember(String stream, StreamExecution query, InputPartition[] planned) {
     Map<String, Range> ranges = new HashMap<>();
     for (InputPartition task : planned) ((TaskReader.Task) task).ranges().forEach(range -> ranges.putIfAbsent(range.queue(), range));
@@ -95,12 +95,14 @@ public final class WarmUp {
     if (execution != null && !ranges.isEmpty()) LAST.put(stream, new Batch(query, execution, List.copyOf(ranges.values())));
   }
 
-  /** The stream has ended. */
+  /** Forgets the stream. */
   static void end(String stream) {
     LAST.remove(stream);
   }
 
-  /** So many tasks in one executor, each of an empty text. The location is as Spark's scheduler reads it, executor_HOST_ID. */
+  /**
+   * Returns an RDD with tasks for one executor, each with one empty string. The location is executor_HOST_ID, as Spark parses it.
+   */
   public static JavaRDD<String> tasks(SparkContext context, String location, int count) {
     Seq<String> preferred = CollectionConverters.asScala(List.of(location)).toList();
     Seq<Tuple2<String, Seq<String>>> all =
@@ -109,17 +111,17 @@ public final class WarmUp {
   }
 
   /**
-   * So many tasks of the stream's last batch: of the stage that reads, from the source up to its shuffle or sink, with each queue
-   * asked and no row read. Then once more with a sample row, where that meets nothing but Spark's own functions: what these load
-   * when they are first called (upper(): a second and more) would hold up a batch, too. Returns when they ran, at once if the
-   * stream had no batch yet.
+   * Runs tasks of the stream's last batch: the stage that reads, from the source up to its shuffle or sink. They query each queue
+   * and read no rows. If the stage has only built-in functions, they run again with a sample row, because the first call of some
+   * functions takes long (of upper() more than a second). Returns when the tasks have run; at once if the stream had no batch
+   * yet.
    */
   public static void run(String stream, String location, int tasks) throws IOException {
     Batch last = LAST.get(stream);
     if (last == null) return;
     SparkSession session = last.execution.sparkSession();
     session.sparkContext().setJobDescription("Warm up " + location);
-    SparkSession.setActiveSession(session); // a plan takes the session of the thread that makes it
+    SparkSession.setActiveSession(session); // new plans use the active session of their thread
     try {
       Found found = find(last.execution.executedPlan(), stream, new Tasks(last.ranges, location, tasks, false));
       if (found == null) return;
@@ -131,7 +133,7 @@ public final class WarmUp {
           rows.forEachRemaining(none -> {});
           if (files != null) files.tryOut();
         });
-        if (isSparks(sampled.plan)) sampled.plan.execute().toJavaRDD().foreachPartition(WarmUp::tryOut);
+        if (isBuiltIn(sampled.plan)) sampled.plan.execute().toJavaRDD().foreachPartition(WarmUp::tryOut);
         return null;
       });
     } finally {
@@ -140,36 +142,38 @@ public final class WarmUp {
     }
   }
 
-  /** An exception on the sample row is ignored. */
+  /** Runs the stage on the sample row, and ignores exceptions. */
   private static void tryOut(Iterator<InternalRow> rows) {
     try {
       rows.forEachRemaining(none -> {});
     } catch (TaskKilledException cancelled) {
       throw cancelled;
     } catch (Exception refused) {
-      LOG.debug("A sample row was not worked on", refused);
+      LOG.debug("The sample row failed", refused);
     }
   }
 
-  /** Whether it does nothing that a user of Spark wrote. */
-  private static boolean isSparks(SparkPlan plan) {
-    if (!SPARKS.contains(plan.getClass())) return false;
-    for (Expression one : CollectionConverters.asJava(plan.expressions())) if (!isSparks(one)) return false;
-    for (SparkPlan child : CollectionConverters.asJava(plan.children())) if (!isSparks(child)) return false;
+  /** Whether the plan calls no user's code. */
+  private static boolean isBuiltIn(SparkPlan plan) {
+    if (!BUILT_IN_PLANS.contains(plan.getClass())) return false;
+    for (Expression one : CollectionConverters.asJava(plan.expressions())) if (!isBuiltIn(one)) return false;
+    for (SparkPlan child : CollectionConverters.asJava(plan.children())) if (!isBuiltIn(child)) return false;
     return true;
   }
 
-  private static boolean isSparks(Expression expression) {
+  private static boolean isBuiltIn(Expression expression) {
     if (expression instanceof UserDefinedExpression || !expression.deterministic()) return false;
-    if (!FUNCTIONS.equals(expression.getClass().getPackageName())) return false;
-    for (Expression child : CollectionConverters.asJava(expression.children())) if (!isSparks(child)) return false;
+    if (!BUILT_IN_FUNCTIONS.equals(expression.getClass().getPackageName())) return false;
+    for (Expression child : CollectionConverters.asJava(expression.children())) if (!isBuiltIn(child)) return false;
     return true;
   }
 
-  /** @param whole the stage ends here: what stands above is not part of it */
+  /** @param whole whether the plan is a complete stage, so that nodes above it are not part of it */
   private record Found(SparkPlan plan, boolean whole) {}
 
-  /** The stage that reads the stream, with these tasks instead of the batch's; null where the plan does not read it. */
+  /**
+   * Returns the stage that reads the stream, with these tasks instead of the batch's; null if the plan does not read the stream.
+   */
   private static Found find(SparkPlan plan, String stream, Tasks tasks) {
     if (plan instanceof AdaptiveSparkPlanExec adaptive) return find(adaptive.executedPlan(), stream, tasks);
     if (plan instanceof QueryStageExec done) return find(done.plan(), stream, tasks);
@@ -192,16 +196,16 @@ public final class WarmUp {
     return null;
   }
 
-  /** What writes, keeps state, or reads other rows as well is done by batches only. */
+  /** Whether the warm-up stops below this node, because it shuffles, writes, keeps state, or reads other rows. */
   private static boolean ends(SparkPlan plan, int children) {
     return plan instanceof Exchange || plan instanceof StatefulOperator || plan instanceof V2TableWriteExec
         || (children > 1 && !(plan instanceof BroadcastHashJoinExec));
   }
 
-  /** So many, each in this executor. */
+  /** Tasks for one executor. */
   private record Tasks(List<Range> ranges, String location, int count, boolean sample) {}
 
-  /** A task that asks each queue as a reader of its range would. It is given partitions that are not there, if the queue has keys. */
+  /** A task that queries each queue like a reader of a range. If the queue has keys, the partitions do not exist. */
   record Task(List<Range> ranges, String location, boolean sample) implements InputPartition {
     @Override
     public String[] preferredLocations() {
@@ -231,7 +235,7 @@ public final class WarmUp {
     }
   }
 
-  /** A stream whose batches have no rows of a queue. */
+  /** A stream whose batches have no rows of a queue, but perhaps a sample row. */
   private record NoRows(StructType columns, Tasks tasks) implements MicroBatchStream {
     @Override
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
@@ -266,7 +270,7 @@ public final class WarmUp {
     public void stop() {}
   }
 
-  /** A row that no queue has, for warm-ups. */
+  /** A made-up row. */
   private static final class SampleRow {
     private SampleRow() {}
 
@@ -274,7 +278,7 @@ public final class WarmUp {
       return new GenericInternalRow(Stream.of(columns.fields()).map(column -> value(column.dataType())).toArray());
     }
 
-    /** Null for rarer types. */
+    /** Null for other types. */
     private static Object value(DataType type) {
       if (type instanceof StringType) return UTF8String.fromString("a");
       if (type instanceof BinaryType) return new byte[] {'a'};
@@ -285,10 +289,10 @@ public final class WarmUp {
     }
   }
 
-  /** How a query's sink writes its files, to be tried out in an executor. */
+  /** Writes a row like a query's file sink, to warm up an executor. */
   private record FileWriting(OutputWriterFactory writers, StructType schema, SerializableConfiguration configuration, String folder)
       implements Serializable {
-    /** @param rows the schema of what the sink is given */
+    /** @param rows the schema of the sink's rows */
     static FileWriting of(FileStreamSink sink, SparkSession session, StructType rows) throws IOException {
       List<String> folders = CollectionConverters.asJava((Seq<String>) RunningQuery.field(sink, "partitionColumnNames"));
       var options = (scala.collection.immutable.Map<String, String>) RunningQuery.field(sink, "options");
@@ -300,7 +304,7 @@ public final class WarmUp {
       return new FileWriting(writers, schema, new SerializableConfiguration(job.getConfiguration()), folder);
     }
 
-    /** Looks whether the sink's folder is there, and writes a row into a file of this machine, which goes again. */
+    /** Looks up the sink's folder, and writes a row to a temporary file on this machine. */
     void tryOut() {
       try {
         org.apache.hadoop.fs.Path real = new org.apache.hadoop.fs.Path(folder);
@@ -317,7 +321,7 @@ public final class WarmUp {
           }
         }
       } catch (IOException | RuntimeException failed) {
-        LOG.debug("Writing a file was not tried out", failed); // a batch will tell
+        LOG.debug("Writing a temporary file failed", failed); // if it also fails in a batch, the query reports it
       }
     }
   }

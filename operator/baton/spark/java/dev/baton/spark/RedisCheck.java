@@ -7,8 +7,8 @@ import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.exceptions.JedisDataException;
 
-/** The queue's check of who reads a range (script reading): what it is asked, and what its answers say. */
-final class Check {
+/** Builds requests for the queue's check of a range's reader (script `reading`), and parses the answers. */
+final class RedisCheck {
   /** Nanoseconds after which an answer is old. */
   private static final long OLD = TimeUnit.SECONDS.toNanos(1);
 
@@ -20,24 +20,24 @@ final class Check {
   private long asked;
   private boolean lent;
 
-  Check(Range range, Reader reader) {
+  RedisCheck(Range range, Reader reader) {
     this.range = range;
     this.keys = range.keys();
     this.queue = range.planned().value();
     this.reader = reader;
   }
 
-  /** Whether there is anything to ask. */
+  /** Whether the range is fenced. */
   boolean needed() {
     return queue.query() != 0;
   }
 
-  /** Whether another executor than the owner's reads, by the last answer. */
+  /** Whether the reader is not the owner's executor, by the last answer. */
   boolean lent() {
     return lent;
   }
 
-  /** Whether the last answer is of some time ago. */
+  /** Whether to check again. */
   boolean old() {
     return needed() && System.nanoTime() - asked > OLD;
   }
@@ -52,43 +52,43 @@ final class Check {
   }
 
   /**
-   * Takes the answer to what was asked at this time (System.nanoTime). False: the server does not have the script, which is in the
-   * next command. Throws RefusedException, and JedisDataException for an error of the server's.
+   * Takes the answer to a request of this time (System.nanoTime). False if the server does not have the script; the next command
+   * contains it. Throws RefusedException, and JedisDataException for an error of the server.
    */
   boolean passed(Object answer, long when) throws RefusedException {
     wholeScript = answer instanceof JedisDataException failed && failed.getMessage().startsWith("NOSCRIPT");
     if (wholeScript) return false;
-    List<Object> words = list(answer);
-    String code = word(words, 0);
-    if (!code.equals("OK")) throw new RefusedException(code, range.named() + why(code, words));
-    lent = word(words, 1).equals("lent");
+    List<Object> parts = list(answer);
+    String code = part(parts, 0);
+    if (!code.equals("OK")) throw new RefusedException(code, range.named() + why(code, parts));
+    lent = part(parts, 1).equals("lent");
     asked = Math.max(asked, when);
     return true;
   }
 
-  private String why(String code, List<Object> words) {
+  private String why(String code, List<Object> parts) {
     return switch (code) {
-      case "LENT" -> " is read by a later attempt of this task, in executor " + word(words, 2) + ": this one ends";
-      case "QUERY" -> " belongs to query " + word(words, 1) + " now, which another driver or a later start has begun: this is "
+      case "LENT" -> " is read by a later attempt of this task, in executor " + part(parts, 2) + ": this attempt ends";
+      case "QUERY" -> " now belongs to query " + part(parts, 1) + ", which another driver or a later start has begun: this is "
           + queue.query();
-      case "UNKNOWN" -> " is not there: the queue was deleted";
-      case "UNLOGGED" -> " is not to be read any more: its batch is done, or it was given up";
-      default -> " is refused by the queue: " + code;
+      case "UNKNOWN" -> " does not exist: the queue was deleted";
+      case "UNLOGGED" -> " must not be read any more: its batch is done or was given up";
+      default -> " is rejected by the queue: " + code;
     };
   }
 
-  private static String word(List<Object> words, int place) {
-    return place < words.size() ? text(words.get(place)) : "";
+  private static String part(List<Object> parts, int place) {
+    return place < parts.size() ? text(parts.get(place)) : "";
   }
 
-  /** A list, as Jedis gives what a Redis answers. Throws the error that is there instead. */
+  /** Casts an answer of Jedis to a list. Throws the error if the answer is one. */
   @SuppressWarnings("unchecked")
   static List<Object> list(Object answer) {
     if (answer instanceof JedisDataException failed) throw failed;
     return (List<Object>) answer;
   }
 
-  static String text(Object word) {
-    return word instanceof byte[] bytes ? new String(bytes, StandardCharsets.UTF_8) : String.valueOf(word);
+  static String text(Object part) {
+    return part instanceof byte[] bytes ? new String(bytes, StandardCharsets.UTF_8) : String.valueOf(part);
   }
 }

@@ -8,32 +8,32 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.util.AccumulatorV2;
 import scala.Option;
 
-/** What the tasks of a stream report of their ranges, also those that fail: JSON, one text for each range. */
-public final class Receipts extends AccumulatorV2<String, List<String>> {
+/** Accumulates the reports of a stream's tasks, including failed ones: a JSON object for each range. */
+public final class RangeReports extends AccumulatorV2<String, List<String>> {
   private static final long serialVersionUID = 1;
-  private static final Map<String, Receipts> BY_STREAM = new ConcurrentHashMap<>();
+  private static final Map<String, RangeReports> BY_STREAM = new ConcurrentHashMap<>();
 
   private final List<String> reports = new ArrayList<>();
 
-  /** Those of a stream. Without a name: Spark's pages would show all of them. */
-  static Receipts of(String stream) {
+  /** Returns the reports of a stream. The accumulator has no name, because Spark's UI would show the reports of a named one. */
+  static RangeReports of(String stream) {
     return BY_STREAM.computeIfAbsent(
         stream,
         name -> {
-          Receipts made = new Receipts();
+          RangeReports made = new RangeReports();
           made.register(SparkContext.getOrCreate(), Option.empty(), true);
           return made;
         });
   }
 
-  /** The stream has ended. What was reported of batches that are done has been asked for; the rest is not. */
+  /** Forgets the stream's reports. Those of finished batches have already been drained. */
   static void end(String stream) {
     BY_STREAM.remove(stream);
   }
 
-  /** The reports of a stream since the last time, as a JSON list. */
+  /** Returns the reports of a stream since the last call, as a JSON list. */
   public static String drain(String stream) {
-    Receipts found = BY_STREAM.get(stream);
+    RangeReports found = BY_STREAM.get(stream);
     if (found == null) return "[]";
     return found.drain();
   }
@@ -51,7 +51,7 @@ public final class Receipts extends AccumulatorV2<String, List<String>> {
 
   @Override
   public synchronized AccumulatorV2<String, List<String>> copy() {
-    Receipts other = new Receipts();
+    RangeReports other = new RangeReports();
     other.reports.addAll(reports);
     return other;
   }
