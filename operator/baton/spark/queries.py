@@ -105,14 +105,6 @@ def running_in(spark: SparkSession) -> Running:
     return running
 
 
-def query_of_this_thread(spark: SparkSession) -> str:
-    """Spark's id of the query whose `foreachBatch` function this thread runs; empty if none."""
-    try:
-        return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId") or "")
-    except Exception:  # Spark or its JVM is gone: nothing runs
-        return ""
-
-
 def stop_queries(running: Running, ids: Iterable[str]) -> None:
     """Stop these queries if they run. If one cannot be stopped, the others are stopped all the same."""
     try:
@@ -155,8 +147,11 @@ class GroupQueries:
 
     def in_batch(self) -> bool:
         """Whether the caller is a query's `foreachBatch` function."""
-        query = query_of_this_thread(self._spark)
-        return bool(query) and query in self._ids()
+        try:
+            query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        except Exception:  # Spark or its JVM is gone: nothing runs
+            return False
+        return query in self._ids()
 
     def busy(self) -> bool:
         """Whether a batch runs. It may be one without rows, of which the streams are not informed."""
