@@ -1,4 +1,4 @@
-"""What a fleet sees of Spark and of its JVM, played by a test: the JVM may be killed."""
+"""A fake of Spark and its JVM, which tests can kill."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +11,16 @@ class PlayedSession(SimpleNamespace):
 
 
 class PlayedJvm:
-    """Spark runs no query there until a test says so."""
+    """A session in which no query runs until a test sets one."""
 
     def __init__(self) -> None:
         self.killed = self.stopped = False
         self.queries: dict[str, Any] = {}
         self.groups: set[str] = set()
-        """That are claimed."""
+        """Claimed groups."""
 
     def session(self) -> Any:
-        """Of Spark, as far as a fleet asks it."""
+        """Return the part of a Spark session that a fleet uses."""
         context = SimpleNamespace(
             _jvm=SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=self.classes()))),
             _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: self._answer(self.stopped))),
@@ -34,7 +34,7 @@ class PlayedJvm:
         return PlayedSession(sparkContext=context, _jsparkSession=java, reader=lambda: self._answer(None))
 
     def classes(self) -> Any:
-        """`dev.baton.spark`."""
+        """Return the package `dev.baton.spark`."""
         groups = SimpleNamespace(
             claim=self._claim,
             release=self._release,
@@ -44,7 +44,7 @@ class PlayedJvm:
         return SimpleNamespace(Group=groups)
 
     def registered(self) -> Any:
-        """Executors: none."""
+        """No executors."""
         return self._answer(())
 
     def _claim(self, group: str) -> bool:

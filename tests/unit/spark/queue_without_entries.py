@@ -1,4 +1,4 @@
-"""A queue with one partition and no entries, as a driver asks it."""
+"""A fake queue with one partition and no entries."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from tests.waiting import HOUR, PATIENCE
 
 
 class QueueWithoutEntries:
-    """A `LoggedRanges` (baton.queues.logged_ranges). Everything asked of it is answered, unless it is `away`."""
+    """A `LoggedRanges` (baton.queues.logged_ranges) that answers every request unless it is `away`."""
 
     sizes_known = True
     sets_aside = True
@@ -31,12 +31,12 @@ class QueueWithoutEntries:
     def __init__(self) -> None:
         self.away = False
         self.answers_now = threading.Event()
-        """Until then, whoever asks for positions or to finish waits: the server takes connections, and is silent."""
+        """Cleared: requests for positions and to finish wait, like at a server that accepts connections and does not answer."""
         self.answers_now.set()
         self.news = threading.Event()
-        """Ends a wait."""
+        """Set to end a wait."""
         self.finished: list[int] = []
-        """The ends."""
+        """The requested ends."""
         self.waits = self.interrupts = 0
         self._interrupted = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A query's stream over the model of a queue, in virtual time, asked as Spark would ask it."""
+"""A query's stream over a model of a queue, in virtual time, with calls in the order of Spark's."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +24,11 @@ from tests.written_ledger import WrittenLedger
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 _TOO_OFTEN = 100
 _PATIENCE = 3.0
-"""Seconds with a silent queue: the other one's threads may come late on a machine that is busy."""
+"""Patience in seconds with a silent queue: on a busy machine the other queue's threads may be late."""
 
 
 class WatchedRanges(ModelledRanges):
-    """It knows what it was asked, and may be away."""
+    """A modelled queue that records its requests and can be unreachable."""
 
     def __init__(self, partitions: Mapping[int, Partition], pass_time: Callable[[float], None]) -> None:
         super().__init__(partitions)
@@ -36,7 +36,7 @@ class WatchedRanges(ModelledRanges):
         self.while_waiting: Callable[[], None] = lambda: None
         self.away = False
         self.withdrawn = 0
-        """So many of the last partitions the queue does not have any more: their records stay."""
+        """How many of the last partitions the queue no longer has; their records remain."""
         self.begun = 0
         self.questions: list[str] = []
 
@@ -61,7 +61,7 @@ class WatchedRanges(ModelledRanges):
         return super().wait(partitions, timeout)
 
     def happen(self) -> None:
-        """What happens while somebody waits, once."""
+        """Called once, during a wait."""
         happens, self.while_waiting = self.while_waiting, lambda: None
         happens()
 
@@ -70,16 +70,16 @@ class WatchedRanges(ModelledRanges):
 
 
 class StreamScene:
-    """A fleet of executors, by their numbers, and the queue `orders`. At first executor 1 owns its partition 0."""
+    """A fleet of numbered executors and the queue `orders`. At first executor 1 owns its partition 0."""
 
     def __init__(self, partitions: int = 1, *, parcels: bool = False) -> None:
-        """`parcels`: there is a second queue, to which nobody adds, and whose partition nobody owns."""
+        """`parcels`: add a second queue, without entries or owner."""
         self.now = 0.0
         self.over = ""
         self.reports: tuple[RangeReport, ...] = ()
-        """What tasks say."""
+        """The tasks' reports."""
         self.looks, self.looking = 0, 0.0
-        """How often somebody has looked what there may be to read, and how long that takes."""
+        """How often the queues were searched for entries, and how long a search takes."""
         self.stopping = False
         self.released: frozenset[Release] = frozenset()
         self.partitions = {number: Partition() for number in range(partitions)}
@@ -122,7 +122,7 @@ class StreamScene:
         return Stream("pickers-1", RunningQuery("query", alone), "place", options, self.context)
 
     def own(self, owned: Numbers, revoking: Numbers | None = None, number: int = 1) -> None:
-        """What this executor owns, by the ledger and at the queue, and nobody else anything."""
+        """Grant these partitions to the executor, in the ledger and at the queue, and no others."""
         one = entry(f"exec-{number}", owned, revoking)
         for partition, epoch in (*owned.items(), *(revoking or {}).items()):
             if partition in self.partitions:
@@ -134,7 +134,7 @@ class StreamScene:
             self.partitions[number].add()
 
     def take_away(self, last: int, number: int = 0) -> None:
-        """Everything up to this entry was finished by somebody else."""
+        """Finish everything up to this entry, in the name of another program."""
         one = self.partitions[number]
         one.finish(one.query, last)
 
@@ -159,10 +159,10 @@ def text(positions: Positions) -> str:
 
 
 def at(**positions: int) -> str:
-    """The offset with these positions: `p0=3`."""
+    """The text of an offset: `p0=3`."""
     return json.dumps({ORDERS: {name[1:]: position for name, position in positions.items()}})
 
 
 def numbers(positions: Positions) -> dict[int, int]:
-    """Those of `orders`."""
+    """The positions in `orders`."""
     return {partition.number: position for partition, position in positions.items() if partition.queue == ORDERS}

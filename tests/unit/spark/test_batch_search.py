@@ -1,4 +1,4 @@
-"""How the end of the next batch is found."""
+"""Finding the end of the next batch."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ Questions = Mapping[Partition, AheadRequest]
 
 
 class Queue:
-    """Entries of ten bytes each, numbered from 1."""
+    """A queue with entries of ten bytes each, numbered from 1."""
 
     def __init__(self, last: Mapping[int, int], away: frozenset[int] = frozenset()) -> None:
         self._last, self._away = last, away

@@ -1,4 +1,4 @@
-"""Where a driver finds its namespace, its pod's name and its UID."""
+"""How a driver finds its namespace, its pod's name and its UID."""
 
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def test_a_program_that_spark_submit_did_not_start_has_no_submitted_settings() -
 
 
 class Pods:
-    """An API server that has these, by name, and knows what it was asked for."""
+    """A fake API server with these pods, by name, which records requests."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Any] = {}

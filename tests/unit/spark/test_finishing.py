@@ -1,4 +1,4 @@
-"""Batches that are done are finished at their queues."""
+"""Finishing batches at their queues."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ BATCH = PlannedBatch("group-1", {ORDERS: 1, PARCELS: 1}, {P: 3, Q: 4}, frozenset
 
 
 class Scene:
-    """Two queues, and the thread of each."""
+    """Two queues, with a thread for each."""
 
     def __init__(self) -> None:
         self.made = {f"shop/{name}": QueueWithoutEntries() for name in (ORDERS, PARCELS)}
@@ -90,7 +90,7 @@ WITHIN = 30.0
 
 
 class Answering(ModelledRanges):
-    """It answers in turn what it was told to, and then that everything is finished."""
+    """A fake queue that gives these answers in turn, and then that everything is finished."""
 
     def __init__(self, *answers: FinishAnswer | Exception) -> None:
         super().__init__({0: model.Partition(), 1: model.Partition()})
@@ -111,7 +111,7 @@ class Answering(ModelledRanges):
 
 
 class AnswersScene:
-    """Executor 1 owns two partitions; the ledger wants them back."""
+    """Executor 1 owns two partitions, which the ledger revokes."""
 
     def __init__(self, *answers: FinishAnswer | Exception) -> None:
         self.released: frozenset[Release] = frozenset()

@@ -1,4 +1,4 @@
-"""What a fleet is told of itself."""
+"""The arguments, signals, start and end of a fleet."""
 
 import logging
 import signal
@@ -48,7 +48,7 @@ def test_a_client_of_spark_connect_is_told_who_starts_a_fleet() -> None:
 
 
 class ToldToStop(FleetSession):
-    """While another driver's Lease is waited for."""
+    """A session that gets SIGTERM while it waits for another driver's Lease."""
 
     def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
         signal.raise_signal(signal.SIGTERM)
@@ -81,7 +81,7 @@ def test_a_program_that_waits_for_the_lease_ends_on_a_signal_also_when_its_fleet
 
 
 def has_ended() -> Any:
-    """What is left of a fleet that has run."""
+    """A fleet that has ended."""
     closed = SimpleNamespace(wait=lambda seconds=None: True, is_set=lambda: True)
     queries = SimpleNamespace(in_batch=lambda: False)
     return SimpleNamespace(alive=lambda: False, queries=queries, stop=lambda grace: None, closed=closed, lost="")
@@ -89,7 +89,7 @@ def has_ended() -> Any:
 
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    """One whose `serve` returns at once: it has ended already."""
+    """A fleet whose `serve` returns at once, because it has already ended."""
     spark: Any = SimpleNamespace(sparkContext=None)
     unused: Any = object()
     fleet = Fleet(spark, group="orders", queues={"orders": "redis://redis"}, environment=Directory(tmp_path), executors=unused)
@@ -176,7 +176,7 @@ def test_who_waits_long_is_told_once_what_for(caplog: pytest.LogCaptureFixture) 
 
 
 def life(answers: Iterator[bool | None]) -> SparkLife:
-    """None: no answer."""
+    """A fake JVM: each answer, or None for an error."""
 
     def stopped() -> bool:
         answer = next(answers)
@@ -257,7 +257,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 
 def raised(what: Callable[[], object]) -> BaseException | None:
-    """By what the main thread does in a driver."""
+    """What a call raises in another thread."""
     errors: list[BaseException | None] = []
 
     def run() -> None:
@@ -276,7 +276,7 @@ def raised(what: Callable[[], object]) -> BaseException | None:
 
 
 def served(scene: Scene, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> BaseException | None:
-    """What `serve` raises; `then` happens while it stays."""
+    """What `serve` raises; `then` is called while it runs."""
     monkeypatch.setattr("signal.signal", lambda number, handler: None)  # it is not the main thread
     said = threading.Thread(target=lambda: (until(lambda: scene.fleet._running, "it runs"), then()), daemon=True)
     said.start()

@@ -1,4 +1,4 @@
-"""The driver's look after its fleet, with a scheduler, a ledger and a session that the test plays."""
+"""The fleet's loop, with fakes of Spark's scheduler, the ledger and the session."""
 
 import json
 import logging
@@ -114,7 +114,7 @@ def test_a_victim_counts_until_it_has_handed_off_and_goes_then(
 
 
 class Scheduler:
-    """Spark's side of the fleet."""
+    """A fake of Spark's scheduler."""
 
     def __init__(self) -> None:
         self.fleet: tuple[Executor, ...] = ()
@@ -140,7 +140,7 @@ class Scheduler:
 class Scene:
     def __init__(self, warm_up_patience: float = 0.0) -> None:
         self.go_on, self.warm, self.warm_up_patience = threading.Event(), threading.Event(), warm_up_patience
-        """Set these, and executors have had a first task, and are warm."""
+        """Once set, executors have run a first task, and are warm."""
         if not warm_up_patience:
             self.go_on.set()
             self.warm.set()
@@ -315,7 +315,7 @@ LEAVES = MemberId("exec-2")
 
 
 def leaving(scene: Scene) -> None:
-    """The second of two executors is asked to stop, and still has a partition to let go of."""
+    """The second of two executors is terminating, and still has a partition to release."""
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(2))
     scene.until[LEAVES] = scene.now + 60

@@ -1,4 +1,4 @@
-"""Objects that are listed once and watched from there, at an API server that the test plays."""
+"""Following objects at a fake API server."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ def bookmark(version: int) -> dict[str, Any]:
 
 
 class Watch:
-    """Events, and perhaps what it ends with."""
+    """The events of a watch, and perhaps an error at its end."""
 
     def __init__(self, events: Sequence[Any]) -> None:
         self._events = events
@@ -60,7 +60,7 @@ class Server:
 
 
 def followed(server: Server, monkeypatch: pytest.MonkeyPatch, shortest: float = 0.0) -> list[list[str]]:
-    """What was seen until all watches had ended and one more was asked for. `shortest`: seconds between two."""
+    """What was seen until all watches had ended and another was requested. `shortest`: least seconds between two watches."""
     monkeypatch.setattr("baton.spark.followed_objects._SHORTEST", shortest)
     monkeypatch.setattr("baton.spark.followed_objects._AGAIN", 0.0)
     seen: list[list[str]] = []

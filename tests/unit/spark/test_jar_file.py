@@ -1,4 +1,4 @@
-"""Where the jar of Spark's source comes from, and what is said where it cannot be made."""
+"""Where the jar of Spark's source comes from, and the errors if it cannot be built."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ def test_a_jar_that_is_carried_is_taken(tmp_path: Path) -> None:
 
 
 def without_a_jdk(cache: Path, called: str) -> str:
-    """What a call of the module says last."""
+    """The last line of output of a call of the module."""
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environment |= {"PATH": str(cache), "BATON_CACHE": str(cache)}
     command = [sys.executable, "-c", f"from baton.spark import jar_file; print(jar_file.{called})"]

@@ -1,4 +1,4 @@
-"""What the driver makes of the ledger."""
+"""The driver's view of the ledger."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_spoiled_key_is_told_of_once_and_again_when_it_was_well_meanwhile(
     view.close()
 
     def change(name: str, text: str) -> list[int]:
-        """How often each was told of by then."""
+        """How often each problem had been logged by then."""
         (tmp_path / name).write_text(text)
         view.look()
         return [caplog.text.count(what) for what in ("key exec-2", "size of the fleet")]

@@ -1,4 +1,4 @@
-"""Queries that fail, and their end."""
+"""Failures of queries, and stopping them."""
 
 from collections.abc import Mapping
 

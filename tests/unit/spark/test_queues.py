@@ -19,7 +19,7 @@ from tests.waiting import HOUR, PATIENCE, until
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 QUESTIONS = {a_partition(queue, 0): AheadRequest(0, Uid("uid-exec-1"), Epoch(1), 7, 1, 1) for queue in (ORDERS, PARCELS)}
 _SHORT = 0.05
-"""Seconds of patience with a queue, where a test tries it."""
+"""Seconds of patience with a queue in these tests."""
 
 
 def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
 
 
 def test_a_wait_without_a_partition_to_wait_for_ends_with_an_interrupt_and_the_next_one_does_not() -> None:
-    """As before there is an owner: the ledger's next state is an interrupt."""
+    """Before any partition has an owner, the ledger's next state is an interrupt."""
     one = FleetQueues({ORDERS: ""}, "shop", "group", lambda _, name, group: QueueWithoutEntries())
     ended = threading.Event()
 
@@ -56,7 +56,7 @@ def test_a_wait_without_a_partition_to_wait_for_ends_with_an_interrupt_and_the_n
 
 
 class SilentQueue(QueueWithoutEntries):
-    """It answers when it is let."""
+    """A queue that answers when it is allowed to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class SilentQueue(QueueWithoutEntries):
 
 
 class FarQueue(QueueWithoutEntries):
-    """It answers, later than others are waited for."""
+    """A queue that answers too late."""
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
         threading.Event().wait(3 * _SHORT)
@@ -118,7 +118,7 @@ def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_
 
 
 class LostQueue(QueueWithoutEntries):
-    """It goes away while somebody waits."""
+    """A queue that becomes unreachable during a wait."""
 
     def positions(self) -> Mapping[int, PartitionBounds]:
         if self.away:
@@ -166,7 +166,7 @@ def test_two_queues_without_news_are_each_waited_for_once_and_to_the_end() -> No
 
 
 class SlowQueue(QueueWithoutEntries):
-    """It has something new, and says so when the other has said it."""
+    """A queue that has new entries once the other queue has reported some."""
 
     def __init__(self, other: QueueWithoutEntries) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ def test_of_partitions_that_nobody_waits_for_the_news_of_a_slow_queue_are_heard_
 
 
 class HungQueue(QueueWithoutEntries):
-    """Its server takes connections, and answers when it is let: until then no interrupt ends a wait."""
+    """A queue whose server accepts connections and answers when it is allowed to; until then an interrupt ends no wait."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Where ranges are read, and by which task."""
+"""Where ranges are read, by which task, and the options for them."""
 
 from collections import Counter
 
@@ -55,7 +55,7 @@ def test_without_an_owner_it_is_borrowed_by_anybody() -> None:
 
 
 def loads(ranges: list[tuple[str, int]], slots: int = 1) -> list[int]:
-    """Rows of each task."""
+    """The number of rows of each task."""
     found: Counter[int] = Counter()
     for task, (_, rows) in zip(range_tasks(ranges, {"1": slots, "2": slots}), ranges, strict=True):
         found[task] += rows

@@ -1,4 +1,4 @@
-"""The driver's Lease, and two programs in one pod: they have the same UID, and so the same Lease."""
+"""The driver's Lease, and two programs in one pod, which have the same UID and so the same Lease."""
 
 import logging
 import subprocess
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_program(holder: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """That drives orders."""
+    """A process that drives orders."""
     with ChildProcess([sys.executable, "-c", _PROGRAM, holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"acquired\n"
@@ -59,7 +59,7 @@ def test_a_program_waits_for_another_one_of_its_pod_and_goes_on_when_that_is_kil
 
 
 class InterruptedLease(InMemoryLease):
-    """Somebody presses Ctrl-C while the program waits for it."""
+    """The user presses Ctrl-C while the program waits."""
 
     def write(self, lease: Manifest) -> Manifest | None:
         raise KeyboardInterrupt

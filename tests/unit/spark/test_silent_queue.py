@@ -1,4 +1,4 @@
-"""A query reads two queues, and the server of one falls silent: the other's batches go on."""
+"""A query reads two queues, and the server of one stops answering: batches of the other continue."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What tasks report, and what is counted of it."""
+"""The tasks' reports, and the driver's counts."""
 
 import json
 import socket
@@ -83,7 +83,7 @@ def test_steps_are_measured() -> None:
 
 
 class Counted:
-    """A fleet that has done so much."""
+    """A fleet with these counts."""
 
     def __init__(self) -> None:
         self.batches = 0

@@ -1,4 +1,4 @@
-"""What a query's stream decides, and what is refused of its query."""
+"""The decisions of a query's stream, and rejected queries."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def scene() -> StreamScene:
 
 
 def told(answer: Mapping[str, Any]) -> list[tuple[int, int, int, str]]:
-    """Of each range: partition, start, end, executor."""
+    """Partition, start, end and executor of each range."""
     return [(one["partition"], one["start"], one["end"], one["executor"]) for one in answer["ranges"]]
 
 
@@ -158,7 +158,7 @@ def test_where_nothing_comes_spark_is_kept_for_a_while(scene: StreamScene) -> No
 
 
 def test_beside_other_sources_looking_for_news_takes_little_of_the_time(scene: StreamScene) -> None:
-    """However many partitions there are, and however long it takes to ask for them."""
+    """The search takes a limited share of the time, for any number of partitions."""
     stream = scene.stream(alone=False)
     stream.latest_offset(at(p0=0))
     scene.looking, scene.looks = 0.1, 0
@@ -241,7 +241,7 @@ def test_a_batch_that_is_to_be_repeated_is_left_to_the_next_driver_when_the_flee
 
 
 def test_a_batch_that_waits_for_its_queue_does_not_hold_up_a_fleet_that_stops(scene: StreamScene) -> None:
-    """It has not begun: it would be waited for as long as the fleet's grace."""
+    """A batch that has not begun would be waited for until the fleet's grace ends."""
     scene.add(count=3)
     stream = scene.stream()
     stream.latest_offset(at(p0=0))
