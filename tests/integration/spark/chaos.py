@@ -1,4 +1,4 @@
-"""Two drivers of one group under load, on a real Spark and a real Redis, and what befalls them."""
+"""Two drivers of one group under load and injected faults, on a real Spark and a real Redis."""
 
 import json
 import os
@@ -31,11 +31,11 @@ _EXECUTOR = re.compile(r"^\s*(\d+) .*CoarseGrainedExecutorBackend", re.MULTILINE
 _WAITING = 1000
 """Entries that may wait."""
 _FULL = 2**16
-"""Bytes that Redis has more than by far."""
+"""A memory limit in bytes that Redis exceeds by far."""
 
 
 class Driver:
-    """One of the two; started again when it has ended."""
+    """One of the two drivers. Restarted when it has ended."""
 
     def __init__(self, place: Place, log: Path, api: Link, redis: Link) -> None:
         self.name, self.api, self.redis = place.name, api, redis
@@ -52,7 +52,7 @@ class Driver:
                 self._process = ChildProcess(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
     def signal(self, number: signal.Signals) -> None:
-        """To it, its JVM and its executors."""
+        """Send a signal to the driver, its JVM and its executors."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -74,7 +74,7 @@ class Producer:
     """Sends numbers, each once, until it is stopped."""
 
     def __init__(self, url: str, queue: str, lag: Callable[[], int]) -> None:
-        """`lag`: what was sent and is not done; while it is large enough nothing is sent."""
+        """`lag`: entries that were sent and are not done. Sending pauses while it is large."""
         self.sent = 0
         self._lag = lag
         self._producer = RedisProducer(url, queue, patience=HOUR)
@@ -85,7 +85,7 @@ class Producer:
         self._thread.start()
 
     def stop(self) -> int:
-        """How many there are."""
+        """Stop sending. Returns how many numbers were sent."""
         self._stopping.set()
         self._thread.join()
         self._producer.close()
@@ -100,7 +100,7 @@ class Producer:
 
 
 class Chaos:
-    """All of it."""
+    """The fleet, its servers and the faults."""
 
     def __init__(self, folder: Path, redis: RedisServer, network: Network, server: DevServer) -> None:
         self.table, self._redis, self._server = folder / "table", redis, server
@@ -129,7 +129,7 @@ class Chaos:
         self._mends: list[tuple[float, Callable[[], object]]] = []
 
     def go_on(self) -> None:
-        """To be called again and again: whoever has ended is started again, and what is over is mended."""
+        """Restart processes that have ended, and undo faults that are over. Call it repeatedly."""
         now = time.monotonic()
         due = [mend for until, mend in self._mends if until <= now]
         self._mends = [(until, mend) for until, mend in self._mends if until > now]
@@ -139,7 +139,7 @@ class Chaos:
             driver.see_to()
 
     def rows(self) -> int:
-        """How many are in the table."""
+        """The number of rows in the table."""
         return sum(written(self.table).values())
 
     def starts(self) -> int:
@@ -147,12 +147,12 @@ class Chaos:
         return sum(driver.starts for driver in self.drivers.values())
 
     def mend(self) -> None:
-        """All of it now."""
+        """Undo all faults now."""
         self._mends = [(0.0, mend) for _, mend in self._mends]
         self.go_on()
 
     def driver(self) -> Driver:
-        """The one that has the Lease; else any."""
+        """The driver that holds the Lease, or any driver."""
         holders = [holder_of(lease) for lease in self._server.leases()]
         return self.drivers[holders[0] if holders and holders[0] in self.drivers else DRIVERS[0]]
 
@@ -222,7 +222,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Chaos]:
-    """With its operator and producer at work, and two drivers that are about to start."""
+    """A fleet with its operator and producer running, and two drivers that are starting."""
     with ExitStack() as stack:
         redis = stack.enter_context(RedisServer(fsync="always"))
         network = stack.enter_context(Network())

@@ -1,4 +1,4 @@
-"""A fleet of two drivers from its first rows to its last, whatever befalls it: a line for each trouble, and the table counted."""
+"""A fleet of two drivers from its first rows to its last under injected faults. Prints a line per fault, and checks the table."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -11,13 +11,13 @@ from tests.promises import promised
 from tests.waiting import until
 
 BUSY = 240.0
-"""Seconds that a busy machine may take: for a driver and its executors, and until a fleet is at work again."""
+"""Seconds that a busy machine may take to start a driver and its executors, and until a fleet works again."""
 _TOLD_EVERY = 15.0
 
 
 def see_every_row_once(folder: Path, seed: int, troubles: Iterable[Trouble]) -> None:
-    """Have these befall a fleet under load, and read its table. Raises AssertionError where a row is missing, there twice, or
-    behind a later one of its partition."""
+    """Inject these faults into a fleet under load, and read its table. Raises AssertionError if a row is missing, written twice,
+    or after a later row of its partition."""
     with running(folder) as chaos:
         course = _Course(chaos, seed)
         try:
@@ -57,7 +57,7 @@ class _Course:
         print(f"seed {self._seed}: {self._told - self._begun:5.1f} s, {self._chaos.rows():,} rows: {what}", flush=True)
 
     def until(self, look: Callable[[], bool], what: str) -> None:
-        """As `tests.waiting.until`; meanwhile whoever has ended is started again, and what is over is mended."""
+        """Like `tests.waiting.until`, but restarts ended processes and undoes faults that are over."""
 
         def going() -> bool:
             self._chaos.go_on()
@@ -68,7 +68,7 @@ class _Course:
         until(going, what, BUSY)
 
     def rest(self, trouble: Trouble) -> None:
-        """As long as the trouble leaves the fleet alone."""
+        """Wait until the fleet may be disturbed."""
         begun, before = time.monotonic(), self._chaos.rows()
         self.until(lambda: time.monotonic() - begun >= trouble.pause, "it is time")
         if trouble.at_work:

@@ -1,4 +1,4 @@
-"""One of two drivers of a group, in a process of its own: a query into files, under a Lease that lapses within seconds."""
+"""One of two drivers of a group, as a process: runs a query into files, under a Lease that lapses within seconds."""
 
 import json
 import logging
@@ -19,11 +19,11 @@ from baton.spark.session import DriverSession, FleetSession
 from tests.local_spark import local_spark
 
 TERM = 4.0
-"""Seconds after which the Lease of a driver that does not renew it is the other one's."""
+"""Seconds after which another driver may take the Lease of a driver that does not renew it."""
 
 
 class Place(NamedTuple):
-    """Where a driver runs: what it is to be told, as JSON."""
+    """The arguments of a driver, as JSON."""
 
     name: str
     api: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Surrounding(FleetEnvironment):
-    """An API server that has Leases only, and a ledger in a folder."""
+    """An environment with an API server that has only Leases, and a ledger in a folder."""
 
     namespace = "default"
 

@@ -1,4 +1,4 @@
-"""The operator's part of a chaotic fleet: grants at a real queue and ledgers in folders, harder than Baton's."""
+"""The operator's part of a chaotic fleet: grants at a real queue and ledgers in folders, less gently than Baton's operator."""
 
 import asyncio
 import threading
@@ -28,12 +28,12 @@ class Grant:
     uid: Uid
     epoch: Epoch
     taken_back: float | None = None
-    """When its owner has had its time to let go, on the monotonic clock."""
+    """The deadline for the owner's release (monotonic)."""
 
 
 @dataclass
 class Ledgers:
-    """One folder per driver. A driver whose folder is frozen sees what was there before."""
+    """A folder per driver. A driver whose folder is frozen sees its earlier content."""
 
     folders: Mapping[str, Path]
     frozen: set[str] = field(default_factory=set)
@@ -49,12 +49,12 @@ class Ledgers:
 
 
 class Operator:
-    """Runs until `stop`. Grants what nobody alive owns, and what was taken back and has been released, or is overdue."""
+    """Runs until `stop`. Grants partitions that no live executor owns, and revoked ones that are released or overdue."""
 
     def __init__(self, url: str, queue: str, partitions: int, server: DevServer, ledgers: Ledgers) -> None:
         self.url, self.queue = url, queue
         self.partitions = partitions
-        """How many there are to be. Changed by whoever tests."""
+        """The intended number of partitions. Tests change it."""
         self._name = QueueName(queue.rpartition("/")[2])
         self._server, self._ledgers = server, ledgers
         self._grants: dict[int, Grant] = {}
@@ -73,15 +73,15 @@ class Operator:
         self._thread.join(_ANSWER)
 
     def take_back(self, partition: int, within: float) -> None:
-        """Have a partition go to another executor: after so many seconds, released or not."""
+        """Move a partition to another executor, after these seconds even if it is not released."""
         self._wanted.append((partition, within))
 
     def granted(self) -> int:
-        """How many partitions have an owner."""
+        """The number of partitions with an owner."""
         return len(self._grants)
 
     def lag(self) -> int:
-        """Entries that are not done, as last seen."""
+        """Unfinished entries, as last seen."""
         return sum(self._lag.values()) if self._lag else 1
 
     async def _run(self) -> None:
@@ -126,7 +126,7 @@ class Operator:
         self._grants[number] = grant
 
     def _members(self) -> dict[MemberId, Uid]:
-        """The executors of the driver whose Lease it is, by its own word."""
+        """The executors in the Lease of its driver."""
         for lease in self._server.leases():
             said: Mapping[str, Any] = lease["metadata"].get("annotations") or {}
             if holder_of(lease) and said.get(EXECUTORS_ANNOTATION):

@@ -1,4 +1,4 @@
-"""What befalls two drivers of one group, their executors and their servers, by a seed."""
+"""Random faults for two drivers of one group, their executors and their servers, by a seed."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -22,12 +22,12 @@ class Kind(Enum):
 class Trouble(NamedTuple):
     kind: Kind
     pause: float
-    """Seconds after the one before."""
+    """Seconds after the previous fault."""
     at_work: bool
-    """It waits until the fleet has got over what came before: rows have been written since."""
+    """Whether to wait until the fleet has recovered from the previous fault: rows have been written since."""
     lasts: float
     dice: int
-    """The process that it befalls, and by how much."""
+    """Chooses the affected process, and the extent."""
 
     def __str__(self) -> str:
         return f"{self.kind.value} ({self.lasts:g} s)" if self.kind in _LAST else self.kind.value
@@ -43,12 +43,12 @@ _FEW = (Kind.DRIVER_KILLED, Kind.EXECUTOR_KILLED, Kind.API_ANSWERS_LOST, Kind.GR
 
 
 def troubles(seed: int) -> Iterator[Trouble]:
-    """Each kind once at least; some befall a fleet at work, others one that has trouble."""
+    """Each kind of fault at least once. Some hit a fleet at work, others a fleet that has not recovered."""
     return _by_seed(seed, (*Kind, *_OFTEN))
 
 
 def a_few_troubles(seed: int) -> Iterator[Trouble]:
-    """Those without which there is no proof, in a minute and a half."""
+    """The most important faults, in a minute and a half."""
     return _by_seed(seed, _FEW)
 
 

@@ -43,7 +43,7 @@ def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[
 
 @pytest.fixture
 def in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    """The state of queries, which all end with the test."""
+    """Keep the state of queries in RocksDB."""
     spark.conf.set(PROVIDER, ROCKSDB)
     yield
     for query in spark.streams.active:
@@ -53,7 +53,7 @@ def in_rocksdb(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def two_tries(spark: SparkSession) -> Iterator[None]:
-    """Of each task. A fleet's has eight (`spark.task.maxFailures`), and Spark, which is all tests', reads that once."""
+    """Two attempts per task. A fleet sets eight (`spark.task.maxFailures`), but the tests' common Spark reads that once."""
     scheduler: Any = spark.sparkContext._jsc.sc().taskScheduler()
     field = scheduler.getClass().getDeclaredField("maxTaskFailures")
     field.setAccessible(True)

@@ -1,6 +1,6 @@
-"""A client of Spark Connect, in a process of its own: a session of the driver and one of a server do not go together in one.
+"""A client of Spark Connect, in a separate process, because one process cannot have a classic session and a Connect session.
 
-`python -m tests.integration.spark.connect_client URL TASK ARGUMENTS`: what the task answers is the last line, as JSON.
+`python -m tests.integration.spark.connect_client URL TASK ARGUMENTS` prints the task's answer as JSON in the last line.
 """
 
 import json
@@ -16,11 +16,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.waiting import until
 
 _SLOW = "Python worker failed to connect back"
-"""Spark gives the process of a function ten seconds to start, and a busy machine does not."""
+"""Spark gives a function's process ten seconds to start, which is too short on a busy machine."""
 
 
 def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """What this answers, once its function's process has started in time."""
+    """Start a query, again if its function's process did not start in time."""
 
     def tried() -> StreamingQuery | None:
         try:
@@ -39,7 +39,7 @@ def stream(spark: SparkSession, **options: Any) -> DataFrame:
 
 
 def ended(query: StreamingQuery) -> dict[str, Any]:
-    """What its progress says, when it has come to its end."""
+    """The query's progress, once it has ended."""
     query.awaitTermination()
     progress = query.recentProgress
     return {
@@ -53,13 +53,13 @@ def ended(query: StreamingQuery) -> dict[str, Any]:
 
 
 def to_files(spark: SparkSession, output: str) -> dict[str, Any]:
-    """What is there, to files, by a checkpoint beside them."""
+    """Read all existing entries into files, with a checkpoint beside them."""
     writer = stream(spark, maxRowsPerTrigger=200).writeStream.format("json").trigger(availableNow=True)
     return ended(writer.option("checkpointLocation", f"{output}-checkpoint").start(output))
 
 
 def to_a_function(spark: SparkSession, output: str) -> dict[str, Any]:
-    """Likewise, by a function for each batch, which runs in a process beside the server."""
+    """The same with a `foreachBatch` function, which runs in a process beside the server."""
 
     def write(rows: DataFrame, batch: int) -> None:
         rows.selectExpr("*", f"{batch} AS batch").write.mode("append").json(output)
@@ -90,7 +90,7 @@ def read(spark: SparkSession) -> dict[str, Any]:
 
 
 def errors(spark: SparkSession) -> dict[str, list[str]]:
-    """What a client reads where something is wrong, by what that is."""
+    """The errors that a client reads, by their cause."""
     import baton.spark
 
     source = spark.readStream.format("baton").option("group", "orders")
@@ -109,7 +109,7 @@ def errors(spark: SparkSession) -> dict[str, list[str]]:
 
 
 def begin_and_go(spark: SparkSession, output: str) -> None:
-    """Start a query, and end without a word, as a notebook whose machine is switched off."""
+    """Start a query, and end abruptly, like a notebook whose machine is switched off."""
     writer = stream(spark).writeStream.format("json").option("checkpointLocation", f"{output}-checkpoint")
     query = writer.start(output)
     until(lambda: query.lastProgress, "it reads")
@@ -118,7 +118,7 @@ def begin_and_go(spark: SparkSession, output: str) -> None:
 
 
 def come_back(spark: SparkSession) -> list[str]:
-    """Stop the queries of this session. Answers which these were."""
+    """Stop the queries of this session, and return their ids."""
     found = [query.id for query in spark.streams.active]
     for query in spark.streams.active:
         query.stop()

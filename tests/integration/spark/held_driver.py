@@ -1,4 +1,4 @@
-"""A driver whose batches wait for a word. Run by spark-submit, whose JVM is the first process, as in cluster mode."""
+"""A driver whose batches wait for a file. Run by spark-submit, whose JVM is the first process, as in cluster mode."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from tests.local_spark import local_spark
 from tests.waiting import HOUR, until
 
 HELD, GO_ON = "held", "go-on"
-"""Files of its folder: a batch runs; it may end."""
+"""Files in its folder: a batch runs; the batch may end."""
 
 
 def main(place: Place) -> None:

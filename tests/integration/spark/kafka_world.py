@@ -1,4 +1,4 @@
-"""The same fleet without Kubernetes, over a topic of a real Kafka."""
+"""A fleet without Kubernetes, over a topic of a real Kafka."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ _DESCRIBE = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 class KafkaWorld(World):
-    """`World`, whose queue is a topic."""
+    """A `World` whose queue is a topic."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class KafkaWorld(World):
         epoch: int = 0,
         topic: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`topic`: its configuration, with underscores."""
+        """`topic`: configuration of the topic, with underscores."""
         self.broker = broker
         self.topic = f"{folder.parent.name}-{folder.name}".replace("_", "-").lower()
         self.group = f"shop.{self.topic}"
@@ -44,18 +44,18 @@ class KafkaWorld(World):
         return KafkaQueue(KafkaAddress((self.broker.servers,)), self.group, spec, CLAIMANT)
 
     def replace_queue(self) -> None:
-        """By one with another topic, whose partitions are granted as those of the former."""
+        """Replace the queue by one with another topic, with the same grants."""
         self.topic = f"{self.topic}-latter"
         self.broker.make_topic(self.topic, self._partitions)
         self._ask(lambda queue: queue.ensure(None))
         self.give({number: owner for number, (owner, _) in self._grants.items()})
 
     def read_by(self, url: str) -> None:
-        """Later fleets have this URL."""
+        """Give later fleets this URL."""
         self._url = url
 
     def send(self, *values: str, codec: str = "none") -> None:
-        """Over the partitions in turn."""
+        """Send to the partitions in turn."""
         producer = Producer({**ORDERED, "bootstrap.servers": self.broker.servers, "compression.type": codec, "linger.ms": 50})
         for number, value in enumerate(values):
             producer.produce(self.topic, value, f"key-{number}", number % self._partitions)
@@ -69,7 +69,7 @@ class KafkaWorld(World):
             one.result(PATIENCE)
 
     def messages_there(self) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        """Partition, offset, key and value of each, as a consumer of Kafka's own sees them, who takes committed ones."""
+        """Partition, offset, key and value of each committed message, read by Kafka's own consumer."""
         settings = {"group.id": "looks", "isolation.level": "read_committed", "enable.partition.eof": True}
         consumer = Consumer({**settings, "bootstrap.servers": self.broker.servers})
         consumer.assign([TopicPartition(self.topic, number, OFFSET_BEGINNING) for number in range(self._partitions)])
@@ -88,7 +88,7 @@ class KafkaWorld(World):
         return sorted(found, key=itemgetter(0, 1))
 
     def described(self) -> Mapping[int, tuple[int, int, int]]:
-        """By partition: offset, end and lag, as Kafka's own command shows them."""
+        """Offset, end and lag by partition, from Kafka's own command."""
         command = jars.java(
             _DESCRIBE, "--bootstrap-server", self.broker.servers, "--describe", "--group", self.group, lib=jars.place() / "lib"
         )

@@ -1,4 +1,4 @@
-"""A driver that serves its queues, or runs a query, and tells the id of its JVM's process. Its queue is never there."""
+"""A driver that serves its queues, or runs a query, and prints the process id of its JVM. Its queue does not exist."""
 
 import json
 import logging
@@ -14,16 +14,16 @@ from tests.integration.spark.chaos_driver import Place, Surrounding
 from tests.local_spark import local_spark
 
 JVM = "JVM: "
-"""Begins the line with its id, when the fleet has started."""
+"""Start of the line with the process id, once the fleet has started."""
 QUERY = "the query runs"
 
 
 class Work(NamedTuple):
-    """What it is told, as JSON."""
+    """The arguments, as JSON."""
 
     place: Place
     serves: bool
-    """Else it runs a query."""
+    """Whether to serve; otherwise it runs a query."""
 
 
 def main(work: Work) -> None:

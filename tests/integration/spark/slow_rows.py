@@ -1,4 +1,4 @@
-"""Batches that stop in the middle, so that something may happen to who reads them."""
+"""Batches that stop in the middle, for faults of their readers."""
 
 from pathlib import Path
 
@@ -10,25 +10,25 @@ from tests.waiting import until
 
 _SIZE = 4000
 _BUFFERS = sum(int(Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[-1]) for name in ("tcp_rmem", "tcp_wmem"))
-"""Bytes that the kernel may hold between an executor and its Python worker: its own maximum, which differs by machine."""
+"""Bytes that the kernel may buffer between an executor and its Python worker: its maximum, which differs by machine."""
 ROWS_IN_PAGES = 2 * (_BUFFERS * 5 // 4 // _SIZE)
-"""More for each of two partitions than fits there: a task that is stopped in the middle has more to fetch."""
+"""Rows per partition that exceed this buffer, so that a task that is stopped in the middle has more to fetch."""
 NUMBERS = [f"{n:05}" for n in range(ROWS_IN_PAGES)]
 
 
 def send_pages(source: StandIn) -> None:
-    """Rows that begin with these numbers."""
+    """Send rows that begin with these numbers."""
     source.producer.send_many([(f"key-{n}", number + "." * _SIZE) for n, number in enumerate(NUMBERS)])
 
 
 def numbers(rows: DataFrame) -> list[str]:
-    """Those with which the rows begin."""
+    """The numbers with which the rows begin."""
     found = rows.selectExpr("substring(cast(value AS string), 1, 5) AS number")
     return sorted(row.number for row in found.collect())
 
 
 def slowly(rows: DataFrame, marks: Path) -> DataFrame:
-    """The rows again, which wait at the 500th of each partition until the folder has a file `go`."""
+    """The rows, which wait at the 500th of each partition until the folder has a file `go`."""
     folder = str(marks)
 
     def wait(parts):  # type: ignore[no-untyped-def]
@@ -46,5 +46,5 @@ def slowly(rows: DataFrame, marks: Path) -> DataFrame:
 
 
 def both_wait(marks: Path, query: StreamingQuery) -> None:
-    """Until both executors are in the middle, or the query has failed."""
+    """Wait until both executors are in the middle, or the query has failed."""
     until(lambda: len(list(marks.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")

@@ -1,4 +1,4 @@
-"""All that befalls two drivers of a group and what is around them, by a seed: the table has every row once, and in order."""
+"""Random faults for two drivers of a group and their servers, by a seed: the table has every row once, and in order."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.integration.spark.chaos_course import BUSY, see_every_row_once
 from tests.integration.spark.chaos_troubles import troubles
 
 SEED = int(os.environ.get("BATON_CHAOS_SEED", "1"))
-"""`make soak-spark` sets it, and names this file: by its name it is none of the tests that `make test` finds."""
+"""Set by `make soak-spark`, which names this file; by its name, `make test` does not collect it."""
 
 
 @pytest.mark.timeout(4 * BUSY)

@@ -1,4 +1,4 @@
-"""Decisions that a test makes itself, on a real queue: Spark's side of the source is what is tested."""
+"""Decisions made by a test, on a real queue, to test only the Java part of the source."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ _names = itertools.count()
 
 @dataclass
 class Owner:
-    """Of all partitions of a test's queue, on one executor; "" is one that is nobody's."""
+    """The owner of all partitions of a test's queue, on one executor; "" for an executor that does not exist."""
 
     executor: str
     location: str
@@ -39,7 +39,7 @@ class Owner:
 class StandIn:
     """A group with one queue, `orders`, whose partitions are granted to `owners`. Implements dev.baton.spark.Decisions.
 
-    Take it as a context manager; `rows` is its DataFrame."""
+    Use it as a context manager; `rows` is its DataFrame."""
 
     class Java:
         implements = ("dev.baton.spark.Decisions",)
@@ -51,13 +51,13 @@ class StandIn:
         self.asked: list[tuple[str, ...]] = []
         self.most = EVERYTHING
         self.answers: dict[str, Callable[[], Mapping[str, object]]] = {}
-        """What is answered instead, by method."""
+        """Answers that replace the usual ones, by method."""
         self.server: dict[str, object] = {}
-        """What executors are told of the server, instead of what the URL says."""
+        """Overrides of the server's address that executors get."""
         self.reported: list[Mapping[str, Any]] = []
         self._one_at_a_time = threading.Lock()
         self.drains = True
-        """It asks for the reports of a stream that ends."""
+        """Whether the reports of a stream are read when it ends."""
         self._jvm: Any = spark.sparkContext._jvm
         self._java_context: Any = spark.sparkContext._jsc.sc()
         self.executors: list[Mapping[str, Any]] = until(self._two_executors, "two executors")
@@ -89,16 +89,16 @@ class StandIn:
         return self.spark.read.format("baton").option("group", self.group).options(**options).load()
 
     def reports(self) -> list[Mapping[str, Any]]:
-        """All that tasks have reported so far."""
+        """All reports of tasks so far."""
         self.reported += json.loads(self._jvm.dev.baton.spark.RangeReports.drain(self.group))
         return self.reported
 
     def raw(self) -> redis.Redis:
-        """A client of its own, without Baton's."""
+        """A plain client of the server."""
         return redis.Redis.from_url(self.url)
 
     def entries_of(self, partition: int) -> str:
-        """The key of the stream that has them."""
+        """The key of the partition's stream."""
         return partition_keys(self.queue, partition).stream
 
     def owner(self, partition: int) -> Owner:
@@ -207,7 +207,7 @@ class StandIn:
 
 
 class Kept:
-    """The rows of each batch, collected once."""
+    """Collects the rows of each batch."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Row]] = {}

@@ -1,4 +1,4 @@
-"""A batch that always fails, and the ways out of it: dead letters, or a new checkpoint with smaller limits."""
+"""A batch that always fails, and what to do: dead letters, or a new checkpoint with smaller limits."""
 
 import shutil
 import threading
@@ -20,14 +20,14 @@ from tests.waiting import PATIENCE
 
 
 def letters(orders: World) -> list[tuple[str, str]]:
-    """Values and reasons."""
+    """Values and reasons of the dead letters."""
     with RedisDeadLetters(orders.url, orders.queue) as dead:
         found = [dead.find(line.letter) for partition in dead.counts() for page in dead.every(partition) for line in page]
     return sorted((one.value.decode(), one.why) for one in found if one is not None)
 
 
 class Poisoned:
-    """A function that fails with a certain value, and stops the fleet behind another."""
+    """A function that fails at a certain value, and stops the fleet after another."""
 
     def __init__(self, orders: World, poison: str, last: str) -> None:
         self.orders, self.poison, self.last = orders, poison, last
@@ -97,7 +97,7 @@ def test_a_batch_that_was_done_and_could_not_be_written_down_is_not_set_aside(wo
 
 
 def test_a_batch_that_is_in_sparks_commit_log_already_is_not_set_aside(world: Worlds) -> None:
-    """As where a store has written it and its answer was lost."""
+    """As if a store had written the log and its answer was lost."""
     orders = world(1)
     orders.share_out(1)
     orders.send_to(0, "first")
@@ -166,14 +166,14 @@ def test_a_driver_that_ends_behind_the_set_aside_leaves_the_next_one_an_empty_ba
 
 
 PORTIONS = 2
-"""That a partition of this test is set aside in."""
+"""Portions in which a partition of this test is set aside."""
 
 
 @pytest.mark.parametrize("moved", [[1, 0], [PORTIONS, 0], [PORTIONS, 1]], ids=str)
 def test_a_driver_that_is_killed_while_it_sets_aside_leaves_the_next_one_each_row_once(
     world: Worlds, tmp_path: Path, moved: list[int]
 ) -> None:
-    """`moved`: how many portions of each partition."""
+    """`moved`: number of moved portions per partition."""
     orders = world(2)
     orders.share_out(2)
     table = tmp_path / "table"

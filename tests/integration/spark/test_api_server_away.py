@@ -1,4 +1,4 @@
-"""The API server is away for longer than the driver's Lease lasts: on a real Spark and a real Redis, under load."""
+"""The API server is unreachable for longer than the driver's Lease lasts: on a real Spark and a real Redis, under load."""
 
 import signal
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def api() -> Iterator[DevServer]:
 
 @pytest.fixture
 def link(api: DevServer) -> Iterator[Link]:
-    """Between drivers and the API server."""
+    """The link between drivers and the API server."""
     at = urlsplit(api.url)
     assert at.hostname and at.port
     with Network() as network:
@@ -46,7 +46,7 @@ def lease(api: DevServer, link: Link, group: str) -> KubernetesLease:
 
 
 def named(api: DevServer) -> str:
-    """Executors, by the word of the driver's Lease."""
+    """The executors in the driver's Lease."""
     [found] = api.leases()
     return str(found["metadata"]["annotations"][EXECUTORS_ANNOTATION])
 

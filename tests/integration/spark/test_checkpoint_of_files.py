@@ -1,4 +1,4 @@
-"""Files that have batches which the query's checkpoint does not know: Spark's sink would skip their numbers, with the rows."""
+"""A file sink with batches that the query's checkpoint lacks: Spark's sink would skip these numbers, and lose the rows."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spark Connect: the server of the guide, with a fleet under `baton dev`, and clients that are other processes."""
+"""Spark Connect: the guide's server, with a fleet under `baton dev`, and clients in other processes."""
 
 import json
 import os
@@ -27,12 +27,12 @@ GUIDE = (ROOT / "docs" / "guides" / "spark-connect.md").read_text()
 CLIENT = "tests.integration.spark.connect_client"
 JAVA_CLIENT = Path(__file__).parent / "java" / "ConnectClient.java"
 LONGEST = 600
-"""Seconds for a client: what it waits for has bounds of its own."""
+"""Seconds for a client, whose own waits have shorter limits."""
 pytestmark = pytest.mark.long
 
 
 def program(words: str) -> str:
-    """The guide's, by words that only it has."""
+    """The guide's program that contains these words."""
     [block] = [text for text in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if words in text]
     return str(block)
 
@@ -59,7 +59,7 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        """The server, as the guide has it, until its executors own the partitions."""
+        """Start the guide's server, and wait until its executors own the partitions."""
         server = self._dev.folder / "server.py"
         text = self.here(program(".serve()"))
         assert "conf(group)" in text
@@ -74,25 +74,25 @@ class Served:
         )
 
     def stop(self) -> int:
-        """As Kubernetes does. Answers the exit code."""
+        """Stop the server, as Kubernetes does. Returns the exit code."""
         self.process.terminate()
         code = self.process.wait(LONGEST)
         until(lambda: "unowned: 0-3" in self._dev.last(), "the partitions are given back")
         return code
 
     def here(self, text: str) -> str:
-        """With this server's port instead of the guide's."""
+        """Replace the guide's port by this server's."""
         assert "15002" in text
         return text.replace("15002", str(self._port))
 
     def send(self, name: str, begin: int, end: int) -> list[str]:
-        """Values that no other test has, with twenty keys."""
+        """Send unique values, with twenty keys."""
         values = [f"{name}-{number:04}" for number in range(begin, end)]
         self.producer.send_many((f"customer-{number % 20}", value) for number, value in enumerate(values))
         return values
 
     def client(self, task: str, *arguments: object, session: str = "") -> Any:
-        """What a client's task answers."""
+        """Run a task of the client, and return its answer."""
         url = self.url + (f"/;user_id=etl;session_id={session}" if session else "")
         return json.loads(self.run(sys.executable, "-m", CLIENT, url, task, *map(str, arguments)).splitlines()[-1])
 
@@ -111,7 +111,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def rows(output: Path) -> list[dict[str, Any]]:
-    """Of a file sink, which names its files in a log, or of all files where there is none."""
+    """The rows of a file sink with a log, or else of all files."""
     log = output / "_spark_metadata"
     files = {
         Path(json.loads(line)["path"]).name for batch in log.glob("[0-9]*") for line in batch.read_text().splitlines()[1:]
@@ -124,7 +124,7 @@ def values(output: Path) -> list[str]:
 
 
 def in_order(found: list[dict[str, Any]]) -> bool:
-    """By the values, which count what one sender sent, the offsets of each partition grow."""
+    """Whether the offsets of each partition grow with the values, which count one sender's entries."""
     offsets: dict[int, list[int]] = defaultdict(list)
     for row in sorted(found, key=lambda row: str(row["value"])):
         offsets[row["partition"]].append(row["offset"])
@@ -206,7 +206,7 @@ def test_a_client_in_java_reads_and_streams(served: Served, tmp_path: Path) -> N
 
 
 def test_a_server_that_is_told_to_stop_gives_all_back_and_the_next_one_goes_on(served: Served, tmp_path: Path) -> None:
-    """With the client of the guide, whose output is put where this test looks."""
+    """Uses the guide's client, with its output redirected."""
     output = tmp_path / "rows"
     client = tmp_path / "client.py"
     client.write_text(served.here(program("SparkSession.builder.remote")).replace("/tmp/orders", str(output)))
@@ -219,7 +219,7 @@ def test_a_server_that_is_told_to_stop_gives_all_back_and_the_next_one_goes_on(s
 
 
 def read_by(served: Served, client: Path, output: Path, count: int) -> None:
-    """Run this program until there are so many rows, and stop its server then."""
+    """Run this program until there are this many rows, and then stop its server."""
     with client.with_suffix(".log").open("ab") as log:
         reading = ChildProcess([sys.executable, str(client)], stdout=log, stderr=log, env=served.environment)
     try:
@@ -231,5 +231,5 @@ def read_by(served: Served, client: Path, output: Path, count: int) -> None:
 
 
 def decoded(output: Path) -> list[str]:
-    """As Spark writes what is binary."""
+    """Encode bytes as Spark writes binary columns."""
     return sorted(b64decode(row["value"]).decode() for row in rows(output))

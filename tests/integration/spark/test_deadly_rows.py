@@ -1,4 +1,4 @@
-"""A row that kills each executor that works on it: it is set aside, its partition goes on, and all other rows are there once."""
+"""A row that kills every executor is set aside; its partition continues, and all other rows are written once."""
 
 import re
 import threading
@@ -29,7 +29,7 @@ def kills_its_jvm(batches):  # type: ignore[no-untyped-def] # its types would be
 
 
 class IntoFiles:
-    """A query that dies of a row, and the operator's part meanwhile."""
+    """A query that dies of a row, with the operator's part."""
 
     def __init__(self, orders: World, table: Path) -> None:
         self.orders, self.table = orders, table
@@ -42,7 +42,7 @@ class IntoFiles:
         looking.join(PATIENCE)
 
     def rows(self) -> list[tuple[int, str]]:
-        """By partition, in order."""
+        """The written values by partition, in order."""
         table = self.orders.spark.read.parquet(str(self.table))
         return [(row.partition, row.value) for row in table.orderBy("partition", "offset").collect()]
 

@@ -1,4 +1,4 @@
-"""A driver's JVM that is asked to end, as the first process of a pod in cluster mode is: on a real Spark and a real Redis."""
+"""The shutdown of a driver's JVM that is the first process of its pod, as in cluster mode: on a real Spark and a real Redis."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def test_a_batch_that_runs_when_the_jvm_is_asked_to_end_is_finished_first(tmp_pa
 
 @contextmanager
 def submitted(place: Place, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """The driver, by spark-submit; killed at the end with all that it has started."""
+    """The driver, run by spark-submit. At the end it is killed with all its children."""
     command = [SUBMIT, "--driver-class-path", jar(), "--driver-memory", "512m", held_driver.__file__, json.dumps(place._asdict())]
     options = java_options(Path(place.temporary_files))
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": options}

@@ -1,4 +1,4 @@
-"""What a driver finds of its own pod, and what its account may do, on a real API server."""
+"""How a driver finds its own pod, and the rights of its account, on a real API server."""
 
 import os
 import re
@@ -27,7 +27,7 @@ INSIDE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
 @pytest.fixture
 def shop(control_plane: Cluster) -> Iterator[str]:
-    """A namespace of its own."""
+    """A new namespace."""
     name = f"shop-{uuid.uuid4().hex[:6]}"
     control_plane.kubectl("create", "namespace", name)
     yield name
@@ -90,7 +90,7 @@ def test_rights_that_are_taken_away_while_a_driver_runs_are_told_until_they_are_
 def test_the_driver_s_pod_of_the_example_in_cluster_mode_goes_with_its_job(
     control_plane: Cluster, shop: str, tmp_path: Path
 ) -> None:
-    """The Job's command runs here, in the place of its pod."""
+    """The Job's command, run here instead of in its pod."""
     submit = EXAMPLE.parent / "spark-submit"
     for file in (submit / "driver-template.yaml", EXAMPLE / "executor.yaml"):
         shutil.copy(file, tmp_path)

@@ -1,4 +1,4 @@
-"""A driver that dies, a second one, and a query that fails: on a real Spark and a real Redis."""
+"""A driver that dies, a second driver, and a query that fails: on a real Spark and a real Redis."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.integration.spark.world import World, Worlds, wait_for
 from tests.waiting import PATIENCE, until
 
 SEED = 1
-"""Of the troubles; `make soak-spark` has more of them."""
+"""Seed of the faults; `make soak-spark` runs more of them."""
 
 
 def numbers(count: int, begin: int = 0) -> list[str]:
@@ -72,7 +72,7 @@ def test_of_two_drivers_the_later_one_reads_and_the_earlier_one_s_query_ends(wor
 
 
 class Table:
-    """A sink that goes by the number of a batch, as the guide says: rows and number in one transaction."""
+    """A sink that skips known batch numbers, as in the guide: it writes rows and number in one transaction."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,7 +81,7 @@ class Table:
             database.execute("CREATE TABLE rows (value TEXT)")
 
     def write(self, values: Sequence[str], batch: int) -> bool:
-        """False: it has the batch already."""
+        """Write a batch. False if the sink already has it."""
         with self._database() as database:
             fresh = database.execute("INSERT OR IGNORE INTO batches VALUES (?)", (batch,)).rowcount
             if fresh:
@@ -103,7 +103,7 @@ def values_of(rows: DataFrame) -> list[str]:
 
 
 def another_s_copy(checkpoint: Path) -> Path:
-    """As another program sees it: in one application Spark refuses a second query of the same id."""
+    """Simulate another program: within one application Spark rejects a second query of the same id."""
     copy = shutil.copytree(checkpoint, checkpoint.with_name("of-another"))
     (copy / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
     (copy / ".metadata.crc").unlink()
@@ -113,7 +113,7 @@ def another_s_copy(checkpoint: Path) -> Path:
 def test_a_driver_that_knows_of_no_other_and_begins_in_the_middle_of_its_batch_adds_no_row_twice_to_a_table(
     world: Worlds, tmp_path: Path
 ) -> None:
-    """Nothing keeps them apart here but the queue: there is no Lease."""
+    """There is no Lease: only the queue keeps the two drivers apart."""
     orders, table = at_work(2, world), Table(tmp_path / "table")
     read, may_write = threading.Event(), threading.Event()
     written: list[bool] = []

@@ -24,14 +24,14 @@ def numbers(count: int, begin: int = 0) -> list[str]:
 
 
 def in_order(rows: list[Row]) -> bool:
-    """Each partition's entries came in their order, once each."""
+    """Each partition's entries came in order, once each."""
     partitions = {row.partition for row in rows}
     sequences = [[row.number for row in rows if row.partition == partition] for partition in partitions]
     return all(sequence == sorted(set(sequence)) for sequence in sequences)
 
 
 class Held:
-    """A batch that goes on, and keeps its rows, when it is told to."""
+    """A batch that waits for a signal, and collects its rows."""
 
     def __init__(self, world: World) -> None:
         self.inside, self.go_on = threading.Event(), threading.Event()
@@ -313,7 +313,7 @@ def test_who_missed_a_deadline_and_holds_up_the_batch_is_replaced_though_it_send
 
 
 def stop_once(mark: Path, rows: Iterable[DataFrameRow]) -> None:
-    """In an executor: the first task with rows of partition 0 stops its own process; Spark's part of the executor goes on."""
+    """In an executor: the first task with rows of partition 0 stops its Python process. The executor's JVM continues."""
     if any(row.partition == 0 for row in rows) and not mark.exists():
         fresh = mark.with_suffix(".fresh")
         fresh.write_text(str(os.getpid()))

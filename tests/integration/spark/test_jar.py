@@ -1,4 +1,4 @@
-"""The jar: what is in it, and who carries it."""
+"""The jar's content, and the distributions that contain it."""
 
 import io
 import os

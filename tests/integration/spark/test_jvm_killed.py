@@ -1,4 +1,4 @@
-"""A driver's JVM that is killed, as when there is no memory: on a real Spark. The program is another process, and lives."""
+"""A driver's JVM that is killed, as by lack of memory, on a real Spark. The Python program is another process, and lives."""
 
 import json
 import os

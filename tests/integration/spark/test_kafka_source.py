@@ -1,5 +1,4 @@
-"""The source over topics of a real Kafka, on a real Spark: the same rows once, wherever they are read, and the group's offsets
-say what is done."""
+"""The source over topics of a real Kafka, on a real Spark: rows, failures, data loss, and the group's offsets."""
 
 import signal
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ def broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def orders(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> Iterator[KafkaWorld]:
-    """Four partitions, each owned by one of two executors."""
+    """Four partitions, owned by two executors in turn."""
     made = KafkaWorld(spark, broker, tmp_path / "orders", 4)
     made.share_out(4)
     yield made
@@ -193,7 +192,7 @@ def test_a_file_sink_has_every_row_once_though_executors_are_killed_and_queries_
 def test_offsets_that_compaction_and_given_up_transactions_have_left_out_are_no_rows_and_stop_no_range(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    """Ranges begin and end in holes, and some have no message at all."""
+    """Ranges begin and end in gaps of the log, and some have no message."""
     often = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
     orders = KafkaWorld(spark, broker, tmp_path / "orders", 2, topic=often)
     producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": orders.topic})

@@ -1,4 +1,4 @@
-"""A range that is lent on and on: borrowers die in the middle, and whoever had it before wakes up. The rows are the same."""
+"""A range that is lent several times: borrowers die in the middle, and earlier readers wake up. The rows stay the same."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
 
 
 class Loan(NamedTuple):
-    """Who reads a range."""
+    """A loan, as the queue records it."""
 
     evaluation: str
     attempt: int
@@ -35,7 +35,7 @@ class Loan(NamedTuple):
 
 
 def loan(source: StandIn, partition: int) -> Loan:
-    """The last one."""
+    """The last loan of the partition."""
     with source.raw() as raw:
         found = json.loads(str(raw.hget(partition_keys(source.queue, partition).progress, "loans"), "utf-8"))
     [(evaluation, (attempt, executor, _))] = found.items()

@@ -1,5 +1,5 @@
-"""A row that a stateful operator raises for, and one that ends its Python worker: the words for it, and that it is set aside. A
-timer that raises, which no row is to blame for."""
+"""A row for which a stateful operator raises, and a row that kills its Python worker: the error messages and dead letters. A timer
+that raises, which is no row's fault."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -58,7 +58,7 @@ def by_worker(numbers: DataFrame) -> DataFrame:
 
 
 class Counted:
-    """A query that keeps the counts, and ends its fleet behind the last row."""
+    """A query that keeps the counts, and stops its fleet after the last row."""
 
     def __init__(self, orders: World, counting: Callable[[DataFrame], DataFrame]) -> None:
         self.orders, self.counting = orders, counting
@@ -75,7 +75,7 @@ class Counted:
             self.orders.stop()
 
     def run(self, sending: Callable[["Counted"], None], **options: int) -> None:
-        """Until `sending` has sent the last row, and that is counted."""
+        """Wait until `sending` has sent the last row, and the row is counted."""
         fleet = self.orders.fleet_here(repeat_wait=5.0)
         looking = threading.Thread(target=self._look_on, args=(sending,))
         looking.start()
@@ -122,7 +122,7 @@ def test_the_batch_is_set_aside_with_what_went_wrong_and_what_was_counted_before
 
 
 class Reminds(CountsRows):
-    """A timer behind the first row, which raises until the folder has a file `mended`."""
+    """A timer after the first row, which raises until the folder has a file `mended`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)

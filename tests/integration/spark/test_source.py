@@ -1,4 +1,4 @@
-"""The source is one like any other: what users of Structured Streaming expect of it, on a real Spark and a real Redis."""
+"""What users of Structured Streaming expect of any source, on a real Spark and a real Redis."""
 
 import json
 import signal
@@ -53,7 +53,7 @@ def failure(query: StreamingQuery) -> str:
 
 
 def half_owned(world: Worlds) -> tuple[World, str]:
-    """Forty entries in two partitions, of which one has an owner; and another executor."""
+    """Forty entries in two partitions, one of which has an owner, and another executor."""
     orders = world(2)
     wait_for(lambda: len(orders.ids()) >= 2, "two executors are registered")
     first, second = orders.ids()[:2]
@@ -248,7 +248,7 @@ def test_the_progress_tells_rows_offsets_and_who_owns_what(world: Worlds) -> Non
 
 
 class Heard(StreamingQueryListener):
-    """As a user writes one."""
+    """A user's listener."""
 
     def __init__(self) -> None:
         self.progress: list[StreamingQueryProgress] = []

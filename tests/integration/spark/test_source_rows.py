@@ -1,4 +1,4 @@
-"""What Spark makes of the source: rows, columns, batches, and what it says when something is wrong."""
+"""The source's rows, columns, batches and errors in Spark."""
 
 import json
 import os
@@ -159,7 +159,7 @@ PROGRAMS = Path(__file__).parent / "java"
 
 
 def lines(folder: Path, program: str) -> list[str]:
-    """What a program says; compiled in the folder."""
+    """The output of a Java program, compiled in the folder."""
     jdk, spark = jar_file.jdk(), jar_file.spark_jars()
     assert jdk is not None and spark is not None
     class_path = os.pathsep.join([str(folder), str(jar_file.path()), f"{spark}/*"])

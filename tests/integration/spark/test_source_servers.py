@@ -1,4 +1,4 @@
-"""Executors read from whatever server the fleet has a URL of, also while another takes its place."""
+"""Executors read from any kind of server, and through a failover."""
 
 import ipaddress
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def reads_all(spark: SparkSession, url: str, folder: Path, arrange: Callable[[St
 
 
 def reads_on(spark: SparkSession, url: str, folder: Path, trouble: Callable[[StandIn], object]) -> None:
-    """All rows are read, each once, though this happens in the middle."""
+    """All rows are read, each once, although this fault happens in the middle."""
     with StandIn(spark, url) as source:
         source.producer.send_many([(f"key-{n}", f"{n}") for n in range(40_000)])
         read: list[list[str]] = []
@@ -97,7 +97,7 @@ def reads_on(spark: SparkSession, url: str, folder: Path, trouble: Callable[[Sta
 
 
 def with_tls(server: RedisServer, certificate: Path, key: Path) -> int:
-    """The port."""
+    """The server's port."""
     port = next(free_ports("127.0.0.1"))
     files = {"tls-cert-file": certificate, "tls-key-file": key, "tls-ca-cert-file": certificate}
     with server.client() as raw:

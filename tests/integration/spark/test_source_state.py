@@ -1,4 +1,4 @@
-"""State of the user's own in Python, by key: `transformWithState` over the source, with RocksDB as the state store."""
+"""A user's state by key in Python: `transformWithState` over the source, with RocksDB as the state store."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

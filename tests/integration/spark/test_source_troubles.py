@@ -1,4 +1,4 @@
-"""Executors and servers that fail in the middle of a read, reads beside each other, and entries that are large."""
+"""Executors and servers that fail in the middle of a read, concurrent reads, and large entries."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
 
 
 def refusing(port: int, attempts: int) -> None:
-    """Nobody serves here, until so many attempts were made to connect."""
+    """Reject connections until there were this many attempts."""
     with socket.create_server(("127.0.0.1", port)) as listening:
         for _ in range(attempts):
             listening.accept()[0].close()
@@ -153,7 +153,7 @@ def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path
 
 
 def test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has(source: StandIn, tmp_path: Path) -> None:
-    """As in an executor that was stopped, and wakes up: its next page is there already."""
+    """As in an executor that was stopped and wakes up: its next page has already arrived."""
     send_pages(source)
     counted: list[int] = []
     query = started(

@@ -1,4 +1,4 @@
-"""A query's stream at a real Redis, asked as Spark would ask it, without Spark."""
+"""A query's stream at a real Redis, with calls in the order of Spark's, without Spark."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ def number_of(sent: Sent) -> int:
 
 
 def again(what: Callable[[], object]) -> object:
-    """As the JVM asks: until there is an answer."""
+    """Ask until there is an answer, as the JVM does."""
 
     def asked() -> list[object]:
         try:
@@ -97,7 +97,7 @@ def again(what: Callable[[], object]) -> object:
 
 
 def to_the_end(stream: Stream) -> int:
-    """Read batch after batch until nothing is new; the position then."""
+    """Read batch after batch until there are no new entries, and return the position."""
     at = "{}"
     while True:
         positions = again(lambda: stream.latest_offset(at))  # noqa: B023

@@ -1,4 +1,4 @@
-"""Spark under `baton dev`: the program of the guide, on processes of this machine alone."""
+"""Spark under `baton dev`: the guide's program, on processes of this machine alone."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def dev(tmp_path: Path) -> Iterator[Dev]:
 
 
 def program(output: Path) -> str:
-    """The guide's, with a sink that a test can read and the checkpoint that this needs."""
+    """The guide's program, with a sink that a test can read, and the checkpoint for it."""
     [block] = [
         text
         for text in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
@@ -101,7 +101,7 @@ def test_a_second_driver_under_dev_waits_until_the_first_has_given_the_group_up(
 
 
 def values(output: Path) -> list[int]:
-    """Of the rows that Spark's file sink has taken up, which names its files in a log."""
+    """The rows that Spark's file sink has named in its log."""
     files: set[str] = set()
     for batch in (output / "_spark_metadata").glob("[0-9]*"):
         files |= {Path(json.loads(line)["path"]).name for line in batch.read_text().splitlines()[1:]}

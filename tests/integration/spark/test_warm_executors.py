@@ -1,4 +1,4 @@
-"""What a new executor has done before anything is read there, seen from within its Python workers and from Redis."""
+"""What a new executor has done before it reads, seen from its Python workers and from Redis."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def numbers(count: int, begin: int = 0) -> list[str]:
 
 
 def note(folder: Path, rows: int) -> None:
-    """In a Python worker: how many rows it has seen. The file has the name of its executor's process, and its own."""
+    """In a Python worker: record how many rows it has seen, in a file named after the executor's process and its own."""
     daemon = os.getppid()
     executor = Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1]
     file = folder / f"{executor}-{os.getpid()}"
@@ -45,7 +45,7 @@ def noted(folder: Path, pages: Iterator[Any]) -> Iterator[Any]:
 
 
 def workers(folder: Path, executor: str) -> dict[str, int]:
-    """The rows that each Python worker of the executor has seen."""
+    """The number of rows that each Python worker of the executor has seen."""
     [pid] = executor_pids(executor)
     return {file.name: int(file.read_text() or 0) for file in folder.glob(f"{pid}-*")}
 
@@ -56,7 +56,7 @@ def written(world: World, query: Callable[[DataFrame], DataFrame], table: Path) 
 
 
 def replaced(world: World) -> str:
-    """Spark's number of the executor that comes for one that is killed. Nothing is granted to it."""
+    """Spark's id of the executor that replaces a killed one. It gets no partitions."""
     before = set(world.ids())
     world.signal(max(before, key=int), signal.SIGKILL)
     wait_for(lambda: set(world.ids()) - before, "another executor has come")
@@ -128,7 +128,7 @@ def test_a_new_executor_has_connected_to_redis_before_it_owns_anything_and_asked
 
 
 def test_a_new_executor_has_called_spark_s_own_functions_of_the_query_before_rows_come(world: Worlds, tmp_path: Path) -> None:
-    """What they load at their first call, such as the rules of Unicode for upper(), would hold up all partitions."""
+    """What functions load at their first call, such as Unicode rules for upper(), would hold up all partitions."""
     orders = world(2)
     orders.share_out(2)
     orders.fleet_here()
@@ -146,13 +146,13 @@ def test_a_new_executor_has_called_spark_s_own_functions_of_the_query_before_row
 
 
 def objects(pid: int) -> str:
-    """What the Java process has objects of."""
+    """The histogram of the Java process's objects."""
     command = [str(JAVA / "bin" / "jcmd"), str(pid), "GC.class_histogram", "-all"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def ports(pid: int) -> set[str]:
-    """From which the process has connections."""
+    """The local ports of the process's connections."""
     sockets = {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink()}
     found = set()
     for table in ("tcp", "tcp6"):

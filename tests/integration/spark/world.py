@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 class Worlds(Protocol):
-    """Makes one."""
+    """Creates a world."""
 
     def __call__(self, partitions: int, name: str = "orders") -> "World": ...
 
@@ -55,7 +55,7 @@ class World:
     """One test's queue, ledger and fleet."""
 
     def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int, epoch: int = 0) -> None:
-        """`epoch`: grants are above it."""
+        """`epoch`: all grants have later epochs."""
         self.spark, self.folder = spark, folder
         self.url = url
         self._partitions = partitions
@@ -93,18 +93,18 @@ class World:
         self.publish()
 
     def replace(self, executor: str) -> None:
-        """Grant its partitions to those who are there."""
+        """Grant the partitions of a lost executor to the others."""
         ids = self.ids()
         self.give({number: ids[number % len(ids)] for number, (owner, _) in self._grants.items() if owner == executor})
 
     def revoke(self, number: int) -> None:
-        """Pause a partition and tell its owner to let go."""
+        """Pause a partition, and ask its owner to release it."""
         self._ask(lambda queue: queue.pause(number, Epoch(self._grants[number][1])))
         self._revoking.add(number)
         self.publish()
 
     def release(self, number: int) -> Release:
-        """What the driver says when it has let go."""
+        """The driver's report of a release."""
         executor, epoch = self._grants[number]
         return Release(Uid(f"uid-{executor}"), self.name, number, Epoch(epoch))
 
@@ -141,7 +141,7 @@ class World:
         return self._grants[number][0]
 
     def grow(self, partitions: int) -> None:
-        """The queue has more partitions from now on."""
+        """Add partitions to the queue."""
         wait_for(lambda: self._ask(lambda queue: queue.ensure(partitions)) is None, "the queue has another count of partitions")
         self._partitions = partitions
 
@@ -149,20 +149,20 @@ class World:
         return self._ask(lambda queue: queue.check()).lag
 
     def committed(self) -> bool:
-        """Everything that was sent is done with."""
+        """Whether all sent entries are finished."""
         return not any(self.lag().values())
 
     # -- the user's part
 
     def fleet_here(self, holdup_timeout: float = 5.0, repeat_wait: float = 120.0) -> Fleet:
-        """A fleet, started."""
+        """Start a fleet."""
         self.fleet = self.another_fleet(self.name, holdup_timeout, repeat_wait)
         return self.fleet.start()
 
     def another_fleet(
         self, group: str, holdup_timeout: float = 5.0, repeat_wait: float = 120.0, others: Sequence[str] = ()
     ) -> Fleet:
-        """Of this queue, and of others at the same server; not started."""
+        """Create a fleet of this queue, and of others at the same server, without starting it."""
         return Fleet(
             self.spark,
             group=group,
@@ -173,7 +173,7 @@ class World:
         )
 
     def to_files(self, table: Path, *, now: bool = False, **options: str | int | bool) -> StreamingQuery:
-        """Start a query that writes the entries to files; `now`: what is there now."""
+        """Start a query that writes the entries to files; `now`: with the trigger AvailableNow."""
         values = self.load(**options).select("partition", "offset", F.col("value").cast("string").alias("value"))
         writer = values.writeStream.format("parquet").option("path", str(table))
         if now:
@@ -181,7 +181,7 @@ class World:
         return writer.option("checkpointLocation", str(self.checkpoint)).start()
 
     def load(self, **options: str | int | bool) -> DataFrame:
-        """The source of a query."""
+        """The source's DataFrame."""
         return self.spark.readStream.format("baton").option("group", self.name).options(**options).load()
 
     def start(
@@ -272,7 +272,7 @@ def executor_pids(executor: str) -> list[int]:
 
 
 def _jvm() -> str:
-    """The driver's JVM: the local cluster's executors are its children."""
+    """The driver's JVM, whose children are the local cluster's executors."""
     context = SparkContext._active_spark_context  # the active session is each thread's own
     assert context is not None
     java = context._jvm
