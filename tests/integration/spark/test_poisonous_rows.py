@@ -1,5 +1,5 @@
-"""A row for which a stateful operator raises, and a row that kills its Python worker: the error messages and dead letters. A timer
-that raises, which is no row's fault."""
+"""A row for which a stateful operator raises, and a row that kills its Python worker: the errors and dead letters. A timer that
+raises, which is no row's fault."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
