@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 QUEUE = QueueName("orders")
 
 Offset = dict[int, int]
-"""Partition to position."""
+"""Position by partition."""
 
 MOST_FAILURES = 4
-"""Of one task: Spark's default."""
+"""Attempts per task: Spark's default."""
 
 Slot = tuple[str, int, int]
-"""A task's place: what it says its evaluation is, its partition, and which of the batch's evaluations it is."""
+"""Identifies a task: its evaluation, its partition, and the number of the evaluation in the batch."""
 
 
 @dataclass(slots=True)
 class Task:
-    """One attempt. It goes on after Spark has given it up, for it may be anywhere, asleep."""
+    """One attempt of a task. It continues after Spark has given it up, because its executor may only be paused."""
 
     driver: int
     query: int
@@ -56,12 +56,12 @@ class Task:
 
 
 def uid(executor: str) -> str:
-    """Of an executor's pod."""
+    """The UID of an executor's pod."""
     return f"u{executor[1:]}"
 
 
 class SimulatedRanges(ModelledRanges):
-    """The queue of a world, as one of its drivers asks it. `between` is called before each question to a partition."""
+    """The queue of a world, for one of its drivers. `between` is called before each request to a partition."""
 
     def __init__(self, world: "World", between: Callable[[], None]) -> None:
         super().__init__(world.partitions)
@@ -86,12 +86,12 @@ class SimulatedRanges(ModelledRanges):
 
 
 class KilledError(BaseException):
-    """The driver died in the middle of a question."""
+    """The driver died during a request."""
 
 
 @dataclass(slots=True, eq=False)
 class Driver:
-    """Each phase is a question, and most are asked of one partition at a time: anything may happen between two."""
+    """Each phase is a request, mostly to one partition at a time: anything may happen between two."""
 
     world: "World"
     number: int
@@ -101,15 +101,15 @@ class Driver:
     start: Offset = field(default_factory=dict)
     end: Offset = field(default_factory=dict)
     again: bool = False
-    """The batch that begins is in the offset log already."""
+    """Whether the batch that begins is already in the offset log."""
     running: dict[Slot, int] = field(default_factory=dict)
-    """The attempt that counts; 0: none yet."""
+    """The attempt that counts; 0 for none."""
     rows: dict[Slot, tuple[int, ...]] = field(default_factory=dict)
     failures: dict[Slot, int] = field(default_factory=dict)
     attempts: int = 0
     over: bool = False
     busy: bool = False
-    """It is in the middle of a step, in which others do theirs."""
+    """Whether it is in the middle of a step, during which other drivers take steps."""
     ledger: WrittenLedger = field(default_factory=WrittenLedger)
     decisions: Decisions = field(init=False)
     finishing: Finishing = field(init=False)
@@ -118,11 +118,11 @@ class Driver:
     working: frozenset[int] = frozenset()
     """Partitions of the batch that Spark was given and has not committed."""
     to_read: frozenset[Row] | None = None
-    """AvailableNow: what was there when it began."""
+    """AvailableNow: the last entries when the query began."""
     told: tuple[str, ...] = ()
-    """Offsets that the listener will hear of."""
+    """Offsets that the listener will be notified of."""
     may_fail: int = 0
-    """Questions that the queue leaves without an answer."""
+    """Requests that the queue does not answer."""
 
     def __post_init__(self) -> None:
         ranges = SimulatedRanges(self.world, self.between)
@@ -184,7 +184,7 @@ class Driver:
             self.busy = False
 
     def between(self) -> None:
-        """The decisions ask a queue: meanwhile anything happens, to them too."""
+        """During a request of the decisions to a queue, anything may happen, to the driver too."""
         self.world.meanwhile()
         if self.over:
             raise KilledError
@@ -265,7 +265,7 @@ class Driver:
         self.phase = "run"
 
     def _asked(self, text: str) -> Any:
-        """The answer; None: it is to be asked again, or the query has failed."""
+        """Return the answer; None if the request must be repeated, or the query has failed."""
         self.may_fail = self.world.unanswered
         answer: dict[str, Any] = json.loads(text)
         if "again" in answer:
@@ -278,7 +278,7 @@ class Driver:
         return answer
 
     def fail(self) -> None:
-        """Spark ends the query; somebody starts it again, in this application or in the next."""
+        """Spark ends the query. It is started again, in this application or in the next."""
         self.working, self.ranges = frozenset(), {}
         if self.world.rng.random() < 0.5:
             self.over = True
@@ -318,13 +318,13 @@ class Driver:
         self.fail()
 
     def _run(self) -> None:
-        """Every task has succeeded."""
+        """Whether every task has succeeded."""
         rows = sorted((number, entry) for (_, number, nth), found in self.rows.items() if nth == 0 for entry in found)
         self.world.promises.written(self.batch, tuple(rows))
         self.phase = "commit"
 
     def _commit(self) -> None:
-        """The commit log takes a batch once. The listener hears of it some time; or never, or in the next batch."""
+        """Write the commit log, which takes a batch once. The listener is notified later, or never, or in the next batch."""
         if self._end_unless(self.batch not in self.world.promises.committed):
             self.world.promises.committed.add(self.batch)
             self.start, self.end, self.again = self.world.offsets[self.batch], {}, False

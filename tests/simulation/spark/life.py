@@ -7,11 +7,11 @@ from tests.simulation.spark.promises import BrokenPromiseError
 from tests.simulation.spark.world import Shape, Step, World
 
 LONGEST_CALM = 3000
-"""Steps after the last trouble, within which all has to be done."""
+"""Steps after the last fault within which everything must be done."""
 
 
 def shape_of(rng: random.Random) -> Shape:
-    """A world of a random size, with some troubles."""
+    """A world of random size, with random faults."""
     shape = Shape(
         partitions=rng.choice([1, 1, 2]),
         executors=rng.choice([1, 2, 3]),
@@ -30,7 +30,7 @@ def shape_of(rng: random.Random) -> Shape:
 
 
 def live(seed: int, shape: Shape | None = None, trace: list[Step] | None = None) -> str | None:
-    """What is wrong with it; None: nothing."""
+    """Describe the violated promise; None if there is none."""
     rng = random.Random(seed)
     shape = shape_of(rng) if shape is None else shape
     trace = [] if trace is None else trace
@@ -45,7 +45,7 @@ def live(seed: int, shape: Shape | None = None, trace: list[Step] | None = None)
 
 
 def _calm(world: World) -> None:
-    """No more trouble, and one driver: everything is read within a bound."""
+    """Run without faults, with one driver, until everything is read, within a bound."""
     shape = world.shape
     shape.deaths = shape.lost = shape.failovers = shape.seals = shape.grants = 0
     shape.drivers, world.available, world.unanswered, world.eager = 1, False, 0, 1

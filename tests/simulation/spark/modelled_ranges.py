@@ -1,4 +1,4 @@
-"""The modelled partitions as the driver's own code asks a queue: `baton.queues.logged_ranges.LoggedRanges`."""
+"""A `baton.queues.logged_ranges.LoggedRanges` over the modelled partitions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -26,7 +26,7 @@ from tests.simulation.spark.partition import Answer, Partition
 
 
 class ModelledRanges:
-    """For one driver. What happens around its questions is for subclasses to say."""
+    """The queue's side for one driver. Subclasses decide what happens around its requests."""
 
     sizes_known = True
     sets_aside = True
@@ -34,24 +34,24 @@ class ModelledRanges:
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self.modelled = partitions
         self._read_to: dict[int, tuple[int, int]] = {}
-        """The epoch and the last number, by partition that was read to its end: nothing else wakes."""
+        """Epoch and last number of partitions that were read to their end. Only newer ones end a wait."""
 
     def before(self) -> None:
-        """The next question to a partition is asked."""
+        """Called before the next request to a partition."""
 
     def answered(self, number: int, query: int, answer: Answer) -> Answer:
-        """The answer of a partition to a query."""
+        """Called with the answer of a partition to a query."""
         return answer
 
     def next_query(self) -> int:
-        """A number above all before."""
+        """Return a number above all earlier ones."""
         return 1 + max(one.query for one in self.modelled.values())
 
     def finishing(self, number: int, end: int) -> None:
-        """The driver is about to finish a partition up to there."""
+        """Called before the driver finishes a partition up to `end`."""
 
     def pass_time(self, seconds: float) -> None:
-        """Somebody waits for so long."""
+        """Called when a thread waits this long."""
 
     # -- what is asked
 
@@ -134,7 +134,7 @@ class ModelledRanges:
         pass
 
     def _each(self, numbers: Iterable[int]) -> Iterator[tuple[int, Partition]]:
-        """One after the other, with what may happen in between."""
+        """Ask one partition after the other; anything may happen in between."""
         for number in numbers:
             self.before()
             yield number, self.modelled[number]

@@ -13,7 +13,7 @@ MOST_LOANS = 32
 
 @dataclass(slots=True)
 class Partition:
-    """The names of the fields are those in PROGRESS and in the owner record."""
+    """The state of a partition. Fields are named as in PROGRESS and in the owner record."""
 
     last: int = 0
     committed: int = 0
@@ -27,7 +27,7 @@ class Partition:
     log_seen: int = 0
     count: int = 0
     loans: dict[str, tuple[int, str, int]] = field(default_factory=dict)
-    """Evaluation to attempt, executor, and which of them began when."""
+    """Attempt, executor and order of the start, by evaluation."""
     voided: tuple[int, int] | None = None
     spoiled: bool = False
     aside: tuple[int, int] | None = None
@@ -42,18 +42,18 @@ class Partition:
     left: int = 0
     waiting: int = 0
     gap: int = 1000
-    """So far the numbers go on behind the last one in a new history. At a real server: 1e9 and the time."""
+    """How far numbers jump in a new history. At a real server: 1e9 and the time."""
     history: int = 0
     known_history: int = 0
 
     def copy(self) -> "Partition":
-        """Another one, that is alike."""
+        """Return a copy."""
         return replace(self, loans=dict(self.loans))
 
     # -- producers, the operator, and a pod that reads singly
 
     def add(self) -> int:
-        """One entry: its number."""
+        """Add an entry, and return its number."""
         self._look()
         self.last += 1
         self.entries += (self.last,)
@@ -66,14 +66,14 @@ class Partition:
         self.served, self.left, self.waiting = (0, max(self.pending), len(self.pending)) if self.pending else (None, 0, 0)
 
     def pause(self, epoch: int) -> int:
-        """What is outstanding."""
+        """Unfinished entries."""
         if epoch != self.epoch:
             return 0
         self.paused = True
         return self._outstanding()
 
     def read(self, uid: str, epoch: int, count: int) -> Answer:
-        """As a process that begins to read: what is pending first. It voids what is logged."""
+        """Read like a process that starts: pending entries first. Voids a logged range."""
         if not self._owned(uid, epoch):
             return ("STALE",)
         self._look()
@@ -99,7 +99,7 @@ class Partition:
         return ("OK", *again, *new)
 
     def ack(self, uid: str, epoch: int, number: int) -> Answer:
-        """How many there were to finish with, and what is outstanding."""
+        """Finish an entry. Returns the number of finished entries, and the unfinished ones."""
         if not self._owned(uid, epoch):
             return ("STALE",)
         waits = self.served is not None and self.served < number <= self.left
@@ -117,23 +117,23 @@ class Partition:
         return ("OK", 1, self._outstanding())
 
     def drained(self) -> bool:
-        """Everything that was added is done."""
+        """Whether all added entries are done."""
         self._look()
         return not self._between(self.committed, self.last) and not self.pending
 
     # -- a Spark query
 
     def fence(self, query: int) -> Answer:
-        """A query begins."""
+        """Begin a query."""
         return self._refused(query) or ("OK",)
 
     def bounds(self) -> Answer:
-        """What is finished with, the first entry, the last one. Who asks changes nothing."""
+        """The finished position, the first and the last entry. Does not depend on the caller."""
         there = self._between(self.committed, self.last)
         return ("OK", self.committed, there[0] if there else self.committed + 1, there[-1] if there else self.committed)
 
     def ahead(self, query: int, uid: str, epoch: int, start: int, most: int) -> Answer:
-        """How far a range may go: its end, the last entry, the first one."""
+        """How far a range may go: its end, the last entry, the first entry."""
         if refused := self._refused(query):
             return refused
         if not self._owned(uid, epoch):
@@ -152,7 +152,7 @@ class Partition:
         return ("OK", within[-1], there[-1], there[0])
 
     def log(self, query: int, start: int, end: int, partly: int = 0) -> Answer:
-        """What may have been handed out before. `partly`: 1 where what is there will do."""
+        """Log a range. Returns what may have been handed out before. `partly`: 1 to accept a range with lost entries."""
         if refused := self._refused(query):
             return refused
         missing = self._log(start, end, partly == 1)
@@ -161,7 +161,7 @@ class Partition:
         return missing or ("OK", self.log_seen)
 
     def set_aside(self, query: int, start: int, end: int) -> Answer:
-        """OK, and not MORE: it has never much to move."""
+        """Always OK and never MORE, because there is never much to move."""
         if refused := self._refused(query):
             return refused
         if self._log(start, end) not in (None, ("ASIDE",)):
@@ -173,7 +173,7 @@ class Partition:
     def reading(
         self, query: int, uid: str, epoch: int, start: int, end: int, evaluation: str, attempt: int, executor: str
     ) -> Answer:
-        """Whether a task may read a page of a range right now."""
+        """Whether a task may read a page of a range now."""
         if refused := self._refused(query):
             return refused
         readable = (self.logged, self.planned) == (start, end)
@@ -193,11 +193,11 @@ class Partition:
         return ("OK", "owner" if owner else "lent")
 
     def page(self, after: int, end: int, count: int) -> list[int]:
-        """The plain XRANGE that `reading` stands behind."""
+        """The plain XRANGE that precedes `reading`."""
         return self._between(after, end)[:count]
 
     def finish(self, query: int, end: int) -> Answer:
-        """OK, and not MORE: it has never much to remove."""
+        """Always OK and never MORE, because there is never much to remove."""
         if refused := self._refused(query):
             return refused
         self._look()

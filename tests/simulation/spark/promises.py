@@ -1,4 +1,4 @@
-"""What the protocol of logged ranges promises (docs/development/spark-source.md), whatever happens."""
+"""The promises of the protocol of logged ranges (docs/development/spark-source.md), which must always hold."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -10,26 +10,26 @@ Row = tuple[int, int]
 
 
 class BrokenPromiseError(AssertionError):
-    """It says which."""
+    """A broken promise, with its description."""
 
 
 @dataclass(slots=True)
 class Promises:
-    """What has happened so far, as far as it must not be contradicted."""
+    """The history, as far as it must not be contradicted."""
 
     added: set[Row] = field(default_factory=set)
     lost: set[Row] = field(default_factory=set)
-    """By a failover."""
+    """Entries lost by a failover."""
     sink: dict[int, tuple[Row, ...]] = field(default_factory=dict)
-    """What a sink that knows the last batch's id has, by that."""
+    """Rows of a sink that remembers the last batch's id, by id."""
     committed: set[int] = field(default_factory=set)
     """Batches in Spark's commit log."""
     read: dict[Row, tuple[int, ...]] = field(default_factory=dict)
-    """Batch and partition to the rows that the first had who read it to its end."""
+    """The rows that the first complete reader of each batch and partition had."""
     queries: dict[int, int] = field(default_factory=dict)
-    """Partition to the latest query that was answered."""
+    """The latest query that each partition has answered."""
     attempts: dict[tuple[int, int, str], int] = field(default_factory=dict)
-    """Partition, query and evaluation to the latest attempt that was answered."""
+    """The latest attempt that was answered, by partition, query and evaluation."""
 
     def answered(self, partition: int, query: int, answer: Answer) -> Answer:
         """The queue has answered a query."""
@@ -47,12 +47,12 @@ class Promises:
         self.attempts[key] = attempt
 
     def whole(self, batch: int, partition: int, rows: tuple[int, ...]) -> None:
-        """Somebody has read a range to its end."""
+        """A task has read a range to its end."""
         if not self.lost and (known := self.read.setdefault((batch, partition), rows)) != rows:
             raise BrokenPromiseError(f"batch {batch} had {known} of partition {partition}, and has {rows}")
 
     def written(self, batch: int, rows: tuple[Row, ...]) -> None:
-        """The sink is given a batch, and passes over one that it has."""
+        """The sink gets a batch, and skips one that it has."""
         self.sink.setdefault(batch, rows)
         seen: dict[int, int] = {}
         for one in sorted(self.sink):
@@ -72,14 +72,14 @@ class Promises:
         return {row for batch in self.committed for row in self.sink.get(batch, ())}
 
     def nothing_is_gone(self, partitions: Mapping[int, Partition]) -> None:
-        """Every entry is there until a batch that has it is committed."""
+        """Every entry exists until a batch with it is committed."""
         excused = self.done() | self.lost
         for partition, number in self.added - excused:
             if number not in partitions[partition].entries:
                 raise BrokenPromiseError(f"entry {number} of partition {partition} is gone, and no committed batch has it")
 
     def all_is_done(self, waiting: Collection[int]) -> None:
-        """When nothing more comes: every entry was in one batch. `waiting`: partitions whose entries wait for another."""
+        """Check at the end: every entry was in one batch. `waiting`: partitions whose entries wait for another partition."""
         rows = [row for batch in self.committed for row in self.sink.get(batch, ())]
         if len(rows) != len(set(rows)):
             raise BrokenPromiseError("an entry is in two batches")

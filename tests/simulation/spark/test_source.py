@@ -16,7 +16,7 @@ SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000")) // 20
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """They log what goes wrong in their worlds, which is all the time."""
+    """Silence the log: faults of the simulated worlds fill it."""
     logger = logging.getLogger("baton.spark")
     before, logger.disabled = logger.disabled, True
     yield

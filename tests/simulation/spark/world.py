@@ -12,39 +12,39 @@ from tests.simulation.spark.partition import Partition
 from tests.simulation.spark.promises import BrokenPromiseError, Promises, Row
 
 Step = tuple[str | int, ...]
-"""What happens, and to whom."""
+"""What happens, and to which part."""
 
 PAGE = 2
 TROUBLE = frozenset({"die", "lose", "revoke", "hand_off", "fail_over", "seal"})
 DEADLINE = 0.1
-"""How much rarer a hand-off is that its giver has not agreed to."""
+"""Probability of a hand-off without the giver's release, relative to one with it."""
 
 
 @dataclass(slots=True)
 class Shape:
-    """What is counted here is used up as it happens."""
+    """How many events of each kind remain; the counts go down as they happen."""
 
     partitions: int = 1
     executors: int = 2
     entries: int = 3
     most: int = 2
-    """Entries of a partition in a batch."""
+    """Entries per partition in a batch."""
     evaluations: int = 1
-    """Of a batch, at the same time."""
+    """Evaluations of a batch at the same time."""
     drivers: int = 1
-    """At a time."""
+    """Drivers at a time."""
     deaths: int = 0
-    """Of drivers. Each is followed by another."""
+    """Deaths of drivers. Each driver has a successor."""
     lost: int = 0
-    """Executors that Spark gives up, though what runs there may go on."""
+    """Executors that Spark gives up, although they may continue."""
     grants: int = 0
     failovers: int = 0
     seals: int = 0
-    """Partitions whose entries go to a new one from now on, once they are done."""
+    """Partitions that are replaced by a new one once their entries are done."""
 
 
 class World:
-    """`steps` says what may happen, and `do` makes it happen. Time is virtual, in seconds."""
+    """`steps` lists what may happen, and `do` makes it happen. Time is virtual, in seconds."""
 
     def __init__(self, shape: Shape, rng: random.Random, *, available: bool, unanswered: int, trace: list[Step]) -> None:
         self.shape = replace(shape)
@@ -59,14 +59,14 @@ class World:
         self.executors = frozenset(f"e{number}" for number in range(shape.executors))
         self.next_executor = shape.executors
         self.staged: dict[int, int] = {}
-        """Partition to the one that its entries wait for."""
+        """The partition for which the entries of each partition wait."""
         self.queries = 0
         self.rng, self.available, self.unanswered, self.trace = rng, available, unanswered, trace
         self.now = 0.0
         self.repeat_wait = rng.choice([0.0, 5.0])
         self.eager = rng.choice([0.5, 1.0, 3.0])
         self.moves: dict[int, str] = {}
-        """Partitions that change hands, and to whom."""
+        """Partitions being handed off, and their receivers."""
         self.released: set[tuple[int, int]] = set()
         self.depth = 0
 
@@ -119,7 +119,7 @@ class World:
         yield from (("hand_off", number) for number in self.moves)
 
     def weight(self, step: Step) -> float:
-        """How likely it is, beside a driver's next step."""
+        """Its probability relative to a driver's next step."""
         if step[0] == "hand_off":
             number = int(step[1])
             agreed = (number, self.partitions[number].epoch) in self.released
@@ -145,7 +145,7 @@ class World:
         self.do(step)
 
     def meanwhile(self) -> None:
-        """While somebody waits for a queue's answer."""
+        """Called while a thread waits for a queue's answer."""
         if self.depth > 2:
             return
         self.depth += 1
@@ -184,7 +184,7 @@ class World:
             task.given_up |= task.driver == driver.number
 
     def _lose(self, executor: str) -> None:
-        """Spark has another made instead."""
+        """Spark replaces the executor."""
         self.shape.lost -= 1
         self.executors = self.executors - {executor} | {f"e{self.next_executor}"}
         self.next_executor += 1
@@ -227,7 +227,7 @@ class World:
         del self.staged[new]
 
     def _page(self, place: int) -> None:
-        """A task asks whether it may, and reads, in one transaction."""
+        """A task asks whether it may read, and reads, in one transaction."""
         task = self.tasks[place]
         evaluation, number, _ = task.slot
         one = self.partitions[number]
@@ -256,13 +256,13 @@ class World:
     # -- what was promised
 
     def failed_with(self, driver: Driver, error: str) -> None:
-        """A query ends with an error of the source's: only because a later one reads, or has read."""
+        """A query ends with an error of the source. It must be that a later query reads, or has read."""
         others = any(one.query < self.queries for one in self.partitions.values()) or self.started > 1 or driver.number > 0
         if "a later query" not in error or not others:
             raise BrokenPromiseError(f"the query ends: {error}")
 
     def ended(self, to_read: frozenset[Row]) -> None:
-        """A query that was to read what is there says that it has."""
+        """A query with the trigger AvailableNow reports its end."""
         missing = to_read - self.promises.done() - self.promises.lost
         if missing:
             raise BrokenPromiseError(f"a query that was to read what is there ends without {sorted(missing)}")

@@ -149,9 +149,9 @@ public final class Group {
   }
 
   /**
-   * If this JVM shuts down while the group is registered, stops its fleet before Spark, within so many seconds. In cluster mode
-   * the JVM is the first process of the driver's pod: it gets the SIGTERM, Python does not, and Spark would cut off the running
-   * batch.
+   * If this JVM shuts down while the group is registered, stops its fleet before Spark, which waits for at most `seconds`. In
+   * cluster mode the JVM is the first process of the driver's pod: it gets the SIGTERM, Python does not, and Spark would cut off
+   * the running batch.
    */
   public static void stopBeforeSpark(String group, int seconds) {
     Runnable hook = () -> stopFleet(group);
