@@ -1,4 +1,4 @@
-"""A table for people, and a last line of JSON."""
+"""Run the benchmarks, and print tables and a last line of JSON."""
 
 import tempfile
 from collections import defaultdict
@@ -25,25 +25,25 @@ from tests.redis_server import RedisServer
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured."""
+    """The sizes of the measurements."""
 
     rounds: dict[int, int]
-    """By partitions."""
+    """Partitions of the measured queues."""
     batches: dict[int, int]
-    """By rows of a batch: so many, after a first one."""
+    """Number of measured batches after the first, by rows per batch."""
     drained: int
-    """Rows that AvailableNow reads, of the least partitions."""
+    """Rows read with AvailableNow, from the queue with the fewest partitions."""
     drains: int
-    """Rounds of that, and of delays."""
+    """Rounds of AvailableNow, and of delays."""
     in_python: int
-    """Partitions of the largest queue that the source in Python reads: of more, a batch takes it a minute."""
+    """Most partitions for the source in Python: with more, it takes a minute per batch."""
     per_second: int
-    """Rows that are sent for the delays,"""
+    """Rows per second while delays are measured."""
     seconds: float
-    """for so long; and at rest."""
+    """Seconds of the measurements of delays, and at rest."""
     settle: float
     bookkeeping: tuple[int, int, int]
-    """Partitions, executors, batches."""
+    """Partitions, executors and batches for bookkeeping."""
     kafka: KafkaExtent
     scale_out: Pace
 
@@ -64,14 +64,14 @@ WHOLE = Extent(
 QUICK = Extent({2: 1}, {200: 1}, 600, 1, 2, 200, 1.0, 0.5, (20, 4, 2), KafkaExtent(2, 1, {200: 1}, 600), Pace(1, 1.0, 1.0))
 
 Measured = dict[str, list[float]]
-"""By side, a figure of each round."""
+"""A figure of each round, by side."""
 
 
 class Bench:
-    """All sides on one Spark and one Redis."""
+    """All compared sources, on one Spark and one Redis."""
 
     def __init__(self, streams: Streams, processes: Processes, folder: Path, sides: Sequence[Side], extent: Extent) -> None:
-        """The first of `sides` is ours, the last reads no queue."""
+        """The first of `sides` is ours, and the last reads no queue."""
         self._streams, self._processes, self._folder, self._extent = streams, processes, folder, extent
         self._sides, self._readers = sides, sides[:-1]
 
@@ -95,7 +95,7 @@ class Bench:
             yield compared("ranges that were read on their owner, of all; beside all", "share", [share], [1.0])
 
     def _warm_up(self, queue: str, partitions: int) -> None:
-        """Whoever comes first would pay for what is loaded once."""
+        """Warm up, because the first source would pay for everything that loads once."""
         limit, batches = min(self._extent.batches.items())
         for side in self._sides:
             tell(f"warming up: {side.name}")
@@ -178,7 +178,7 @@ class Bench:
         return sum(last - first for first, last in self._streams.bounds(queue, partitions).values())
 
     def _compared(self, name: str, unit: str, measured: Measured) -> Iterator[Case]:
-        """Ours beside each of the others."""
+        """Compare our source with each of the others."""
         (_, ours), *others = measured.items()
         for peer, figures in others:
             yield compared(f"{name}; beside {peer}", unit, ours, figures)

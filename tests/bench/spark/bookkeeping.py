@@ -25,7 +25,7 @@ from tests.written_ledger import WrittenLedger
 
 _LOOK = 0.001
 _EACH = 2
-"""Rows that a batch has of each partition."""
+"""Rows per partition in a batch."""
 
 
 class _Tasks:
@@ -48,7 +48,7 @@ class _Tasks:
 
 
 def ours(streams: Streams, partitions: int, executors: int, batches: int) -> list[float]:
-    """Seconds of each batch, from the question for its end until all is finished at the queue."""
+    """Seconds of each batch, from the request for its end until everything is finished at the queue."""
     queue = streams.empty(partitions)
     everybody = [Executor(str(nth), f"10.0.{nth // 250}.{nth % 250}", MemberId(f"exec-{nth}")) for nth in range(executors)]
     ledger = _shared_out(streams, queue, partitions, everybody)
@@ -79,7 +79,7 @@ def ours(streams: Streams, partitions: int, executors: int, batches: int) -> lis
 
 
 def plain(streams: Streams, partitions: int, batches: int) -> list[float]:
-    """Seconds of each batch: the last entry of each partition, a note of the range, and a trim; three pipelines."""
+    """Seconds of each batch with three pipelines: the last entry of each partition, a record of the range, and a trim."""
     queue = streams.empty(partitions)
     keys = [partition_keys(f"bench/{queue}", number) for number in range(partitions)]
     found = []

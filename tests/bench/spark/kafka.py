@@ -1,4 +1,4 @@
-"""The source over a topic, beside Spark's own source of Kafka: both read the same one, by turns."""
+"""The source over a topic, compared with Spark's own Kafka source; both read the same topic in turn."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,14 +19,14 @@ _POM = Path(__file__).parent / "connector" / "pom.xml"
 
 
 class KafkaExtent(NamedTuple):
-    """How much is measured."""
+    """The sizes of the measurements."""
 
     partitions: int
     rounds: int
     batches: Mapping[int, int]
-    """By rows of a batch: so many, after a first one."""
+    """Number of measured batches after the first, by rows per batch."""
     drained: int
-    """Rows that AvailableNow reads."""
+    """Rows read with AvailableNow."""
 
 
 class Reader(Protocol):
@@ -35,11 +35,11 @@ class Reader(Protocol):
     name: str
 
     def reading(self, queue: str, partitions: int, limit: int) -> AbstractContextManager[DataFrame]:
-        """The topic's rows from the first one on, so many at most in a batch."""
+        """The topic's rows from the first on, with at most `limit` per batch."""
 
 
 class Connector:
-    """Spark's own source. Its partitions are read wherever Spark likes, and nobody's offsets are committed."""
+    """Spark's own source. It has no owners, and commits no offsets."""
 
     name = "Spark's Kafka source"
 
@@ -54,17 +54,17 @@ class Connector:
 
 
 def connector_jars() -> list[Path]:
-    """Spark's own source of Kafka, with what pyspark does not ship. Raises RuntimeError where Maven cannot have it."""
+    """The jars of Spark's Kafka source, which pyspark does not ship. Raises RuntimeError if Maven cannot fetch them."""
     return sorted((made_once("connector", (_POM,), lambda work: fetch_jars(_POM, work / "lib")) / "lib").glob("*.jar"))
 
 
 class KafkaBench:
-    """Both on one Spark and one broker."""
+    """Both sources, on one Spark and one broker."""
 
     def __init__(
         self, spark: SparkSession, topics: Topics, executors: Callable[[], float], folder: Path, extent: KafkaExtent
     ) -> None:
-        """`executors`: the seconds of processor time that they have used."""
+        """`executors`: returns the CPU seconds of the executors."""
         self._topics, self._executors, self._folder, self._extent = topics, executors, folder, extent
         self._readers: tuple[Reader, Reader] = (Ours(spark, topics, folder), Connector(spark, topics))
 

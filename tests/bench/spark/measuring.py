@@ -1,4 +1,4 @@
-"""One run of a query, and what is read from its progress."""
+"""Runs of a query, and measurements from its progress."""
 
 import json
 import time
@@ -23,7 +23,7 @@ _NOW = "1000000 * cast(reflect('java.lang.System', 'currentTimeMillis') AS bigin
 
 @contextmanager
 def beside(work: Callable[[Event], None]) -> Iterator[None]:
-    """Does `work` on a thread, which ends when its event is set."""
+    """Run `work` in a thread, which ends when its event is set."""
     ended = Event()
     thread = Thread(target=work, args=(ended,), daemon=True)
     thread.start()
@@ -36,7 +36,7 @@ def beside(work: Callable[[Event], None]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Of one run, without its first batch."""
+    """The measurements of a run, without its first batch."""
 
     per_second: float
     batch_seconds: float
@@ -45,15 +45,15 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Drained:
-    """A queue that was read to its end by AvailableNow."""
+    """The measurements of a queue read to its end with AvailableNow."""
 
     per_second: float
     worked: tuple[float, ...]
-    """Seconds of processor time of those that were watched, per million rows."""
+    """CPU seconds of the watched processes per million rows."""
 
 
 def throughput(frame: DataFrame, batches: int, folder: Path) -> Throughput:
-    """Of so many batches, after the first one, into Spark's sink that writes nothing."""
+    """Measure this many batches after the first, with Spark's sink that writes nothing."""
     with TemporaryDirectory(dir=folder) as checkpoint:
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
@@ -67,7 +67,7 @@ def throughput(frame: DataFrame, batches: int, folder: Path) -> Throughput:
 
 
 def drained(frame: DataFrame, rows: int, watched: Collection[Callable[[], float]], folder: Path) -> Drained:
-    """Everything that is there, from the start of the query to its end. Raises RuntimeError for any other number of rows."""
+    """Measure reading all entries, from the start of the query to its end. Raises RuntimeError if the number of rows is wrong."""
     with TemporaryDirectory(dir=folder) as checkpoint:
         before, began = [worked() for worked in watched], time.monotonic()
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
@@ -102,7 +102,7 @@ def delays(frame: DataFrame, seconds: float, settle: float, folder: Path) -> lis
 def at_rest(
     frame: DataFrame, watched: Collection[Callable[[], float]], seconds: float, settle: float, folder: Path
 ) -> list[float]:
-    """Seconds of processor time in a minute, of each of these, while there is nothing to read."""
+    """CPU seconds per minute of each of these while there is nothing to read."""
     with TemporaryDirectory(dir=folder) as checkpoint:
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:

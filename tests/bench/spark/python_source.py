@@ -1,4 +1,4 @@
-"""What somebody writes who has Spark's Python data sources and redis-py: the streams of a queue, in Arrow batches."""
+"""A source that a user might write with Spark's Python data sources and redis-py: a queue's streams, in Arrow batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

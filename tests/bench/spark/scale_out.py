@@ -1,4 +1,4 @@
-"""The batches of a busy query while the fleet grows by an executor, beside the same with one that is not made a member."""
+"""Batches of a busy query while the fleet grows by an executor, compared with an executor that does not become a member."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -24,7 +24,7 @@ from tests.integration.spark.world import World, wait_for
 Work = Callable[[DataFrame], DataFrame]
 
 MEMBERS = 2
-"""Before one comes."""
+"""Executors before the new one."""
 _PARTITIONS = 6
 _EVERY = 0.02
 _AT_ONCE = 4
@@ -32,18 +32,18 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Pace:
-    """Of a run."""
+    """The sizes of a run."""
 
     rounds: int
     holddown: float
-    """Seconds, as the operator waits for more that come: its default."""
+    """Seconds of the operator's holddown: the default."""
     settle: float
-    """Seconds before, and after that."""
+    """Seconds before and after it."""
 
 
 @dataclass
 class Hidden:
-    """Spark's executors without some, which the fleet does not see."""
+    """Spark's executors without some, which are hidden from the fleet."""
 
     real: SparkExecutors
     ids: set[str] = field(default_factory=set)
@@ -63,17 +63,17 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Grown:
-    """Seconds."""
+    """Measured seconds."""
 
     longest: float
     usual: float
-    """The median of the batches before."""
+    """Median of the batches before the new executor."""
     member: float
-    """From Spark's word that there is an executor, to that it counts."""
+    """From Spark's registration of the executor until it is a member."""
 
 
 class ScaleOut:
-    """On a Spark with room for one executor more than there are members."""
+    """Measurements on a Spark with room for one more executor than there are members."""
 
     def __init__(self, spark: SparkSession, url: str, folder: Path, pace: Pace) -> None:
         self._spark, self._url, self._folder, self._pace = spark, url, folder, pace
@@ -143,7 +143,7 @@ class ScaleOut:
 
 
 def _hand_off(world: World, query: StreamingQuery, to: str) -> None:
-    """Its share, as the operator does it; until it has read some of that."""
+    """Move the executor's share to it, as the operator does, and wait until it has read some of that."""
     moved = range(0, _PARTITIONS, MEMBERS + 1)
     for number in moved:
         world.revoke(number)
@@ -155,7 +155,7 @@ def _hand_off(world: World, query: StreamingQuery, to: str) -> None:
 
 
 def _read(query: StreamingQuery, partitions: Iterable[int]) -> int:
-    """How far these are, together."""
+    """The sum of the positions of these partitions."""
     [source] = progress_of(query.lastProgress)["sources"]
     [ends] = source["endOffset"].values()
     return sum(ends[str(number)] for number in partitions)

@@ -1,4 +1,4 @@
-"""The Spark that is measured, and what its processes have worked."""
+"""The measured Spark, and the CPU time of its processes."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _EXECUTOR = re.compile(rb"CoarseGrainedExecutorBackend")
 
 @contextmanager
 def session(folder: Path, jars: Sequence[Path], java: str, executors: int = EXECUTORS) -> Iterator[SparkSession]:
-    """`folder` is for what the JVMs unpack; `jars` are what it has besides ours; `java`: options of the JVMs."""
+    """`folder`: for temporary files of the JVMs; `jars`: more jars beside ours; `java`: options of the JVMs."""
     os.environ["PYTHONPATH"] = str(_ROOT)  # of Python workers beside the driver
     # A query that is stopped in a batch says so at ERROR.
     more = {
@@ -35,7 +35,7 @@ def session(folder: Path, jars: Sequence[Path], java: str, executors: int = EXEC
 
 
 class Processes:
-    """Seconds of processor time since each process began, with those of what it has started."""
+    """CPU seconds of processes since their start, including their children."""
 
     def __init__(self, spark: SparkSession) -> None:
         java: Any = spark.sparkContext._jvm
@@ -45,7 +45,7 @@ class Processes:
         return sum(_worked_by_all(pid) for pid in _children(self._driver) if _is_executor(pid))
 
     def driver(self) -> float:
-        """The driver's JVM, what it has started besides executors, and this process."""
+        """The driver's JVM with its children except executors, and this process."""
         beside = sum(_worked_by_all(pid) for pid in _children(self._driver) if not _is_executor(pid))
         return _worked(self._driver) + beside + _worked(os.getpid())
 
@@ -55,7 +55,7 @@ def _worked_by_all(pid: int) -> float:
 
 
 def _worked(pid: int) -> float:
-    """With its threads, and its children that have ended."""
+    """CPU seconds of a process, with its threads and its ended children."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What is compared, each as a DataFrame that streams the rows of one queue."""
+"""The compared sources, each as a DataFrame that streams the rows of one queue."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +20,7 @@ from tests.local_spark import EXECUTORS
 from tests.waiting import until
 
 MOST = 250_000
-"""Rows of a batch, where nothing else is said."""
+"""Default rows per batch."""
 
 
 class Owned(Protocol):
@@ -30,22 +30,22 @@ class Owned(Protocol):
     def url(self) -> str: ...
 
     def grant(self, name: str, numbers: Sequence[int], uid: Uid) -> None:
-        """These partitions, under the first epoch."""
+        """Grant these partitions with the first epoch."""
 
 
 class Side(Protocol):
-    """One way to read."""
+    """A compared source."""
 
     name: str
 
     def __init__(self, spark: SparkSession, streams: Streams, folder: Path) -> None: ...
 
     def reading(self, queue: str, partitions: int, limit: int) -> AbstractContextManager[DataFrame]:
-        """The queue's rows from the first one on, so many at most in a batch."""
+        """The queue's rows from the first on, with at most `limit` per batch."""
 
 
 class Ours:
-    """The source, whose partitions the executors own in turn."""
+    """The source, with the executors owning partitions in turn."""
 
     name = "ours"
 
@@ -54,7 +54,7 @@ class Ours:
         self._executors = SparkExecutors(spark)
         until(lambda: len(self._executors.registered()) == EXECUTORS, "the executors are registered")
         self.read_on_owner = self.planned = 0
-        """Ranges, of all runs."""
+        """Ranges of all runs."""
 
     @contextmanager
     def reading(self, queue: str, partitions: int, limit: int) -> Iterator[DataFrame]:
@@ -114,7 +114,7 @@ class PythonSource:
 
 
 class Rate:
-    """Spark's source that makes its rows up: it reads no queue."""
+    """Spark's source of generated rows: it reads no queue."""
 
     name = "the rate source"
 

@@ -1,4 +1,4 @@
-"""The queues that are read: one is filled once, by Baton's producer, and each run reads a copy of it."""
+"""The measured queues: one is filled once by Baton's producer, and each run reads a copy."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ GROUP = "bench/group"
 _LENGTH = 100
 """Bytes of a value."""
 _AT_ONCE = 1000
-"""Entries in one request that fills a queue."""
+"""Entries per request when a queue is filled."""
 _EVERY = 0.005
 """Seconds between two requests of a steady sender."""
 
@@ -35,7 +35,7 @@ class Streams:
         self._names = count()
 
     def filled(self, partitions: int, rows: int) -> str:
-        """A queue's name, with so many rows spread evenly. Nobody owns it."""
+        """Create a queue with this many rows, evenly distributed, without owners. Returns its name."""
         name = self.empty(partitions)
         keys, value = cycle(keys_of(partitions)), b"." * _LENGTH
         with RedisProducer(self.url, f"bench/{name}") as producer:
@@ -49,7 +49,7 @@ class Streams:
         return name
 
     def grant(self, name: str, numbers: Sequence[int], uid: Uid) -> None:
-        """These partitions, under the first epoch."""
+        """Grant these partitions with the first epoch."""
 
         async def grant(queue: RedisQueue) -> None:
             await asyncio.gather(*(queue.grant(number, uid, Epoch(1)) for number in numbers))
@@ -58,7 +58,7 @@ class Streams:
 
     @contextmanager
     def copy(self, name: str) -> Iterator[str]:
-        """The name of one with the same entries, which is gone afterwards."""
+        """A copy of the queue with the same entries, deleted afterwards."""
         fresh = f"{name}-{next(self._names)}"
         old, new = (f"pq:{{bench/{one}}}:" for one in (name, fresh))
         with self.client.pipeline(transaction=False) as pipe:
@@ -75,7 +75,7 @@ class Streams:
             self.client.unlink(key)
 
     def bounds(self, name: str, partitions: int) -> dict[int, tuple[int, int]]:
-        """Of each partition: the entry before the first, and the last."""
+        """The number before the first entry, and of the last, by partition."""
         with self.client.pipeline(transaction=False) as pipe:
             for number in range(partitions):
                 pipe.hmget(partition_keys(f"bench/{name}", number).progress, "committed", "last")
@@ -83,11 +83,11 @@ class Streams:
         return {number: (int(begin), int(last)) for number, (begin, last) in enumerate(answers)}
 
     def sending(self, name: str, partitions: int, per_second: int) -> AbstractContextManager[None]:
-        """Rows at a steady rate; the value of each begins with the time (unix, nanoseconds)."""
+        """Send rows at a steady rate; each value begins with the time (unix, nanoseconds)."""
         return beside(partial(self._send, name, keys_of(partitions), per_second))
 
     def worked(self) -> float:
-        """Seconds of processor time of the server."""
+        """CPU seconds of the server."""
         used = self.client.info("cpu")
         return float(used["used_cpu_sys"]) + float(used["used_cpu_user"])
 

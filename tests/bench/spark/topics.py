@@ -1,4 +1,4 @@
-"""The topics that are read: each run reads one from its beginning, in a group of its own."""
+"""The measured topics: each run reads one from its beginning, in a new group."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ _BATCHED = {"linger.ms": 20, "queue.buffering.max.messages": 500_000}
 
 
 class Topics:
-    """Of one broker; a queue has the name of its topic."""
+    """Topics of one broker; a queue has the name of its topic."""
 
     def __init__(self, broker: KafkaBroker) -> None:
         self.servers = broker.servers
@@ -29,11 +29,11 @@ class Topics:
 
     @property
     def url(self) -> str:
-        """With the group of the run."""
+        """The URL, with the group of the run."""
         return f"kafka://{self.servers}/?group={self._group}"
 
     def filled(self, partitions: int, rows: int) -> str:
-        """A topic's name, with so many rows spread evenly."""
+        """Create a topic with this many rows, evenly distributed. Returns its name."""
         name = f"filled-{partitions}"
         self._broker.make_topic(name, partitions)
         producer = Producer({**ORDERED, **_BATCHED, "bootstrap.servers": self.servers})

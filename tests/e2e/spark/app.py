@@ -1,4 +1,4 @@
-"""The application of the end-to-end test: writes into Redis what it was given, from the executors. Runs in pods."""
+"""The application of the end-to-end test, which runs in pods: its executors write into Redis what they were given."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ SECONDS = 0.1
 """What an executor spends before it writes its part of a batch, and once more behind it: hand-offs and kills meet work in
 flight, and work that is done of which the driver does not know."""
 WORK = float(os.environ.get("WORK_SECONDS", "0"))
-"""And on each row."""
+"""Seconds per row."""
 SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Halves what a JVM burns in its first minutes, and it has no more here."""
 

@@ -11,7 +11,7 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture
 def shop(node: Cluster) -> Iterator[Shop]:
-    """Removed at the end, after its story was printed: pytest shows it where the test has failed."""
+    """A shop, removed at the end after its state was printed, which pytest shows if the test has failed."""
     with RedisServer(bind=node.address) as redis:
         made = Shop(node, redis)
         try:

@@ -1,4 +1,4 @@
-"""The driver's pod is asked to stop while a batch runs: the batch is finished, and nothing of it comes again."""
+"""The driver's pod is asked to stop while a batch runs: the batch is finished, and none of it is read again."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ _TOLD, _ENDED = "told to stop", "the fleet has ended: "
 
 
 def end_in_a_batch(shop: Shop, files: Files, *ask: str) -> None:
-    """`ask`: what `kubectl` is given to have the driver's pod stop. Returns when that pod is gone."""
+    """`ask`: the arguments of `kubectl` that stop the driver's pod. Returns when the pod is gone."""
     cluster, pod, driver = shop.cluster, shop.driver_pod(), shop.driver()
     grace = cluster.get("pod", pod, "-n", NAMESPACE)["spec"]["terminationGracePeriodSeconds"]
     with ThreadPoolExecutor(1) as pool:
@@ -43,7 +43,7 @@ def end_in_a_batch(shop: Shop, files: Files, *ask: str) -> None:
 
 @contextmanager
 def batch_held(shop: Shop) -> Iterator[None]:
-    """Meanwhile a batch runs, and cannot end: an executor that has a part of it stands still."""
+    """Keep a batch from ending meanwhile, by stopping an executor that has a part of it."""
     cluster = shop.cluster
     pids = cluster.container_pids(next(iter(shop.executors())), NAMESPACE)
     cluster.wait(lambda: not shop.unfinished(), 60, "a batch is done")

@@ -21,18 +21,18 @@ Object = dict[str, Any]
 
 
 class Example:
-    """One folder of the examples, rendered by kustomize for a namespace."""
+    """A folder of the examples, rendered by kustomize for a namespace."""
 
     def __init__(self, cluster: Cluster, folder: str, namespace: str) -> None:
         self._cluster, self._namespace = cluster, namespace
         text = cluster.kubectl("kustomize", str(EXAMPLES / folder))
         self.written = list(yaml.safe_load_all(text))
-        """As a user applies it."""
+        """Apply the example, as a user does."""
         smaller = text.replace("200m", "50m").replace("150m", "50m")
         self.objects: list[Object] = [self._adapted(one) for one in yaml.safe_load_all(smaller)]
 
     def apply(self, *, without: Iterable[str] = ()) -> None:
-        """All of its objects, but those of some kinds."""
+        """All objects, except those of some kinds."""
         self._cluster.apply(*(one for one in self.objects if one["kind"] not in set(without)))
 
     def one(self, kind: str, name: str = "") -> Object:
@@ -41,7 +41,7 @@ class Example:
         return found
 
     def pods(self) -> Iterator[Object]:
-        """The pods that it describes, as a user would have them."""
+        """The pods that the objects describe, as a user would create them."""
         for one in self.written:
             if one["kind"] in ("Deployment", "Job"):
                 yield one["spec"]["template"]
@@ -51,7 +51,7 @@ class Example:
                 yield from (one["spec"][role]["template"] for role in ("driver", "executor"))
 
     def provide_volume(self, claim: str = "orders-data") -> Path:
-        """The storage of the example's claim: a folder of the machine, which is the node's. Gives the folder."""
+        """Provide storage for the example's claim: a folder on this machine, which is also the node. Returns the folder."""
         name = f"{self._namespace}-{claim}"
         self._cluster.kubectl("delete", "persistentvolume", name, "--ignore-not-found", "--timeout=60s")
         folder = self._cluster.folder / name
@@ -69,7 +69,7 @@ class Example:
         return folder
 
     def refused_by_restricted(self) -> list[str]:
-        """Why the Pod Security profile `restricted` would not admit some of its pods."""
+        """Why the Pod Security profile `restricted` rejects some of the pods; empty if it does not."""
         name = f"{self._namespace}-restricted"
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         self._cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})

@@ -1,4 +1,4 @@
-"""What the example has written into its volume."""
+"""The output of the example in its volume."""
 
 from pathlib import Path
 
@@ -20,10 +20,10 @@ class Files:
         return self.count() >= sent
 
     def once(self, sent: int) -> bool:
-        """Every entry is in the files, and exactly once."""
+        """Whether every entry is in the files exactly once."""
         rows = written(self._folder / "output", Path("/data/output"))
         return len(rows) == sent and set(rows.values()) == {1}
 
     def open_batches(self) -> list[int]:
-        """By the checkpoint: those that Spark has begun, and is not done with."""
+        """Unfinished batches, from the checkpoint."""
         return open_batches(self._folder / "checkpoint")

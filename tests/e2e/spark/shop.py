@@ -1,4 +1,4 @@
-"""A shop on the test's cluster: an example of manifests/examples, a producer, and what came out of it."""
+"""A shop on the test's cluster: an example of manifests/examples, a producer, and the results."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ CUSTOMERS = 97
 
 
 class Result(NamedTuple):
-    """One row as the user's function saw it."""
+    """A row as the user's function saw it."""
 
     partition: int
     offset: str
@@ -73,7 +73,7 @@ class Shop:
         example.apply()
 
     def prepare(self, folder: str) -> Example:
-        """What an example takes for granted: its namespace, its image, and the Secret with the queue's URL."""
+        """Create what the example requires: its namespace, its image, and the Secret with the queue's URL."""
         jar_file.path()  # so that the jars of others are in the cache
         self.cluster.load_built_image(built_images.SPARK)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "orders-redis", "namespace": NAMESPACE}}
@@ -82,7 +82,7 @@ class Shop:
         return Example(self.cluster, folder, NAMESPACE)
 
     def remove(self) -> None:
-        """Everything of the shop, while there is an operator that lets the group go."""
+        """Delete the shop, while the operator still runs to release the group."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(PATIENCE)
@@ -97,12 +97,12 @@ class Shop:
     # -- load
 
     def start_producing(self, rate: int = 500) -> None:
-        """`rate`: entries in a second."""
+        """`rate`: entries per second."""
         self._rate = rate
         self._thread.start()
 
     def stop_producing(self) -> int:
-        """How many entries the queue has taken: they carry the numbers from 0."""
+        """The number of entries that the queue has accepted, numbered from 0."""
         self._stop.set()
         self._thread.join(PATIENCE)
         return self._sent
@@ -121,12 +121,12 @@ class Shop:
     # -- looking
 
     def members(self) -> Mapping[str, MemberEntry]:
-        """By the ledger; none before the operator has written one."""
+        """The owners in the ledger; none before the operator has written it."""
         data = self.cluster.find("configmap", "orders-assignments", "-n", NAMESPACE).get("data") or {}
         return {name: MemberEntry.from_json(text) for name, text in data.items() if name != "group"}
 
     def balanced(self, executors: int) -> bool:
-        """So many running executors own all partitions, evenly, and nothing is on its way."""
+        """Whether this many running executors own all partitions evenly, without hand-offs in progress."""
         entries = [entry for entry in self.members().values() if any(entry.owned.values()) or any(entry.revoking.values())]
         counts = sorted(sum(map(len, entry.owned.values())) for entry in entries)
         alive = {entry.uid for entry in entries} <= self.executor_uids()
@@ -134,7 +134,7 @@ class Shop:
         return len(entries) == executors and sum(counts) == 6 and counts[-1] - counts[0] <= 1 and alive and not moving
 
     def executors(self) -> dict[str, str]:
-        """Names and UIDs of the executor pods that run."""
+        """Names and UIDs of the running executor pods."""
         return self._running("spark-role=executor")
 
     def _running(self, selector: str) -> dict[str, str]:
@@ -149,7 +149,7 @@ class Shop:
         return set(self.executors().values())
 
     def driver_pod(self) -> str:
-        """The one that runs, not those that are about to end."""
+        """The running driver pod, not those that are terminating."""
         (name,) = self._running("app=orders-driver")
         return name
 
@@ -158,17 +158,17 @@ class Shop:
         return found
 
     def driver(self) -> str:
-        """Who has the group, by its Lease; empty: nobody."""
+        """The holder of the group's Lease; empty if there is none."""
         lease = self.cluster.find("lease", "orders-driver", "-n", NAMESPACE)
         return str(lease.get("spec", {}).get("holderIdentity") or "")
 
     def unfinished(self) -> list[int]:
-        """Partitions of which a later driver would be given a range again."""
+        """Partitions with a range that a later driver would be given again."""
         with self._redis.client() as client:
             return left_undone.logged(client, QUEUE)
 
     def waiting(self) -> int:
-        """Entries of the queue that nobody is done with."""
+        """Unfinished entries of the queue."""
         with self._redis.client() as client:
             return left_undone.waiting(client, QUEUE)
 
@@ -181,7 +181,7 @@ class Shop:
         return len({result.number for result in self.results()})
 
     def share_on_owner(self, newest: int) -> float:
-        """How many of the newest results came from the pod that owns their partition, by the ledger."""
+        """How many of the newest results came from the pod that owns their partition in the ledger."""
         members = self.members().items()
         owners = {partition: name for name, entry in members for grants in entry.owned.values() for partition in grants}
         with self._redis.client() as client:
@@ -189,7 +189,7 @@ class Shop:
         return sum(owners.get(result.partition) == result.pod for result in results) / newest
 
     def story(self) -> str:
-        """For the report of a test that failed."""
+        """Describe the state, for the report of a failed test."""
         commands = [
             ("get", "pods,consumergroups,partitionedqueues,leases", "-n", NAMESPACE, "-o", "wide"),
             ("get", "configmap", "orders-assignments", "-n", NAMESPACE, "-o", "yaml"),
@@ -202,13 +202,13 @@ class Shop:
         return "\n\n".join((*told, f"what the driver's Baton has logged:\n{self._logged_by_baton()}"))
 
     def _logged_by_baton(self) -> str:
-        """Among traces of Spark's threads these lines are easily missed."""
+        """The important lines, which are easily missed among traces of Spark's threads."""
         lines = self.cluster.kubectl("logs", "-n", NAMESPACE, "deployment/orders-driver", check=False).splitlines()
         return "\n".join([line for line in lines if " baton." in line][-60:])
 
 
 def checked(results: list[Result], sent: int) -> Report:
-    """Whether the numbers from 0 to `sent` were all processed, each key's in order."""
+    """Whether all numbers from 0 to `sent` were processed, each key's in order."""
     last = {f"customer-{number % CUSTOMERS}": number // CUSTOMERS for number in range(sent)}
     checker = OrderChecker(first=0, produced={key: (0, sequence) for key, sequence in last.items()})
     for one in results:

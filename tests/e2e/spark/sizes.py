@@ -1,4 +1,4 @@
-"""How large a Spark fleet is over time: a line for each change, with the lag and the moves that there have been."""
+"""The size of a Spark fleet over time: a line per change, with the lag and the number of moves."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from tests.e2e.spark.shop import Shop
 
 
 class Size(NamedTuple):
-    """At a moment."""
+    """The size at one moment."""
 
     desired: int
     executors: int
@@ -21,7 +21,7 @@ class Size(NamedTuple):
 
 @contextmanager
 def sizes_told(shop: Shop) -> Iterator[None]:
-    """Printed, with the seconds since the beginning of the block."""
+    """Print a line per change, with the seconds since the beginning of the block."""
     over = threading.Event()
     telling = threading.Thread(target=_tell, args=(shop, over), name="sizes")
     telling.start()

@@ -35,11 +35,11 @@ _RULES = [
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": [*_READ, *_WRITE]},
     {"apiGroups": [""], "resources": ["services"], "verbs": [*_READ, *_WRITE, "delete"]},
 ]
-"""`spark-operator.controller.policyRules` of its chart, as far as spark-submit is concerned."""
+"""`spark-operator.controller.policyRules` of the operator's chart, as far as spark-submit needs them."""
 
 
 def define(cluster: Cluster) -> None:
-    """The kind SparkApplication, with any fields, and the controller's account."""
+    """Create the kind SparkApplication, with any fields, and the controller's account."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1beta2", "served": True, "storage": True, "schema": schema}
     names = {"kind": "SparkApplication", "plural": "sparkapplications", "singular": "sparkapplication"}
@@ -68,7 +68,7 @@ def define(cluster: Cluster) -> None:
 
 
 def submit(cluster: Cluster, application: dict[str, Any], folder: Path) -> None:
-    """Run spark-submit for an application that the API server has, as the controller does in its own pod."""
+    """Run spark-submit for an application at the API server, as the controller does in its pod."""
     home = next((VENV / "lib").glob("python3*/site-packages/pyspark"))
     kubeconfig = yaml.safe_load(cluster.kubeconfig.read_text())
     for user in kubeconfig["users"]:
@@ -82,7 +82,7 @@ def submit(cluster: Cluster, application: dict[str, Any], folder: Path) -> None:
 
 
 def arguments(application: dict[str, Any], folder: Path) -> list[str]:
-    """`buildSparkSubmitArgs`, in its order."""
+    """`buildSparkSubmitArgs`, in the same order."""
     name, namespace, spec = application["metadata"]["name"], application["metadata"]["namespace"], application["spec"]
     driver, executor = spec["driver"], spec["executor"]
     assert spec.keys() <= _FIELDS, spec.keys()
@@ -118,7 +118,7 @@ def arguments(application: dict[str, Any], folder: Path) -> list[str]:
 
 
 def _template(application: dict[str, Any], template: dict[str, Any], path: Path, controller: bool) -> str:
-    """The application owns the pods; of executors it is not the controller."""
+    """The application owns the pods, and is the controller of the driver's only."""
     owner = {"name": application["metadata"]["name"], "uid": application["metadata"]["uid"]}
     owner |= {"apiVersion": application["apiVersion"], "kind": application["kind"]}
     extra = {"controller": True, "blockOwnerDeletion": True} if controller else {}

@@ -1,4 +1,4 @@
-"""The examples as they stand, in the three ways to start a driver; rows are counted in the files that their executors wrote."""
+"""The examples, started in three ways. Rows are counted in the files that the executors wrote."""
 
 import signal
 import time
@@ -15,11 +15,11 @@ from tests.e2e.spark.files import Files
 from tests.e2e.spark.shop import NAMESPACE, Shop
 
 BUSY = 480.0
-"""Seconds that a busy machine may take: a driver that is started again has taken 160 to its first batch."""
+"""Seconds for a busy machine: a restarted driver has taken 160 s to its first batch."""
 
 
 def ready(shop: Shop) -> dict[str, str]:
-    """The condition Ready of the group, and its STATE."""
+    """The group's condition Ready, and its STATE."""
     status = shop.cluster.get("consumergroup", "orders", "-n", NAMESPACE).get("status") or {}
     found = next((one for one in status.get("conditions", ()) if one["type"] == "Ready"), {"status": "", "message": ""})
     assert (status.get("state") == "Ready") <= (found["status"] == "True")
@@ -69,12 +69,12 @@ def see_the_class_archive_used(shop: Shop) -> None:
 
 
 def in_pod(shop: Shop, pod: str, script: str) -> str:
-    """What the script says."""
+    """The output of the script."""
     return shop.cluster.kubectl("exec", pod, "-n", NAMESPACE, "--", "sh", "-c", f"{script} || true", check=False)
 
 
 def drain_executors(shop: Shop) -> None:
-    """`kubectl drain`: one executor after the other is evicted and hands off, and its replacement is there before the next."""
+    """`kubectl drain` evicts one executor after the other; each hands off, and its replacement is ready before the next eviction."""
     cluster = shop.cluster
     cluster.wait(lambda: len(shop.executors()) == 2, 120, "two executors run")
     leaving, asked = set(shop.executors()), time.monotonic()
@@ -96,12 +96,12 @@ def drain_executors(shop: Shop) -> None:
 
 
 def pods(shop: Shop) -> set[str]:
-    """Of the namespace, also those that are about to end."""
+    """All pods of the namespace, including terminating ones."""
     return {pod["metadata"]["name"] for pod in shop.cluster.get("pods", "-n", NAMESPACE)["items"]}
 
 
 def without_rows(shop: Shop, files: Files, fault: str) -> float:
-    """Kill the driver's container, or its pod; gives the seconds until the next driver has done its first batch."""
+    """Kill the driver's container, or its pod. Returns the seconds until the next driver has finished its first batch."""
     cluster, before, began = shop.cluster, driver_started(shop), time.monotonic()
     if fault == "container":
         cluster.signal_container(shop.driver_pod(), signal.SIGKILL, NAMESPACE)
@@ -112,7 +112,7 @@ def without_rows(shop: Shop, files: Files, fault: str) -> float:
 
 
 def first_batch(shop: Shop, files: Files) -> float:
-    """The next driver has done one, and goes on: when that was (of the monotonic clock)."""
+    """Wait until the next driver has finished a batch and continues, and return when (monotonic)."""
     cluster, held, first = shop.cluster, files.count(), "the first batch is done"
     command = ("logs", "-n", NAMESPACE, "deployment/orders-driver")
     cluster.wait(lambda: first in cluster.kubectl(*command, check=False), BUSY, "the driver has done a batch")
@@ -123,7 +123,7 @@ def first_batch(shop: Shop, files: Files) -> float:
 
 
 def driver_started(shop: Shop) -> str:
-    """When the container of the driver that runs was started; empty: none runs."""
+    """The start time of the running driver's container; empty if none runs."""
     pods = shop.cluster.get("pods", "-n", NAMESPACE, "-l", "app=orders-driver")["items"]
     states = [one["state"] for pod in pods for one in pod["status"].get("containerStatuses", ())]
     return max((state["running"]["startedAt"] for state in states if "running" in state), default="")
@@ -151,7 +151,7 @@ def test_the_driver_runs_in_cluster_mode(shop: Shop, folder: str, tmp_path: Path
 
 
 def see_an_allocator_refused(shop: Shop, example: Example) -> None:
-    """The driver ends with one line, which the group shows."""
+    """The driver ends with one line, which the group's condition shows."""
     cluster, setting = shop.cluster, "spark.kubernetes.allocation.pods.allocator"
     arguments = example.one("Job")["spec"]["template"]["spec"]["containers"][0]["args"]
     at = arguments.index("--deploy-mode=cluster")

@@ -1,4 +1,4 @@
-"""The whole way with a real fleet: custom resources, operator, ledger, Spark executors in pods, and a queue in Redis."""
+"""A real fleet: custom resources, operator, ledger, Spark executors in pods, and a queue in Redis."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""A Spark fleet that a HorizontalPodAutoscaler scales by its lag, without KEDA: to twice its size and back under load."""
+"""A HorizontalPodAutoscaler scales a Spark fleet by its lag, without KEDA: to twice its size and back under load."""
 
 import json
 from pathlib import Path
@@ -16,9 +16,9 @@ from tests.waiting import until
 MOST, LEAST = 4, 2
 """Executors."""
 ROWS = {"WORK_SECONDS": "0.05", "MOST_ROWS": "240"}
-"""An executor does 20 rows in a second, and a batch has so many that two need six seconds for it."""
+"""An executor processes 20 rows per second, and a batch is so large that two executors need six seconds for it."""
 LONG = 300
-"""Seconds for a size that an autoscaler has to come to, at its own pace."""
+"""Seconds for an autoscaler to reach a size."""
 
 
 @pytest.mark.long
@@ -42,7 +42,7 @@ def test_a_spark_fleet_follows_its_lag_and_nothing_is_read_again(shop: Shop, tmp
 
 
 def autoscaler() -> dict[str, Any]:
-    """The example's, only quicker, for two executors at least."""
+    """The example's autoscaler, but faster, for at least two executors."""
     shipped: dict[str, Any] = yaml.safe_load((ROOT / "manifests" / "examples" / "autoscaling" / "hpa.yaml").read_text())
     spec = shipped["spec"]
     spec |= {"minReplicas": LEAST, "maxReplicas": MOST}
