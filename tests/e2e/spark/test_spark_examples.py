@@ -74,7 +74,7 @@ def in_pod(shop: Shop, pod: str, script: str) -> str:
 
 
 def drain_executors(shop: Shop) -> None:
-    """`kubectl drain` evicts one executor after the other; each hands off, and its replacement is ready before the next eviction."""
+    """`kubectl drain` evicts executors one by one; each hands off, and its replacement is ready before the next eviction."""
     cluster = shop.cluster
     cluster.wait(lambda: len(shop.executors()) == 2, 120, "two executors run")
     leaving, asked = set(shop.executors()), time.monotonic()
