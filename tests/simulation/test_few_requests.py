@@ -7,8 +7,25 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.kube.objects import queues_path
-from baton.model.names import LEDGER_KEY_ANNOTATION
+from baton.model.names import LEDGER_KEY_ANNOTATION, ledger_name
+from tests.simulation.api_server import Refuse
+from tests.simulation.api_server.faults import no_trouble
 from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
+
+LEDGERS = core_path("shop", "configmaps")
+LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
+
+
+def of_ledgers(world: OneReplica) -> list[str]:
+    """Verbs of the replica's requests about the group's ledger."""
+    return [verb for verb, path in world.asked if path == LEDGER or (verb, path) == ("create", LEDGERS)]
+
+
+async def served(world: OneReplica) -> None:
+    world.queue("orders", delaySeconds=0)
+    world.pod("orders-a")
+    world.group("orders")
+    await world.until(world.counts, [4])
 
 
 @in_virtual_time
@@ -22,6 +39,57 @@ async def test_pods_that_were_there_before_their_operator_cost_one_write_of_move
     assert world.measured("baton_ledger_writes_total", namespace="shop", group="orders") == 2
     assert sorted(set(await world.events())) == ["Granted", "Ready"], "no pod stood by for want of an answer"
     assert (await world.events()).count("Granted") == 1, "more than three members are summed up"
+
+
+@in_virtual_time
+async def test_a_group_that_is_created_after_the_list_of_ledgers_costs_no_look_at_its_ledger(world: OneReplica) -> None:
+    await asyncio.sleep(30)
+    await served(world)
+    assert of_ledgers(world) == ["create", "update", "update"]
+
+
+@in_virtual_time
+async def test_a_leader_whose_lists_of_ledgers_fail_looks_before_it_writes_and_carries_the_ledger_on(world: OneReplica) -> None:
+    await served(world)
+    epochs = await world.epochs()
+    await world.stop()
+    world.asked.clear()
+    refused = Refuse(403, "Forbidden", "no")
+    world.trouble = lambda verb, path: refused if verb == "list" and path.endswith("/configmaps") else None
+    world.start()
+    await asyncio.sleep(60)
+    assert of_ledgers(world)[:2] == ["get", "update"]
+    assert await world.epochs() == epochs
+
+
+@in_virtual_time
+async def test_a_ledger_that_a_former_leader_creates_after_the_list_is_carried_on_also_if_the_claim_fails(
+    world: OneReplica,
+) -> None:
+    await served(world)
+    epochs, before = await world.epochs(), await world.config_map()
+    await world.stop()
+    world.delete(LEDGER)
+    world.asked.clear()
+    away = Refuse(503, "ServiceUnavailable", "away")
+
+    def trouble(verb: str, path: str) -> Refuse | None:
+        """The late create arrives just before the replica's own, and then no ledger can be read or written for a while."""
+        if (verb, path) == ("create", LEDGERS) and "create" not in of_ledgers(world)[:-1]:
+            metadata = {name: before["metadata"][name] for name in ("name", "labels", "annotations", "ownerReferences")}
+            world.make(LEDGERS, {**before, "metadata": metadata})
+        return away if path == LEDGER else None
+
+    world.trouble = trouble
+    world.start()
+    await asyncio.sleep(40)
+    assert of_ledgers(world)[:2] == ["create", "get"]
+    assert await world.epochs() == epochs
+    assert (await world.config_map())["metadata"]["annotations"] == before["metadata"]["annotations"]
+    world.trouble = no_trouble
+    await asyncio.sleep(20)
+    assert await world.epochs() == epochs
+    assert (await world.ready())[0] == "Ready"
 
 
 @pytest.mark.parametrize(

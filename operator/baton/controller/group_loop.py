@@ -224,7 +224,8 @@ class GroupLoop:
         if not group.deleting:
             await self._finalizer.put_on(group)
         try:
-            data = await self._ledger_writer.claim()
+            absent = not group.deleting and self._replica.relists.ledger_absent(self.key, self._leads_since)
+            data = await self._ledger_writer.claim(absent=absent)
         except REFUSALS as error:
             if not self._can_end_without_ledger(group, error):
                 raise Stuck(ledger_refused(self._owner, error)) from error

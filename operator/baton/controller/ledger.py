@@ -131,18 +131,35 @@ class LedgerWriter:
         """As they are at this moment."""
         return replace(self.tally, fails_since=self.attempts.since, bytes=size(self.written or {}))
 
-    async def claim(self) -> Mapping[str, str] | None:
-        """Put this leader's term on the ledger, and return its content. None: there was none of this group's; an empty one now
-        stands there. One that this leader has found, could not write, and that is gone since, is written again."""
+    async def claim(self, *, absent: bool = False) -> Mapping[str, str] | None:
+        """Put this leader's term on the ledger, and return its content, or None if the group had no ledger: then an empty one is
+        created. A ledger that was found, could not be written, and was deleted since is written again.
+
+        `absent`: a list made in this term showed no ledger, so it is created without looking for it first. A create never
+        overwrites: if it fails because the name is taken, the ledger is looked up and claimed as usual.
+        """
         self._must_lead()
         with self._counting():
-            found, partitions = await self._see(), 0
-            if found is not None:
-                self._found = found.data if found.owner_uid == self._owner.uid else None
-                partitions = 0 if self._found is None else found.partitions
-            await self._send(self._found or {}, partitions)
+            if not (absent and await self._created()):
+                found, partitions = await self._see(), 0
+                if found is not None:
+                    self._found = found.data if found.owner_uid == self._owner.uid else None
+                    partitions = 0 if self._found is None else found.partitions
+                if absent:  # the failed create took time, in which another leader may have taken over
+                    await self._confirm_lead()
+                await self._send(self._found or {}, partitions)
         self.settled()
         return self._found
+
+    async def _created(self) -> bool:
+        """Create an empty ledger. False: the name is taken, or an earlier claim has already looked it up."""
+        if self._stands is not None or self._found is not None:
+            return False
+        try:
+            await self._send({}, 0)
+        except ConflictError:
+            return False
+        return True
 
     def forsake(self) -> Mapping[str, str] | None:
         """Write nothing from now on: the group is being deleted, and its ledger cannot be written any more. Returns what the
@@ -223,10 +240,7 @@ class LedgerWriter:
         if mine is not None and not restored and data in (None, before):
             return False
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
-        if not await self._elector.confirm():
-            self._must_lead()
-            raise UnavailableError("the API server does not confirm the lead")
-        self._must_lead()
+        await self._confirm_lead()
         await self._send(before if data is None else data, self._booked())
         self.tally.restored += restored
         return restored
@@ -267,6 +281,13 @@ class LedgerWriter:
                 raise ServedElsewhere(by)
         self._stands = found
         return found
+
+    async def _confirm_lead(self) -> None:
+        """Raises UnavailableError if the API server does not confirm it."""
+        if not await self._elector.confirm():
+            self._must_lead()
+            raise UnavailableError("the API server does not confirm the lead")
+        self._must_lead()
 
     def _must_lead(self) -> None:
         """In the term in which the ledger was claimed. A request that has to wait for the lead does so where it waits for its

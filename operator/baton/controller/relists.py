@@ -246,6 +246,10 @@ class Relists:
         """A group's ledger as last listed; None: there was none with Baton's label."""
         return self._cache.ledgers.get(key[0], ledger_name(key[1]))
 
+    def ledger_absent(self, key: GroupKey, since: float) -> bool:
+        """Whether a complete list of ledgers, begun at `since` (monotonic seconds) or later, showed none for this group."""
+        return self._scopes[self._scope(key[0])][WatchedKind.LEDGERS].begun >= since and self.ledger(key) is None
+
     def groups_seen(self, namespace: str) -> bool:
         """All groups of this namespace have been listed, some time."""
         return self._scopes[self._scope(namespace)][WatchedKind.GROUPS].begun > NEVER

@@ -1,5 +1,6 @@
 """The ledger at the API server: claimed, replaced, overruled, and left to a later leader."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -81,6 +82,108 @@ async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
     await first.written()
     await first.elector.resign()
     assert await (await Desk(api, "two").open()).claim() == {"group": "1"}
+
+
+def between(api: ShopApi, happens: Callable[[], None]) -> list[str]:
+    """Let this happen just before the first create of a ledger arrives; returns the verbs of requests about ledgers."""
+    verbs: list[str] = []
+
+    def trouble(verb: str, path: str) -> None:
+        if "/configmaps" in path:
+            verbs.append(verb)
+            if verbs == ["create"]:
+                happens()
+
+    api.trouble = trouble
+    return verbs
+
+
+async def test_a_ledger_that_a_list_of_this_term_did_not_show_is_created_without_a_look() -> None:
+    api = ShopApi()
+    ledger_writer = await Desk(api).open()
+    verbs = between(api, lambda: None)
+    assert await ledger_writer.claim(absent=True) is None
+    assert (verbs, data(api)) == (["create"], {})
+    assert not await ledger_writer.write({"group": "1"})
+    assert (verbs, data(api)) == (["create", "update"], {"group": "1"})
+
+
+async def test_a_ledger_that_a_former_leader_created_after_the_list_is_carried_on() -> None:
+    api = ShopApi()
+    first = Desk(api)
+    await first.written()
+    left = api.remove(OWNER.path)
+    await first.elector.resign()
+    two = Desk(api, "two")
+    ledger_writer = await two.open()
+    verbs = between(api, lambda: api.put(OWNER.path, left))
+    assert await ledger_writer.claim(absent=True) == {"group": "1"}
+    assert verbs == ["create", "get", "update"]
+    assert stored(api.objects[OWNER.path]).term == two.elector.term
+
+
+async def test_a_former_leaders_create_after_the_claim_fails_and_the_former_leader_overwrites_nothing() -> None:
+    api = ShopApi()
+    first = Desk(api)
+    former = await first.open()
+    verbs = between(api, lambda: None)
+    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
+    successor = await Desk(api, "two").open()
+    assert await successor.claim(absent=True) is None
+    await successor.write({"group": "new"})
+    with pytest.raises(Deposed):
+        await former.claim(absent=True)
+    assert verbs == ["create", "update", "create", "get"]
+    assert data(api) == {"group": "new"}
+
+
+async def test_a_ledger_that_is_deleted_between_a_create_that_failed_and_the_look_is_created() -> None:
+    api = ShopApi()
+    await Desk(api).written()
+    ledger_writer = await Desk(api).open()
+
+    def trouble(verb: str, path: str) -> None:
+        if (verb, path) == ("get", OWNER.path):
+            api.remove(OWNER.path)
+
+    api.trouble = trouble
+    assert await ledger_writer.claim(absent=True) is None
+    assert data(api) == {}
+
+
+async def test_a_create_whose_answer_was_lost_is_claimed_by_the_next_attempt() -> None:
+    api = ShopApi()
+    ledger_writer = await Desk(api).open()
+    api.mute = True
+    with pytest.raises(UnavailableError):
+        await ledger_writer.claim(absent=True)
+    api.mute = False
+    assert data(api) == {}
+    assert not await ledger_writer.claim(absent=True)
+    assert not await ledger_writer.write({"group": "1"})
+    assert data(api) == {"group": "1"}
+
+
+async def test_a_ledger_that_was_found_and_is_deleted_before_it_could_be_claimed_is_written_again() -> None:
+    api = ShopApi()
+    await Desk(api).written()
+    ledger_writer = await Desk(api).open()
+    refused = Refuse(503, "ServiceUnavailable", "away")
+    api.trouble = lambda verb, path: refused if (verb, path) == ("update", OWNER.path) else None
+    with pytest.raises(UnavailableError):
+        await ledger_writer.claim(absent=True)
+    api.trouble = no_trouble
+    api.remove(OWNER.path)
+    assert await ledger_writer.claim(absent=True) == {"group": "1"}
+    assert data(api) == {"group": "1"}
+
+
+async def test_a_foreign_config_map_that_no_list_of_ledgers_shows_is_left_alone() -> None:
+    api = ShopApi()
+    api.put(OWNER.path, {"metadata": {"name": "orders-assignments"}, "data": {"mine": "1"}})
+    with pytest.raises(ForeignConfigMap):
+        await (await Desk(api).open()).claim(absent=True)
+    assert data(api) == {"mine": "1"}
 
 
 async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:

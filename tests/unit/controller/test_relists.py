@@ -131,6 +131,23 @@ def test_what_vanished_while_nobody_looked_is_noticed() -> None:
     played(story)
 
 
+def test_only_a_complete_list_that_is_new_enough_shows_that_a_group_has_no_ledger() -> None:
+    async def story(one: Served) -> None:
+        orders, returns, loans = ("shop", "orders"), ("shop", "returns"), ("bank", "loans")
+        began = one.clock.ticks()
+        assert not one.relists.ledger_absent(returns, 0), "nothing has been listed"
+        one.api.refused["bank", "configmaps"] = FAILURES["403"]
+        one.want(began)
+        one.want(began, "bank")
+        await asyncio.sleep(1)
+        assert one.relists.ledger_absent(returns, began)
+        assert not one.relists.ledger_absent(orders, began)
+        assert not one.relists.ledger_absent(loans, began), "this namespace could not be listed"
+        assert not one.relists.ledger_absent(returns, began + 0.5), "the list is of an earlier term"
+
+    played(story)
+
+
 def test_many_who_ask_at_once_share_one_list() -> None:
     async def story(one: Served) -> None:
         for _ in range(50):
