@@ -1,7 +1,7 @@
 """The API server as JSON over HTTP.
 
-The client's generated classes cost more time to fill than the answers take to arrive, and know nothing of custom resources; so
-only its configuration, authentication and connection pool are used.
+Of the kubernetes client, only configuration, authentication and connection pool are used: filling its generated classes takes
+longer than the requests, and they do not know custom resources.
 """
 
 import asyncio
@@ -23,23 +23,23 @@ from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError
 from baton.kube.namespace_turns import NamespaceTurns, Order
 from baton.model.times import from_http_text
 
-if TYPE_CHECKING:  # it takes a second to import, and what never connects (`baton dev`) does without it
+if TYPE_CHECKING:  # takes a second to import, and `baton dev` never needs it
     from kubernetes.aio import client
 
 Json = dict[str, Any]
 
 Body = Json | list[Json] | Callable[[], Json | list[Json]]
-"""Of a request. A function is called when the request has its turn, for which it may wait long: what it returns is sent."""
+"""Body of a request. A function is called when the request gets its turn, which may be much later, and its result is sent."""
 
 REQUEST_TIMEOUT = 10.0
-"""Seconds. No request may hold up a loop for longer."""
+"""Seconds after which a request without an answer fails."""
 
 AT_ONCE = 32
-"""Requests under way. A thousand groups that begin together would make each other's slower until all of them took too long,
-and were tried again; the others wait for their turn, and the time in which a request is to be answered begins with it."""
+"""Most requests under way; others wait for their turn, and their timeout starts with it. Without a limit, a thousand groups that
+start together would slow each other down until all requests timed out and were retried."""
 
 LATE = 1.0
-"""Seconds after which a request keeps no other namespace waiting."""
+"""Seconds after which a request no longer keeps other namespaces waiting."""
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -47,32 +47,33 @@ JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 PAGE = 250
-"""Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
+"""Objects in a page of a list. A page is parsed in one go, which blocks the event loop."""
 
 LARGEST_PAGE = 8 * 2**20
-"""Bytes of a page. An object may have 1.5 MiB, so that a tenant with a few hundred of them would stop all others."""
+"""Most bytes of a page. An object may have 1.5 MiB, so a few hundred of one tenant would otherwise stop all others."""
 
 
 DEEPEST = 50
-"""Levels of JSON that are kept where an answer has too many for Python's parser."""
+"""Levels of JSON to keep of an answer that has too many for Python's parser."""
 
 _BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([\[\]{}])', re.DOTALL)
-"""The next one that is in no string."""
+"""The next bracket outside of strings."""
 
 
 class Api:
-    """JSON in, JSON out. Every method may raise ApiError, NotFoundError, ConflictError or UnavailableError."""
+    """Client of the API server: JSON in, JSON out. Every method may raise ApiError, NotFoundError, ConflictError or
+    UnavailableError."""
 
     def __init__(self, connection: "client.ApiClient | None") -> None:
-        """None: for one that answers by itself."""
+        """`connection` None: for subclasses that answer requests themselves."""
         self._client: Any = connection  # its types end where the HTTP begins
         self.turns = NamespaceTurns(AT_ONCE, LATE)
         self.told: ServerTime | None = None
-        """By the last answer that did; in the event loop's time."""
+        """Time in the last answer that had a Date header."""
 
     @property
     def settings(self) -> "client.Configuration":
-        """Of the connection: the server, and as whom it is asked."""
+        """Settings of the connection: server and credentials."""
         made: client.Configuration = self._client.configuration
         return made
 
@@ -82,9 +83,11 @@ class Api:
     async def page(
         self, path: str, query: Mapping[str, str], token: str = "", metadata: bool = False, limit: int = PAGE
     ) -> tuple[Json, str]:
-        """The next objects of a list, and the token for those after them ("": that is all). All pages are as of the same
-        version. Raises ApiError (410) where the rest is not to be had any more, and PageTooLargeError where `limit` is to be
-        less; 1 is always taken. `metadata`: only theirs are told."""
+        """The next page of a list, and the token for the page after it ("": this is the last). All pages are as of the same
+        version. `metadata`: ask for the objects' metadata only.
+
+        Raises ApiError (410) if the token has expired, and PageTooLargeError if `limit` must be smaller. A page with limit 1 may
+        have any size."""
         asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
         most = LARGEST_PAGE if limit > 1 else None
         async with self.turns.take(*_turn_of("GET", path)):
@@ -92,11 +95,12 @@ class Api:
         return answer, str(answer["metadata"].get("continue") or "")
 
     async def relayed(self, path: str, most: int) -> Json:
-        """What a pod says by the API server's proxy, of `most` bytes. Raises PageTooLargeError. It waits for no turn."""
+        """The answer of a pod through the API server's proxy, without waiting for a turn. Raises PageTooLargeError if it has more
+        than `most` bytes."""
         return await self._exchange("GET", path, most=most)
 
     async def find(self, path: str) -> Json | None:
-        """The object, or None where there is none."""
+        """The object, or None if it does not exist."""
         try:
             return await self.get(path)
         except NotFoundError:
@@ -106,16 +110,17 @@ class Api:
         return await self._request("POST", path, body=body)
 
     async def replace(self, path: str, body: Json) -> Json:
-        """A body with a resourceVersion is a compare-and-swap: ConflictError where the object has another."""
+        """Replace an object. A resourceVersion in the body makes this a compare-and-swap: ConflictError if the object has another
+        version."""
         return await self._request("PUT", path, body=body)
 
     async def merge(self, path: str, patch: Json | Callable[[], Json]) -> Json:
-        """A JSON merge patch. With metadata.uid in it: ConflictError where the object is another of that name; but the API server
-        does not look at the metadata in a patch of a custom resource's /status."""
+        """Send a JSON merge patch. If it has metadata.uid: ConflictError if the object of that name has another UID. The API
+        server ignores metadata in a patch of a custom resource's /status."""
         return await self._request("PATCH", path, body=patch, content_type=MERGE)
 
     async def replace_status(self, path: str, uid: str, status: Callable[[], Json]) -> Json:
-        """The whole status of the custom resource at this path. ConflictError where it is another of that name."""
+        """Replace the whole status of the custom resource at this path. ConflictError if the resource has another UID."""
 
         def patch() -> list[Json]:
             test: Json = {"op": "test", "path": "/metadata/uid", "value": uid}
@@ -125,8 +130,8 @@ class Api:
 
     @asynccontextmanager
     async def stream(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The bytes of an answer that goes on, such as that of a watch, as they come. It waits for no turn. UnavailableError also
-        after so many seconds of `silence`, and where the answer breaks off."""
+        """The bytes of a streamed answer, such as a watch, without waiting for a turn. UnavailableError also if nothing arrives
+        for `silence` seconds, or if the connection breaks."""
         try:
             arguments = await self._client.param_serialize(
                 "GET", path, query_params=list(query.items()), header_params={"Accept": JSON}, auth_settings=["BearerToken"]
@@ -148,7 +153,7 @@ class Api:
         body: Body | None = None,
         content_type: str = JSON,
     ) -> Json:
-        """In its turn."""
+        """Send a request when it gets its turn."""
         async with self.turns.take(*_turn_of(method, path)):
             return await self._exchange(method, path, query, body() if callable(body) else body, content_type)
 
@@ -162,7 +167,7 @@ class Api:
         accept: str = JSON,
         most: int | None = None,
     ) -> Json:
-        """At once. `most`: bytes of the answer, beyond which it is not read to its end."""
+        """Send a request at once. Raises PageTooLargeError if the answer has more than `most` bytes."""
         try:
             arguments = await self._client.param_serialize(
                 method,
@@ -192,7 +197,7 @@ def _unavailable(method: str, path: str, error: Exception) -> UnavailableError:
 
 
 def _turn_of(method: str, path: str) -> tuple[str, Order]:
-    """The namespace of a request ("": none), and what it comes before."""
+    """Namespace of a request ("": none) and its priority."""
     _, _, rest = path.partition("/namespaces/")
     namespace, resource, *more = (*rest.split("/"), "")
     if method == "GET" or not resource:
@@ -208,22 +213,23 @@ async def _read(method: str, path: str, data: bytes) -> Json:
     except ValueError:
         made = None
     if not isinstance(made, dict):
-        raise UnavailableError(f"{method} {path}: the answer is no JSON object, so it is not the API server's")
+        raise UnavailableError(f"{method} {path}: the answer is not a JSON object, so it is not from the API server")
     return made
 
 
 async def parsed(text: bytes) -> Any:
-    """Raises ValueError where it is no JSON. What lies deeper than anything that is looked at becomes null, if need be: users may
-    give an object metadata.managedFields of ten thousand levels, which the API server takes, and Python's parser gives up at a
-    thousand. One such object would hide all others that are listed or watched with it."""
+    """Parse JSON. Raises ValueError if it is malformed.
+
+    The API server accepts metadata.managedFields of ten thousand levels, and Python's parser fails at a thousand: one such object
+    would hide all others in its list or watch. So if parsing is too deep, values below DEEPEST levels become null."""
     try:
         return json.loads(text)
     except RecursionError:
-        return json.loads(await asyncio.to_thread(shallow, text))  # some MiB of brackets take seconds
+        return json.loads(await asyncio.to_thread(shallow, text))  # a few MiB of brackets take seconds
 
 
 def shallow(text: bytes) -> bytes:
-    """The same, with null for each object and list that lies too deep. What is no JSON does not become any."""
+    """Replace each object and list below DEEPEST levels by null. Malformed JSON stays malformed."""
     kept: list[bytes] = []
     begin = depth = 0
     for bracket in _BRACKET.finditer(text):
@@ -246,7 +252,7 @@ async def _read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
     async for chunk in response.content.iter_any():
         data += chunk
         if len(data) > most:
-            response.close()  # the rest of it is nothing that the next request wants to find
+            response.close()  # the connection cannot be reused: the rest of the answer is still unread
             raise PageTooLargeError
     return bytes(data)
 
@@ -261,9 +267,9 @@ async def _said(data: bytes) -> Json:
 
 @asynccontextmanager
 async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator["tuple[Api, client.Configuration]"]:
-    """An Api for this kubeconfig and context (None: the current one). Without a kubeconfig: by the pod's own service account.
+    """An Api for this kubeconfig and context (None: the current one). Without a kubeconfig: for the pod's service account.
 
-    Raises ConfigException, which says what is missing.
+    Raises ConfigException with what is missing.
     """
     from kubernetes.aio import client
     from kubernetes.aio.config import incluster_config, kube_config
@@ -274,21 +280,21 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
             cast(Any, incluster_config).load_incluster_config(client_configuration=settings)
             api = await stack.enter_async_context(connected(settings))
         else:
-            # Read at once: a process that is killed would leave the private key there.
+            # A temporary folder that is removed at once: a killed process would leave the private key behind.
             with TemporaryDirectory(prefix="baton-") as folder:
                 try:
                     await library.load_kube_config(str(kubeconfig), context, settings, temp_file_path=folder)
                     _read_authority(settings, folder)
                     api = await stack.enter_async_context(connected(settings))
-                finally:  # the library would take files that are gone for written
+                finally:  # the library remembers the files that it wrote, and would use them again
                     written = library._temp_files
                     library._temp_files = {data: path for data, path in written.items() if not Path(path).is_relative_to(folder)}
         yield api, settings
 
 
 def _read_authority(settings: Any, folder: str) -> None:
-    """Other clients may be made with these settings when the folder is gone. Comments between certificates may be in any
-    encoding, but `ssl` takes a text in ASCII only."""
+    """Read the CA file into the settings: other clients may be made with them after the folder is removed. Comments between
+    certificates may have any encoding, but `ssl` accepts only ASCII text."""
     file = settings.ssl_ca_cert
     if file is not None and Path(file).is_relative_to(folder):
         settings.ca_cert_data, settings.ssl_ca_cert = Path(file).read_text(encoding="ascii", errors="ignore"), None
@@ -296,22 +302,22 @@ def _read_authority(settings: Any, folder: str) -> None:
 
 @asynccontextmanager
 async def connected(settings: "client.Configuration") -> AsyncIterator[Api]:
-    """An Api for the server, and as the user, that these settings name."""
+    """An Api with these settings."""
     from kubernetes.aio import client
 
     settings.trace_configs = [_no_redirects()]
-    # Else each request would look for a proxy and for ~/.netrc, on two threads; the latter's passwords are not for this server.
+    # Otherwise each request would look for a proxy and ~/.netrc on two threads, and send passwords of the latter.
     settings.client_session_kwargs = {"trust_env": bool(getproxies())}
-    settings.connection_pool_maxsize = 0  # else requests would wait for a connection behind those that hang
+    settings.connection_pool_maxsize = 0  # unlimited: requests must not wait for connections that hang
     async with client.ApiClient(configuration=settings) as connection:
         yield Api(connection)
 
 
 def _no_redirects() -> aiohttp.TraceConfig:
-    """Any pod may answer by the API server's proxy. It must not lead the client, with its token, elsewhere."""
+    """Refuse redirects: a pod that answers through the API server's proxy could send the client, with its token, elsewhere."""
 
     async def refuse(*_: object) -> None:
-        raise aiohttp.ClientError("the answer leads elsewhere, so it is not the API server's")
+        raise aiohttp.ClientError("the answer is a redirect, so it is not from the API server")
 
     made = aiohttp.TraceConfig()
     made.on_request_redirect.append(refuse)
@@ -328,7 +334,7 @@ def group_path(group_version: str, namespace: str | None, plural: str, name: str
     return _path(f"/apis/{group_version}", namespace, plural, name)
 
 
-@lru_cache(maxsize=4096)  # the same few again and again
+@lru_cache(maxsize=4096)
 def _path(root: str, namespace: str | None, plural: str, name: str) -> str:
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace is not None else ""
     return f"{root}{within}/{plural}" + (f"/{quote(name, safe='')}" if name else "")

@@ -1,4 +1,4 @@
-"""Leader election over a Lease: `baton.model.lease` decides who may take it, and this asks and writes."""
+"""Leader election over a Lease. `baton.model.lease` decides who may take it; this module reads and writes it."""
 
 import asyncio
 import threading
@@ -19,15 +19,15 @@ from baton.model.lease import Vacancy, held, holder_of, spec_of
 T = TypeVar("T")
 
 LONGEST_DURATION = 300
-"""Seconds. Nothing is moved for so long after a leader has died."""
+"""Most seconds of a Lease's term, during which nothing moves after a leader died."""
 
 SHORTEST_RETRY = 0.1
-"""Seconds. Every replica asks the API server so often."""
+"""Fewest seconds between two requests of a replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Seconds. A leader that could not renew for `renew_deadline` stops before others may start."""
+    """Times of the election in seconds. A leader that could not renew for `renew_deadline` stops before others may start."""
 
     duration: float = 15.0
     renew_deadline: float = 10.0
@@ -36,8 +36,8 @@ class Terms:
     def __post_init__(self) -> None:
         if not (1 <= self.duration <= LONGEST_DURATION and self.duration == int(self.duration)):
             raise ValueError(
-                f"leader election: the lease duration must be whole seconds from 1 to {LONGEST_DURATION}, for the Lease tells it "
-                f"to others as such: it is {self.duration:g}"
+                f"leader election: the lease duration must be whole seconds from 1 to {LONGEST_DURATION}, as a Lease stores it: "
+                f"it is {self.duration:g}"
             )
         if not self.retry >= SHORTEST_RETRY:
             raise ValueError(f"leader election: the retry period must be {SHORTEST_RETRY:g} s or more: it is {self.retry:g}")
@@ -49,33 +49,33 @@ class Terms:
 
 
 def still_leads(renewed_at: float | None, now: float, terms: Terms) -> bool:
-    """A leader trusts its Lease only for the renew deadline."""
+    """Whether a leader that renewed its Lease at `renewed_at` still leads. It trusts the Lease only for the renew deadline."""
     return renewed_at is not None and now < renewed_at + terms.renew_deadline
 
 
 class Do(Protocol):
-    """Does `work` somewhere, and returns what it returns."""
+    """Runs `work` on some event loop, and returns its result."""
 
     async def __call__(self, work: Coroutine[Any, Any, T]) -> T: ...
 
 
 NAMESPACES_ANNOTATION = "baton.dev/namespaces"
-"""On the leader's Lease: the namespaces that it serves, for other releases of the operator; empty: all."""
+"""Annotation of the leader's Lease: the namespaces that the leader serves, for other releases; empty: all."""
 
 ADDRESS_ANNOTATION = "baton.dev/address"
-"""On the leader's Lease: where its pages are."""
+"""Annotation of the leader's Lease: address of the leader's pages."""
 
 WRONG = 5.0
-"""Seconds by which a clock that is set moves no more than clocks that are kept."""
+"""Seconds of clock difference from which a warning is logged."""
 
 LEFT_WITHIN = 5.0
-"""Seconds that leaving what was entered on the elector's thread may take."""
+"""Seconds that leaving a context on the elector's thread may take."""
 
 log = structlog.get_logger("baton.elector")
 
 
 class ElectorThread:
-    """An event loop on a separate thread: however busy that of the operator is, the lead is renewed."""
+    """An event loop on a separate thread, so that the Lease is renewed even if the operator's event loop is busy."""
 
     def __init__(self, left_within: float = LEFT_WITHIN) -> None:
         self._left_within = left_within
@@ -83,18 +83,18 @@ class ElectorThread:
         threading.Thread(target=self._loop.run_forever, name="elector", daemon=True).start()
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work`, which is done there, returns."""
+        """Run `work` on the thread, and return its result."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     @asynccontextmanager
     async def within(self, made: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        """Enter and leave this there; then its event loop stops."""
+        """Enter and leave a context on the thread. The thread's event loop then stops."""
         try:
             entered = await self.do(made.__aenter__())
             try:
                 yield entered
             finally:
-                with suppress(TimeoutError):  # where its event loop hangs, the process is to end all the same
+                with suppress(TimeoutError):  # if its event loop hangs, the process must still end
                     async with asyncio.timeout(self._left_within):
                         await self.do(made.__aexit__(None, None, None))
         finally:
@@ -102,12 +102,12 @@ class ElectorThread:
 
 
 async def here(work: Coroutine[Any, Any, T]) -> T:
-    """Does `work` on the event loop that asks."""
+    """Run `work` on the caller's event loop."""
     return await work
 
 
 class Elector:
-    """One candidate. `run` renews for ever; `leading` and `term` say how it stands."""
+    """One candidate. `run` renews the Lease until cancelled; `leading` and `term` are the current state."""
 
     def __init__(
         self,
@@ -123,9 +123,9 @@ class Elector:
         there: Do = here,
         fit: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`changed` is called whenever leadership was won or lost. `serves`: namespaces, which the Lease tells; empty: all.
-        `there`: where `api` is, and requests are made (`ElectorThread.do`); `changed` is called there. `fit`: a candidate that is
-        not neither takes nor renews the Lease."""
+        """`changed` is called when leadership was won or lost. `serves`: the namespaces to write into the Lease; empty: all.
+        `there`: runs requests on the event loop of `api` (`ElectorThread.do`); `changed` is called there. `fit`: the Lease is
+        taken and renewed only while this returns True."""
         self._there = there
         self._fit = fit
         self._api = api
@@ -134,36 +134,37 @@ class Elector:
         self._collection = leases_path(namespace)
         self._name = name
         self.release = f"{namespace}/{name}"
-        """The installation that this candidate belongs to, by its Lease."""
+        """The release (installation) of this candidate: namespace/name of its Lease."""
         self.identity = identity
         self._terms = terms
         self._changed = changed
         self._serves = ",".join(sorted(serves))
         self.address = ""
-        """HOST:PORT of this candidate's pages, which the Lease tells; empty: they cannot be reached."""
+        """HOST:PORT of this candidate's pages, to write into the Lease; empty: unreachable."""
         self.leader_address = ""
-        """HOST:PORT of the pages of the other candidate that led at the last look; empty: none did, or it did not say."""
+        """HOST:PORT of the pages of the other candidate that led at the last look; empty: none led, or it is unknown."""
         self._vacancy = Vacancy()
         self._renewed_at: float | None = None
         self._written: Json | None = None
-        """The Lease as this candidate last wrote it, while no request since has failed."""
+        """The Lease as this candidate last wrote it; None after a failed request."""
         self._sent: dict[str | None, float] = {}
-        """The `renewTime`s sent since then, and when each attempt was begun: a look may show that one arrived after all."""
+        """The `renewTime` of each write since the last answered one, and when its attempt began: a later look may show that one
+        of them arrived."""
         self._led = False
         self._another_leads = False
         self.term = 0
         self._acquired = ""
         self.beat = self._clock.ticks()
-        """When the last attempt ended, whatever its outcome (monotonic)."""
+        """When the last attempt ended, successful or not (monotonic)."""
         self.outage_ended_at: float | None = None
-        """When renewals last worked again after they had failed (monotonic)."""
+        """When renewals last recovered from failures (monotonic)."""
         self._failing = False
         self._resigned = False
         self._looking = asyncio.Lock()
         self._begun = 0
-        """Attempts so far."""
+        """Number of attempts begun."""
         self._ended = 0
-        """Which of them was the last that came to its end."""
+        """Number of the last attempt that ended."""
 
     @property
     def leading(self) -> bool:
@@ -171,16 +172,17 @@ class Elector:
 
     @property
     def deposed(self) -> bool:
-        """Another candidate led at the last look, or this one has given the lead up."""
+        """Whether another candidate led at the last look, or this one gave the lead up."""
         return self._another_leads or self._resigned
 
     @property
     def reign(self) -> tuple[int, str] | None:
-        """The same for as long as no other candidate has led, also where this one did not in between. None: it does not lead."""
+        """Identifies this candidate's lead, and stays the same if no other candidate led in between. None: not leading."""
         return (self.term, self._acquired) if self.leading else None
 
     async def run(self) -> None:
-        """Try, sleep, try again. A leader that cannot renew loses the lead at its renew deadline, also while a request hangs."""
+        """Take or renew the Lease periodically. A leader that cannot renew loses the lead at its renew deadline, even while a
+        request hangs."""
         await self._there(self._run())
 
     async def _run(self) -> None:
@@ -197,8 +199,8 @@ class Elector:
             await self._sleep(began + self._terms.retry)
 
     async def attempt(self) -> None:
-        """One look at the Lease, and what follows from it; a leader writes it as it knows it, and looks only where that is
-        refused, as client-go does. Those who ask while one is under way share the next."""
+        """Read the Lease, and take it if possible. A leader renews it without reading, and reads only after a conflict, as
+        client-go does. Callers that come while an attempt is under way share the next one."""
         begun = self._begun
         async with self._looking:
             if self._ended <= begun and not self._resigned:
@@ -242,14 +244,14 @@ class Elector:
             self._renewed_at = None
 
     async def _answered(self, request: Coroutine[Any, Any, T]) -> T:
-        """In half the time that is left: where its connection has died without a word, or one answer in many is late, there is
-        time for another. Raises TimeoutError."""
+        """Wait for an answer for half the time that is left, so that there is time for another request if a connection died
+        silently or an answer is late. Raises TimeoutError."""
         async with asyncio.timeout(max(self._lasts(self._clock.ticks()) / 2, self._terms.retry)):
             return await request
 
     async def confirm(self) -> bool:
-        """Ask the API server now whether this candidate leads. For a writer that was surprised by another's write. An
-        answer that comes too late for a renewal is not waited for: the next attempt may be told in time."""
+        """Ask the API server now whether this candidate leads, for a writer that met another's write. Waits for the renew
+        deadline at most."""
         return await self._there(self._confirm())
 
     async def _confirm(self) -> bool:
@@ -260,8 +262,8 @@ class Elector:
         return self.leading
 
     async def resign(self) -> None:
-        """Give the Lease up, so that another may take it at its next look. From then on this candidate neither renews nor
-        takes it: a renewal that is under way comes to its end before."""
+        """Give the Lease up, so that another candidate can take it at its next look. A renewal under way ends first; this
+        candidate then neither renews nor takes the Lease."""
         self._resigned = True
         try:
             async with asyncio.timeout(self._terms.renew_deadline + 1.0):
@@ -284,7 +286,7 @@ class Elector:
             await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
 
     async def _write(self, lease: Json | None, asked: float) -> None:
-        """What is written counts from when this attempt was begun: others may see it as soon as it is sent."""
+        """Write the Lease. Its term counts from the start of the attempt: others may see it as soon as it is sent."""
         tells = {NAMESPACES_ANNOTATION: self._serves, ADDRESS_ANNOTATION: self.address}
         spec = held(lease, self.identity, self._terms.duration, datetime.fromtimestamp(self._clock.now(), UTC))
         self._sent[spec["renewTime"]] = asked
@@ -302,11 +304,11 @@ class Elector:
         self._sent.clear()
 
     def _set_clock(self) -> None:
-        """Before this candidate leads, that is: a step of the API server's clock does not move what runs."""
+        """Follow the API server's clock. Only while not leading: a step of that clock must not move running deadlines."""
         told = self._api.told
         if told is not None and abs(forward := self._clock.follow(told)) >= WRONG:
             log.warning(
-                "this machine's clock differs from the API server's, which is followed",
+                "this machine's clock differs from the API server's; following the API server's",
                 seconds=round(-forward, 1),
                 cure="set the clocks of both by NTP",
             )
@@ -328,15 +330,15 @@ class Elector:
         self._failing = True
 
     def _lasts(self, now: float) -> float:
-        """Seconds that an attempt may take, which is no longer than the lead lasts: its end must be told in time."""
+        """Seconds that an attempt may take: no longer than the lead lasts, so that its end is noticed in time."""
         left = 0.0 if self._renewed_at is None else self._renewed_at + self._terms.renew_deadline - now
         return left if left > 0 else self._terms.renew_deadline
 
     async def _sleep(self, until: float) -> None:
-        """Until the next attempt, but no longer than a lead lasts: its own, whose end must be told in time, or another's, which
-        it may then take."""
+        """Sleep until the next attempt, or until a lead ends: this candidate's, whose end must be noticed in time, or another's,
+        which it may then take over."""
         now, ends = self._clock.ticks(), [self._vacancy.free_at]
         if self._renewed_at is not None:
             ends.append(self._renewed_at + self._terms.renew_deadline)
-        until = min(until, *(end for end in ends if end is not None and end > now), until)
+        until = min([until, *(end for end in ends if end is not None and end > now)])
         await asyncio.sleep(max(0.05, until - self._clock.ticks()))

@@ -1,4 +1,4 @@
-"""What the API server refuses, and what that means for a loop."""
+"""Errors of the API server: refusals, and answers that never came."""
 
 import os
 import re
@@ -10,24 +10,24 @@ from typing import Any
 Json = dict[str, Any]
 
 FORBIDDEN = 403
-"""The status of a refusal for want of a right."""
+"""HTTP status: the account lacks a permission."""
 
 NOT_FOUND = 404
-"""The status where there is no such object, or no such kind."""
+"""HTTP status: no such object, or no such kind."""
 
 TOO_LARGE = 413
-"""The status of a refusal of a request for its size."""
+"""HTTP status: the request is too large."""
 
 _TOO_LARGE = re.compile(
     r"etcdserver: request is too large"  # 500
     r"|trying to send message larger than max"  # 500, of the connection to etcd
     r"|Too long: may not be more than \d+ bytes"  # 422, of a ConfigMap
 )
-"""The same of an object, in words alone."""
+"""Messages for an object that is too large, where the status does not say so."""
 
 
 class ApiError(Exception):
-    """The API server refused. `message` is its own."""
+    """The API server refused a request. `message` is the API server's text."""
 
     def __init__(self, status: int, reason: str, message: str, causes: frozenset[str] = frozenset()) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -35,31 +35,31 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.causes = causes
-        """Reasons that it gives besides, such as NamespaceTerminating."""
+        """Further reasons in the answer, such as NamespaceTerminating."""
 
 
 class NotFoundError(ApiError):
-    """404: there is no such object, or no such kind."""
+    """404: no such object, or no such kind."""
 
 
 class ConflictError(ApiError):
-    """409, or 422 for a patch of another UID: the object is not what the writer believes (or exists already)."""
+    """409, or 422 for a patch that names another UID: the object differs from what the writer expected, or already exists."""
 
 
 class TooLargeError(ApiError):
-    """The object has more bytes than the API server, etcd behind it or a proxy before it takes. That does not pass."""
+    """The object is larger than the API server, etcd or a proxy accepts. Retrying does not help."""
 
 
 class UnavailableError(Exception):
-    """The API server does not answer, or asks to come again later. Nothing is known about whether the request was carried out."""
+    """The API server did not answer, or asked to retry later. The request may or may not have been carried out."""
 
 
 class PageTooLargeError(Exception):
-    """So many objects of a list have more bytes than are read at once."""
+    """A page of a list is larger than the limit; ask for fewer objects."""
 
 
 def failure(error: Exception) -> str:
-    """Why there was no answer, without what HTTP's client says of itself: `ssl:default` is no part of an address."""
+    """Why there was no answer, without details of the HTTP client such as `ssl:default`."""
     why = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     if isinstance(why, TimeoutError) and not str(why):
         return "no answer in time"
@@ -69,7 +69,7 @@ def failure(error: Exception) -> str:
 
 
 def refusal(status: int, said: Mapping[str, object]) -> ApiError | UnavailableError:
-    """What an answer other than 2xx means; `said` is its Status object."""
+    """The error for an answer other than 2xx. `said`: its Status object."""
     reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     if status == TOO_LARGE or _TOO_LARGE.search(message):
         return TooLargeError(status, reason, message)
@@ -82,7 +82,7 @@ def refusal(status: int, said: Mapping[str, object]) -> ApiError | UnavailableEr
 
 
 def _of_another(details: Any) -> bool:
-    """Whether a patch was refused because it names the UID of another object: a JSON patch whose test fails has no details."""
+    """Whether a patch was refused because it names the UID of another object. A JSON patch whose test fails has empty details."""
     if not isinstance(details, dict):
         return False
     return not details or "metadata.uid" in [cause.get("field") for cause in _causes(details)]

@@ -1,4 +1,4 @@
-"""Kubernetes events about groups, queues and pods: what `kubectl describe` shows at the bottom."""
+"""Kubernetes events about groups, queues and pods, as `kubectl describe` shows them."""
 
 import asyncio
 from collections import Counter, deque
@@ -15,8 +15,8 @@ from baton.model.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
 MOST_WAITING, MOST_IN_ALL = 200, 10_000
-"""Events that wait, of a namespace and of all. The oldest of the namespace is dropped for the next: how things stand now matters
-more than how they began."""
+"""Most events waiting to be posted, per namespace and in all. Beyond that, the oldest of the namespace is dropped: the current
+state matters more than how it began."""
 
 LONGEST_NOTE = 1024
 """Bytes."""
@@ -27,7 +27,7 @@ log = structlog.get_logger("baton.events")
 
 
 class Kind(StrEnum):
-    """An event's type, as Kubernetes has them."""
+    """Type of an event, as Kubernetes names them."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -54,22 +54,22 @@ class Regarding:
 
 
 class Events:
-    """Posts in the background and drops what it cannot post: events are best effort. Namespaces do not wait for each other."""
+    """Posts events in the background and drops those that fail: events are best effort. Namespaces do not wait for each other."""
 
     def __init__(self, api: Api, instance: str, clock: ApiServerClock) -> None:
         self._clock = clock
         self._api = api
         self._instance = instance
         self._waiting: dict[str, deque[Json]] = {}
-        """By namespace."""
+        """Events to post, by namespace."""
         self._dropped: Counter[str] = Counter()
-        """How many of those that were posted since a namespace began to wait, by namespace."""
+        """Events dropped since the namespace last had none waiting, by namespace."""
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
-        """`reason` is one word in CamelCase, `note` a sentence."""
+        """Queue an event. `reason`: one word in CamelCase; `note`: a sentence."""
         waiting = self._waiting.setdefault(about.namespace, deque())
         if len(waiting) >= min(MOST_WAITING, MOST_IN_ALL // len(self._waiting)):
             dropped = waiting.popleft() if waiting else {"reason": reason, "note": note}
@@ -100,12 +100,12 @@ class Events:
         del self._waiting[namespace]
         posting.discard(namespace)
         if dropped := self._dropped.pop(namespace, 0):
-            log.warning("events were dropped, because more happened than could be posted", namespace=namespace, dropped=dropped)
+            log.warning("dropped events: more happened than could be posted", namespace=namespace, dropped=dropped)
         if not self._waiting:
             self._idle.set()
 
     async def posted(self, within: float) -> None:
-        """Wait until all that waits is posted, or dropped; for so many seconds at most."""
+        """Wait until all events are posted or dropped, for `within` seconds at most."""
         try:
             async with asyncio.timeout(within):
                 await self._idle.wait()
@@ -129,6 +129,6 @@ class Events:
 
 
 def _at_most(text: str, limit: int) -> str:
-    """Its beginning, where it has more bytes than the API server takes."""
+    """Cut a text to `limit` bytes of UTF-8."""
     written = text.encode()
     return text if len(written) <= limit else written[: limit - len("…".encode())].decode(errors="ignore") + "…"

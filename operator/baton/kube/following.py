@@ -1,4 +1,4 @@
-"""All objects of a list as they are and as they become: listed once, and then watched, with the rights of the connection."""
+"""List objects, and follow their changes by a watch."""
 
 import asyncio
 import time
@@ -14,24 +14,24 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 WATCHED_FOR = 240
-"""Seconds of one watch. The next one is asked for with the rights that the token has by then."""
+"""Seconds of one watch. The next one uses the permissions that the token has by then."""
 
 SHORTEST_WATCH = 1.0
-"""Seconds before the next watch is asked for, where one ends at once."""
+"""Seconds between the starts of two watches, if the first ends at once."""
 
 LARGEST_EVENT = 8 * 2**20
-"""Bytes of one event of a watch. An object has 1.5 MiB at most."""
+"""Most bytes of a watch event. An object has up to 1.5 MiB."""
 
 FEWER = 10
-"""A page that is too large is asked for again with this fraction of its objects."""
+"""A page that is too large is requested again with its number of objects divided by this."""
 
 GONE = 410
-"""The status where the list is to be read again."""
+"""HTTP status: the version has expired, list again."""
 
 
 async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key, Json]]:
-    """The objects, at once and after each change; it is the same mapping each time. It ends with what goes wrong: raises ApiError
-    or UnavailableError."""
+    """Yield the objects at once and after each change, always in the same mapping. Runs until a request fails: raises ApiError or
+    UnavailableError."""
     while True:
         objects, version = await listed(api, path, query)
         yield objects
@@ -56,7 +56,7 @@ async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key
 
 
 async def listed(api: Api, path: str, query: Mapping[str, str], *, metadata: bool = False) -> tuple[dict[Key, Json], str]:
-    """All objects, and the version as of which they are; with their `metadata` alone, if asked for. Raises ApiError or
+    """All objects of a list, and its version. `metadata`: ask for the objects' metadata only. Raises ApiError or
     UnavailableError."""
     objects: dict[Key, Json] = {}
     version = ""
@@ -67,8 +67,8 @@ async def listed(api: Api, path: str, query: Mapping[str, str], *, metadata: boo
 
 
 async def pages(api: Api, path: str, query: Mapping[str, str], *, metadata: bool = False) -> AsyncIterator[Json]:
-    """Those of one list, all as of the same version. A page that is too large is not read to its end, but asked for again with
-    fewer objects. Raises ApiError (410 where the rest is not to be had any more) or UnavailableError."""
+    """The pages of a list, all as of the same version. A page that is too large is requested again with fewer objects. Raises
+    ApiError (410 if the rest of the list has expired) or UnavailableError."""
     token, limit = "", PAGE
     while True:
         try:
@@ -82,7 +82,7 @@ async def pages(api: Api, path: str, query: Mapping[str, str], *, metadata: bool
 
 
 async def events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterator[Json]:
-    """Those of one watch, until it has had its time. Raises ApiError or UnavailableError."""
+    """The events of one watch, for WATCHED_FOR seconds at most. Raises ApiError or UnavailableError."""
     asked = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCHED_FOR)}
     try:
         async with api.stream(path, asked, silence=WATCHED_FOR + 30) as pieces:
@@ -93,9 +93,9 @@ async def events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterator
                 if len(lines.rest) > LARGEST_EVENT:
                     raise UnavailableError(f"GET {path}: an event of the watch has more than {LARGEST_EVENT:,} bytes")
     except aiohttp.ClientPayloadError:
-        pass  # the connection went in the middle of an event; the next watch tells of it again
+        pass  # the connection broke in the middle of an event, which the next watch repeats
     except ValueError:
-        raise UnavailableError(f"GET {path}: an event of the watch is no JSON, so it is not the API server's") from None
+        raise UnavailableError(f"GET {path}: an event of the watch is not JSON, so it is not from the API server") from None
 
 
 def _key(manifest: Json) -> Key:

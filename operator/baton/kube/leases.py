@@ -1,12 +1,12 @@
-"""Leases with the group's label: the sessions by which consumers speak to the operator.
+"""Leases with the group's label: the sessions of consumers, by which they also report to the operator.
 
-What stands in them was written by others. Nothing of it can fail `view`: it is bounded before it is read, and what cannot be
-read counts as nothing and is told as the Lease's problem.
+Their content is untrusted. It is bounded before it is parsed and never makes `view` fail: values that cannot be read count as
+absent, and become the Lease's problem.
 
-When a session has lapsed, the operator's own clock says. Lease times are written by other machines' clocks, so only changes
-count: expiry runs from when this operator last saw a renewal. What it could not have seen (it was stopped, or the API server was
-away) it does not count: after such an outage all sessions get a full term. And a watch that says nothing may be one that is
-broken: a session has lapsed when a list that was begun after its term shows it as it was.
+Sessions expire by the operator's clock. Lease times come from other machines' clocks, so only their changes count: a term begins
+when this operator last saw a renewal. After an outage in which it could not see renewals (it was stopped, or the API server was
+away) all sessions get a full term. A silent watch may be broken, so a session has lapsed only when a list begun after its term
+shows no renewal.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,16 +31,16 @@ from baton.model.session import LONGEST_UID, PodReleases, parse_releases
 from baton.model.wording import one_line, quoted
 
 LEASES = "coordination.k8s.io/v1"
-"""Their API group and version."""
+"""API group and version of Leases."""
 
 LONGEST_EXECUTORS = 64 * 1024
-"""Characters of the list of executors: ten thousand of them."""
+"""Most characters of the list of executors: about ten thousand of them."""
 
 LONGEST_APP = 63
-"""Characters of an application's id: the executors carry it as a label."""
+"""Most characters of an application's id, which executors have as a label."""
 
 LONGEST_TROUBLE = 600
-"""Characters of what a consumer says is wrong that are shown."""
+"""Characters shown of a problem that a consumer reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +51,36 @@ class LeaseView:
     name: str
     group: str
     holder: Uid | None
-    """The UID of the pod that renews it; None: given up."""
+    """UID of the pod that renews the Lease; None: given up."""
     duration: float = DEFAULT_DURATION
-    """Seconds after which it lapses unless renewed."""
+    """Seconds after which the session lapses unless renewed."""
     registered: str = ""
-    """The executors' ids as they were told: as a set, a list that is as long as one may be has a MiB."""
+    """List of executors' ids, as text: the longest one would take a MiB as a set."""
     spark_app: str | None = None
     own: Mapping[Uid, PodReleases] = field(default_factory=dict)
-    """What the pod that holds it says of itself: what it has released."""
+    """Releases that the holder reports for itself."""
     spoken: str = ""
-    """What a driver says of its executors, as text: read, what it says of thousands has MiBs."""
+    """Releases that a driver reports for its executors, as text: parsed, those of thousands take MiBs."""
     trouble: str = ""
-    """What keeps its holder from its queues, in the holder's words, on one line."""
+    """Why the holder cannot use its queues, in the holder's words, on one line."""
     query_failure: str = ""
-    """Why a driver's query fails again and again, likewise."""
+    """Why a driver's query fails repeatedly, on one line."""
     missing_rights: str = ""
-    """What a driver's account may not do, likewise."""
+    """Permissions that a driver's account lacks, on one line."""
     problem: str | None = None
-    """What of it could not be read."""
+    """Parts of the Lease that could not be read."""
     renewal: str = field(default="", compare=False)
-    """The text of its last renewal, only ever compared with another (clocks differ). A renewal alone makes no difference to a
-    group."""
+    """The last renewTime as text, only compared for equality (clocks differ). A view that differs in it alone compares equal: a
+    renewal does not change a group."""
 
     @property
     def executors(self) -> frozenset[str]:
-        """Ids of those that are registered with the driver."""
+        """Ids of the executors registered with the driver."""
         return _ids(self.registered)
 
     @property
     def said(self) -> Mapping[Uid, PodReleases]:
-        """What it says was released, by the UIDs of those that it speaks of."""
+        """Reported releases by pod UID."""
         return _spoken(self.spoken) if self.spoken else self.own
 
 
@@ -95,12 +95,12 @@ def _ids(text: str) -> frozenset[str]:
 
 
 def leases_path(namespace: str | None, name: str = "") -> str:
-    """The path of all Leases, or of one. `namespace` None: those of all namespaces."""
+    """Path of all Leases, or of one. `namespace` None: all namespaces."""
     return group_path(LEASES, namespace, "leases", name)
 
 
 def view(lease: Mapping[str, Any]) -> LeaseView | None:
-    """A Lease's manifest as a LeaseView; None without the group's label."""
+    """Read a Lease's manifest; None if it lacks the group's label."""
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     annotations: dict[str, str] = metadata.get("annotations") or {}
     group = (metadata.get("labels") or {}).get(GROUP_LABEL)
@@ -133,13 +133,13 @@ def _words(annotations: Mapping[str, str], name: str) -> str:
     return one_line(annotations.get(name) or "", LONGEST_TROUBLE)
 
 
-_NO_UID = "{} is no UID of a pod, so no pod holds the session"
+_NO_UID = "{} is not the UID of a pod, so no pod holds the session"
 _TOO_MANY = f"{{}} has more than {LONGEST_EXECUTORS:,} characters, so it names no executor"
-_NO_APP = "{} is no application's id, and counts as none"
+_NO_APP = "{} is not an application's id and is ignored"
 
 
 def _bounded(text: str | None, most: int, problems: list[str], else_: str) -> str:
-    """A text of others, or nothing where it is too long. `else_`: what is wrong then."""
+    """Return an untrusted text, or "" if it is longer than `most`. `else_`: the problem to report then."""
     if text and len(text) > most:
         problems.append(else_.format(quoted(text)))
         return ""
@@ -148,7 +148,7 @@ def _bounded(text: str | None, most: int, problems: list[str], else_: str) -> st
 
 def _duration(seconds: int | None, problems: list[str]) -> float:
     if seconds is not None and seconds > LONGEST_DURATION:
-        problems.append(f"spec.leaseDurationSeconds is above {LONGEST_DURATION:.0f} and counts as that: 15 is usual")
+        problems.append(f"spec.leaseDurationSeconds is above {LONGEST_DURATION:.0f}, which is used instead: 15 is usual")
         return LONGEST_DURATION
     return float(seconds or DEFAULT_DURATION)
 
@@ -157,7 +157,7 @@ def _read(parse: Callable[[], Mapping[Uid, PodReleases]], problems: list[str]) -
     try:
         return parse()
     except ValueError as error:
-        problems.append(f"annotation {RELEASES_ANNOTATION}: {error}: nothing of it counts as released")
+        problems.append(f"annotation {RELEASES_ANNOTATION}: {error}: its releases are ignored")
         return {}
 
 
@@ -166,29 +166,29 @@ SessionKey = tuple[str, str, str | None]
 
 
 class SessionClock:
-    """Last renewals, as seen. All times are seconds of a monotonic clock."""
+    """When each session was last seen renewed. All times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._seen: dict[SessionKey, Sighting[str]] = {}
         self._full_term_from: dict[str | None, float] = {}
-        """By namespace; None: all of them."""
+        """End of the last outage, by namespace; None: of all namespaces."""
         self._listed: dict[str | None, float] = {}
-        """When the last list of Leases that came to its end was begun, likewise."""
+        """When the last complete list of Leases was begun, by namespace; None: of all namespaces."""
 
     def renewed(self, lease: LeaseView, now: float) -> None:
         key = _key(lease)
         self._seen[key] = sight(self._seen.get(key), lease.renewal, now)
 
     def forget(self, lease: LeaseView) -> None:
-        """It is gone, or another's."""
+        """Forget a session whose Lease was deleted or has another holder."""
         self._seen.pop(_key(lease), None)
 
     def listed(self, namespace: str | None, begun: float) -> None:
-        """A list of all Leases of a namespace (None: of all), begun then, has been taken in."""
+        """Record that a complete list of the Leases of a namespace (None: of all), begun at `begun`, was processed."""
         self._listed[namespace] = begun
 
     def outage(self, now: float, namespace: str | None = None) -> None:
-        """This operator may have missed renewals in this namespace (None: in all) until now."""
+        """Record that renewals in this namespace (None: in all) may have been missed until `now`."""
         self._full_term_from[namespace] = now
 
     def lapses_at(self, lease: LeaseView) -> float:
@@ -197,11 +197,11 @@ class SessionClock:
         return max(_of(self._full_term_from, lease), seen.since if seen else float("-inf")) + lease.duration
 
     def lapsed(self, lease: LeaseView, now: float) -> bool:
-        """A session that was given up has no holder; it has not lapsed."""
+        """Whether the session has lapsed. A session that was given up has no holder and does not lapse."""
         return self.overdue(lease, now) and _of(self._listed, lease) >= self.lapses_at(lease)
 
     def overdue(self, lease: LeaseView, now: float) -> bool:
-        """Its term is over, as far as was seen."""
+        """Whether the term is over without a renewal that this operator saw."""
         return lease.holder is not None and now >= self.lapses_at(lease)
 
 

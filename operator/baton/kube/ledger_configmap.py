@@ -1,4 +1,4 @@
-"""The ledger's ConfigMap: its name, its labels and annotations, and what can stand under its name.
+"""The ledger's ConfigMap: its name, labels and annotations, and how to tell it from other ConfigMaps of that name.
 
 The annotation `baton.dev/writer` carries the term of the leader that wrote last. The annotation `baton.dev/release` names the
 installation that the ledger belongs to (`baton.kube.releases`).
@@ -18,12 +18,12 @@ from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
 WRITER_ANNOTATION = "baton.dev/writer"
 PARTITIONS_ANNOTATION = "baton.dev/partitions"
-"""How many partitions were booked for the group: the next leader keeps room for them before it reads any ledger."""
+"""Number of partitions booked for the group. A new leader reserves capacity for them before it reads any ledger."""
 
 MANAGED_BY_LABEL, MANAGED_BY = "app.kubernetes.io/managed-by", "baton"
 
 LONGEST_NUMBER = 18
-"""Digits of a number in an annotation."""
+"""Most digits of a number in an annotation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class LedgerOwner:
         return core_path(self.namespace, "configmaps", self.name)
 
     def manifest(self, data: Mapping[str, str], term: int, release: str, partitions: int, replaces: "Stored | None") -> Json:
-        """The ConfigMap as the leader of this term and release writes it; it keeps the finalizers of the one that it replaces."""
+        """The ConfigMap to write as the leader of this term and release. It keeps the finalizers of the one that it replaces."""
         metadata: Json = {
             "name": self.name,
             "labels": {GROUP_LABEL: self.group, MANAGED_BY_LABEL: MANAGED_BY},
@@ -71,42 +71,42 @@ class LedgerOwner:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A ConfigMap as it stands under a ledger's name."""
+    """A ConfigMap that has a ledger's name."""
 
     namespace: str
     name: str
     group: str
-    """The label's value."""
+    """Value of the group label."""
     data: Mapping[str, str]
-    """Empty in a list of metadata alone."""
+    """Empty if only metadata was listed."""
     version: str
     """resourceVersion"""
     uid: str
-    """The ConfigMap's own."""
+    """UID of the ConfigMap."""
     owner_uid: str | None
-    """UID of the ConsumerGroup that the label and the owner reference both name. None: it is not a ledger."""
+    """UID of the ConsumerGroup that both the label and the owner reference name. None: this ConfigMap is not a ledger."""
     term: int | None
-    """The term of the leader that wrote it; None: unknown."""
+    """Term of the leader that wrote it last; None: unknown."""
     release: str | None
-    """The release of that leader; None: unknown."""
+    """Release of the leader that wrote it last; None: unknown."""
     partitions: int
-    """How many were booked for its group."""
+    """Number of partitions booked for its group."""
     finalizers: tuple[str, ...]
-    """Others' finalizers."""
+    """Finalizers, all set by other programs."""
 
     def is_ledger_of(self, group: str) -> bool:
-        """It is the ledger of a ConsumerGroup of this name, perhaps of an earlier one."""
+        """Whether it is the ledger of a ConsumerGroup of this name, possibly of an earlier group of that name."""
         return self.owner_uid is not None and self.group == group
 
 
-class ForeignConfigMap(Exception):  # noqa: N818 -- what stands in the way, for the user
+class ForeignConfigMap(Exception):  # noqa: N818 -- names the obstacle, for the user
     """A ConfigMap that is not a ledger has the ledger's name. The message is for users."""
 
     def __init__(self, owner: LedgerOwner) -> None:
         super().__init__(
-            f"ConfigMap {owner.namespace}/{owner.name} has the name of the group's ledger, and is not a ledger of Baton's (label "
+            f"ConfigMap {owner.namespace}/{owner.name} has the name of the group's ledger, but is not a Baton ledger (label "
             f"{GROUP_LABEL}: {owner.group}, label {MANAGED_BY_LABEL}: {MANAGED_BY}, owner ConsumerGroup {owner.group}): it is "
-            "left alone. Delete it or give it another name, or give the group another name"
+            "not overwritten. Delete it or give it another name, or give the group another name"
         )
 
 
@@ -137,8 +137,8 @@ def stored(config_map: Manifest) -> Stored:
 
 
 def ledger_of(config_map: Json | None, group: str) -> Json | None:
-    """The ConfigMap under the name of this group's ledger, if it is the ledger: an account that may write ConfigMaps may have put
-    another there, which the operator leaves alone."""
+    """Return the ConfigMap if it is the ledger of this group. An account that may write ConfigMaps can create another one under
+    the ledger's name, which the operator does not touch."""
     return config_map if config_map is not None and stored(config_map).is_ledger_of(group) else None
 
 

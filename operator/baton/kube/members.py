@@ -1,4 +1,4 @@
-"""Who takes part: from pods and sessions to the engine's members. Pure."""
+"""Membership: from pods and sessions to the engine's members. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,66 +12,67 @@ from baton.model.names import RELEASES_ANNOTATION, driver_lease_name, session_le
 from baton.model.session import PodReleases, Releases
 
 EXECUTOR, DRIVER = "executor", "driver"
-"""Of a pod's Spark role."""
+"""Values of a pod's Spark role."""
 
 
 class LeftOut(Enum):
-    """Why a pod that has the label, and is not asked to stop, takes no part."""
+    """Why a pod with the group's label that is not terminating is not a member."""
 
     NAME_TAKEN = auto()
-    """The ledger has a key of that name."""
+    """The ledger uses the pod's name as a key."""
     NOT_READY = auto()
     NO_SESSION = auto()
-    """It keeps no Lease, and the group's members have to."""
+    """The pod has no Lease, and the group requires sessions."""
     LAPSED = auto()
-    """Its session (an executor's: its driver's) was not renewed in time."""
+    """The pod's session (for an executor: its driver's) was not renewed in time."""
     NOT_REGISTERED = auto()
-    """An executor that its driver has not registered (yet)."""
+    """The driver has not registered this executor (yet)."""
     NO_DRIVER = auto()
-    """An executor, and no pod holds the Lease of the group's driver."""
+    """The pod is an executor, and no pod holds the Lease of the group's driver."""
     OTHER_DRIVER = auto()
-    """An executor, and another driver than its own holds that Lease."""
+    """The pod is an executor, and a driver other than its own holds the Lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """Who takes part in one group, by its pods and sessions."""
+    """The members of one group, and the other pods with its label."""
 
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
     away: Mapping[MemberId, Uid] = field(default_factory=dict)
-    """Pods that take no part, and whose processes may still work."""
+    """Pods that are not members, but whose processes may still be working."""
     releases: Releases = field(default_factory=Releases)
     pods: int = 0
-    """Pods with the label that are not terminating and have not ended, ready or not."""
+    """Number of pods with the label that are not terminating and have not ended, ready or not."""
     ended: int = 0
-    """Pods with the label that have come to their end: a Job's, or executors that Spark did not remove yet."""
+    """Number of pods with the label that have ended: a Job's, or executors that Spark has not removed yet."""
     stopping: int = 0
-    """Pods with the label that terminate, and take no part any more."""
+    """Number of pods with the label that are terminating and are no longer members."""
     left_out: Mapping[MemberId, LeftOut] = field(default_factory=dict)
     unready: Mapping[MemberId, str] = field(default_factory=dict)
-    """Why those of them that are not Ready are not."""
+    """Why pods in `left_out` are not Ready, for those that are not."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """What cannot be read of the Leases that speak for these pods, by the Lease's name. What is wrong with other Leases of the
-    label harms no pod."""
+    """Problems of the Leases that belong to these pods, by the Lease's name. Other Leases with the label affect no pod."""
     trouble: Mapping[MemberId, str] = field(default_factory=dict)
-    """What keeps members from their queues, as they say; for executors their driver does (by its Lease's name, where its pod has
-    not the label)."""
+    """Why members cannot use their queues, as they report it. A driver reports for its executors, under its pod's name, or its
+    Lease's name if its pod lacks the label."""
     query_failures: Mapping[MemberId, str] = field(default_factory=dict)
+    """Why a Spark driver's query fails, by the same name as in `trouble`."""
     missing_rights: Mapping[MemberId, str] = field(default_factory=dict)
-    """What a driver of Spark says of its query, and of its account; by its name, likewise."""
+    """Permissions that a Spark driver's account lacks, by the same name as in `trouble`."""
     drivers: Mapping[MemberId, str] = field(default_factory=dict)
-    """Drivers of Spark among the pods whose container has failed, with its last words."""
+    """Spark drivers whose container failed, with the end of its log."""
     idle_drivers: Mapping[MemberId, str] = field(default_factory=dict)
-    """Drivers of Spark among the pods that have not failed, and how each is."""
+    """Spark drivers that have not failed, with the state of each."""
     _said: Mapping[str, tuple[PodReleases, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def staying(self) -> bool:
-        """A pod takes part that is not asked to stop."""
+        """Whether any member is not leaving."""
         return not all(member.leaving for member in self.members.values())
 
     def refused(self) -> Iterator[tuple[str, str]]:
-        """Lease and mistake: what could not be read when a release was asked for, which is after a step."""
+        """Lease name and problem for releases that could not be parsed. Releases are parsed when a step asks for them, so call
+        this after the step."""
         for lease, those in self._said.items():
             for said in those:
                 yield from ((lease, f"annotation {RELEASES_ANNOTATION}: {queue}: {why}") for queue, why in said.refused.items())
@@ -86,9 +87,11 @@ def membership(
     *,
     sessions_required: bool = False,
 ) -> GroupMembers:
-    """A pod is a member when it is Ready and its session has not lapsed; without a session only where `sessions_required` is not
-    set. An executor also must be registered with the driver that speaks for it. One that terminates remains a member while it
-    can still let go of what it has."""
+    """Determine the members of a group.
+
+    A pod is a member if it is Ready and its session has not lapsed; without a session, only if `sessions_required` is not set. An
+    executor must also be registered with its driver. A terminating pod remains a member while it can still release partitions.
+    """
     sessions = {lease.name: lease for lease in leases}
     driver = sessions.get(driver_lease_name(group))
     members: dict[MemberId, ObservedMember] = {}
@@ -146,9 +149,11 @@ def membership(
 
 
 def speaks_for(session: LeaseView, pod: PodView) -> bool:
-    """A pod's own Lease is held by it: one that an earlier pod of this name held says nothing about this one. An executor belongs
-    to the driver that holds the Lease: it owns the pod, or (a driver outside the cluster owns no pods) both name the same
-    application."""
+    """Whether this session is the pod's own, or that of its driver.
+
+    The pod's own Lease counts only if this pod holds it, not an earlier pod of that name. An executor belongs to the driver that
+    holds the Lease if that driver owns the pod, or, for a driver outside the cluster, if both name the same application.
+    """
     if session.holder is None:
         return False
     if pod.spark_role != EXECUTOR:
@@ -161,7 +166,7 @@ def speaks_for(session: LeaseView, pod: PodView) -> bool:
 def _why_left_out(
     pod: PodView, named: LeaseView | None, session: LeaseView | None, lapsed: Callable[[LeaseView], bool], sessions_required: bool
 ) -> LeftOut | None:
-    """None: it is a member. `named`: the Lease of its name, with any holder."""
+    """Why a pod is not a member; None: it is one. `named`: the Lease of the pod's name, with any holder."""
     if not pod.nameable:
         return LeftOut.NAME_TAKEN
     if not (pod.running if pod.terminating else pod.ready):
@@ -178,8 +183,8 @@ def _why_left_out(
 
 
 def _may_still_work(pod: PodView, session: LeaseView | None, lapsed: Callable[[LeaseView], bool]) -> bool:
-    """Nothing says that it does not: neither has it ended, nor has its session lapsed. That it is not Ready, or has no session,
-    says nothing of its process."""
+    """Whether a pod's process may still be working: it has not ended, and its session has not lapsed. A pod that is not Ready, or
+    has no session, may still work."""
     return pod.running and (session is None or not lapsed(session))
 
 

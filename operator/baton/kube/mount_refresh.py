@@ -1,7 +1,7 @@
-"""A change of a pod's annotation makes the kubelet refresh the pod's mounted ledger at once, and not only within a minute.
+"""Annotate pods so that the kubelet refreshes their mounted ledger at once, instead of within a minute.
 
-The ledger says which annotation a pod needs, and the pod has the one it got last. So a lost request is seen and repeated, and a
-restarted operator repeats none.
+The annotation follows from the ledger, and the pod shows the one that it got last. So a lost request is repeated, and a restarted
+operator repeats no request.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from baton.model.ids import MemberId, Uid
 from baton.model.names import LEDGER_KEY_ANNOTATION
 
 SHOWN_WITHIN = 15.0
-"""Seconds. A pod that does not show by then what it was sent is sent it again: others may have changed it."""
+"""Seconds after which a pod that does not show its annotation is annotated again: another program may have changed it."""
 
 log = structlog.get_logger("baton.mounts")
 
 AT_ONCE = 4
-"""Requests of a group under way. A thousand groups may have ten pods each to tell."""
+"""Most requests of a group under way. A thousand groups may have to annotate ten pods each."""
 
 _Key = tuple[str, MemberId]
 """A pod's namespace and name."""
@@ -36,7 +36,7 @@ _Key = tuple[str, MemberId]
 
 @dataclass(frozen=True, slots=True)
 class MountRefresh:
-    """One pod whose annotation is to change."""
+    """A pod whose annotation must change to `mark` (None: no annotation)."""
 
     namespace: str
     pod: MemberId
@@ -50,15 +50,14 @@ class MountRefresh:
 
 @lru_cache(maxsize=20_000)
 def mark(entry: str) -> str | None:
-    """The annotation's value for a ledger entry: changes when what the pod owns does. Nothing else of it is worth a request.
-    None: it owns nothing."""
+    """The annotation's value for a ledger entry, which changes only if the pod's partitions do. None: the pod owns nothing."""
     owned = json.loads(entry).get("owned")
     return sha256(json.dumps(owned).encode()).hexdigest()[:16] if owned else None
 
 
 def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[MountRefresh]:
-    """The refreshes of the pods whose annotation is not that of their key of the ledger. Spark's executors have no need of it:
-    their driver watches the ledger."""
+    """Refreshes for the pods whose annotation does not match their ledger entry. Spark executors need none: their driver watches
+    the ledger."""
     return [
         MountRefresh(pod.namespace, pod.name, pod.uid, wanted)
         for pod in pods
@@ -70,18 +69,18 @@ def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Mo
 
 
 class MountRefresher:
-    """Carries refreshes out, each once, as long as the watch may still be about to show it. One request per pod is under way."""
+    """Sends refreshes, one request per pod at a time. A refresh is not repeated while the watch may not have shown it yet."""
 
     def __init__(self, api: Api, clock: ApiServerClock) -> None:
         self._api = api
         self._clock = clock
         self._under_way: dict[_Key, MountRefresh] = {}
-        """What pods that are being told, however long that takes, are to be told last. A request may wait for its turn."""
+        """Latest refresh of each pod that has a request under way or waiting for its turn."""
         self._sent: OrderedDict[_Key, tuple[MountRefresh, float]] = OrderedDict()
-        """What each other pod was told last, and when; in that order."""
+        """Last refresh sent to each other pod, and when, oldest first."""
 
     async def carry_out(self, wanted: Iterable[MountRefresh]) -> None:
-        """Patch all that were not sent just now. A pod that is gone needs none."""
+        """Send the refreshes that were not sent recently. Pods that are gone are skipped."""
         now = self._clock.ticks()
         while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
             self._sent.popitem(last=False)
@@ -94,19 +93,18 @@ class MountRefresher:
         try:
             answers = await asyncio.gather(*(self._tell(key, room, left) for key in left))
         finally:
-            for key in left:  # cancelled before it began
+            for key in left:  # cancelled before their request began
                 del self._under_way[key]
         if failed := [error for error in answers if error is not None]:
             log.warning(
-                "annotations of pods could not be changed; their mounts may lag by a minute",
+                "cannot annotate pods; their mounted ledger may lag by a minute",
                 namespace=fresh[0].namespace,
                 pods=len(failed),
                 error=failed[0],
             )
 
     async def _tell(self, key: _Key, room: asyncio.Semaphore, left: set[_Key]) -> str | None:
-        """Returns why the pod could not be told. What it is to be told may change until the request has its turn, and then again:
-        then that is sent next."""
+        """Send the latest refresh of a pod, again if it changes while the request is under way. Returns the error, if any."""
         left.remove(key)
         namespace, pod = key
         told: MountRefresh | None = None
@@ -122,7 +120,7 @@ class MountRefresher:
                     try:
                         await self._api.merge(core_path(namespace, "pods", pod), patch)
                     except (NotFoundError, ConflictError):
-                        log.debug("a pod is gone before it was told", namespace=namespace, pod=pod)
+                        log.debug("pod is gone, not annotated", namespace=namespace, pod=pod)
             self._sent[key] = (self._under_way[key], self._clock.ticks())
         except (ApiError, UnavailableError) as error:
             return str(error)

@@ -1,8 +1,8 @@
-"""Requests take turns: what matters most goes first, and of what matters alike, one namespace after the other.
+"""Requests take turns: by priority, and within a priority one namespace after the other.
 
-An admission webhook that never answers makes the writes of one namespace hang. So a request that takes long no longer counts
-among those under way. From then on requests of its namespace wait for each other, in each order until one is answered in
-time, and for those of other namespaces where requests take long. Others do not wait for them.
+An admission webhook that never answers makes the writes of one namespace hang. So a request that takes long stops counting
+towards the limit. From then on, requests of its namespace and priority share a small limit of their own with those of other slow
+namespaces, until one is answered in time. Other namespaces do not wait for them.
 """
 
 import asyncio
@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 FEWEST = 2
-"""Requests of a namespace and order that may be under way however long they take."""
+"""Requests of a namespace and order that may be under way even if all of them are slow."""
 
 MOST_IDLE = 1_000
-"""Lines without requests that are remembered, because requests took long there."""
+"""Lines to keep without requests because their requests were slow."""
 
 
 class Order(IntEnum):
-    """What goes first."""
+    """Priority of a request, first to last."""
 
     READ = 0
     LEDGER = 1
-    """The ledger, and all writes that are none of the others."""
+    """The ledger, and all other writes that are not listed below."""
     STATUS = 2
     ANNOTATION = 3
-    """Of pods."""
+    """Annotations of pods."""
     EVENT = 4
 
 
@@ -38,16 +38,16 @@ class _Line:
     namespace: str
     order: Order
     allowed: int
-    """How many may be under way, late ones included: half as many after each that takes long, one more after each answer."""
+    """How many may be under way, late ones included. Halved after each slow request, one more after each answer in time."""
     troubled: bool = False
-    """A request of its namespace took long, and none of this line was answered in time since."""
+    """A request of the namespace was slow, and none of this line has been answered in time since."""
     under_way: int = 0
     waiting: "deque[asyncio.Future[_Call]]" = field(default_factory=deque)
 
 
 @dataclass(slots=True)
 class _Call:
-    """A request that has its turn."""
+    """A request that has got its turn."""
 
     line: _Line
     among_troubled: bool
@@ -55,25 +55,26 @@ class _Call:
 
 
 class NamespaceTurns:
-    """The requests of one client: those under way, and those that wait for their turn, for as long as that takes."""
+    """The requests of one client, under way or waiting for their turn. They may wait without limit."""
 
     def __init__(self, most: int, late: float) -> None:
-        """`most` may be under way, and as many where requests take long. One that takes `late` seconds no longer counts."""
+        """`most`: limit of requests under way, and a second limit for those of slow namespaces. `late`: seconds after which a
+        request counts as slow."""
         self.may_begin: Callable[[], bool] = lambda: True
-        """Whether anything may begin at all; call `go_on` when that has become true."""
+        """Whether any request may begin; call `go_on` when this becomes true."""
         self._free = self._free_for_troubled = most
         self._each = most // 2
         self._late = late
         self._held: Counter[str] = Counter()
-        """How many of `most` each namespace has. It leaves at least as many free for others."""
+        """Requests of each namespace that count towards `most`. A namespace may have at most as many as it leaves free."""
         self._lines: dict[tuple[Order, str], _Line] = {}
         self._most_lines = MOST_IDLE
         self._waiting: dict[Order, OrderedDict[str, _Line]] = {order: OrderedDict() for order in Order}
-        """Lines with requests that wait; the next one first."""
+        """Lines with waiting requests, next first."""
 
     @asynccontextmanager
     async def take(self, namespace: str, order: Order = Order.LEDGER) -> AsyncIterator[None]:
-        """A turn of this namespace ("": of none)."""
+        """Wait for a turn of this namespace ("": none), and hold it."""
         call = await self._turn(self._line(namespace, order))
         timer = asyncio.get_running_loop().call_later(self._late, self._is_late, call)
         try:

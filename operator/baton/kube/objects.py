@@ -1,4 +1,4 @@
-"""The operator's own resources as it sees them."""
+"""Views of ConsumerGroups and PartitionedQueues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,35 +15,35 @@ from baton.model.names import API_GROUP, API_VERSION, TAKE_OVER_ANNOTATION
 S = TypeVar("S", bound=BaseModel)
 
 FINALIZER = "baton.dev/release"
-"""On a ConsumerGroup: it goes only when its partitions have been taken back and its queues released."""
+"""Finalizer of a ConsumerGroup: keeps it until its partitions are taken back and its queues released."""
 
 REBALANCE_ANNOTATION = "baton.dev/rebalance"
-"""On a ConsumerGroup: a new value asks for a rebalance."""
+"""Annotation of a ConsumerGroup: a new value requests a rebalance."""
 
 APPROVE_ANNOTATION = "baton.dev/approve"
-"""On a ConsumerGroup with spec.approval Manual: the id of the proposal that is to be carried out."""
+"""Annotation of a ConsumerGroup with spec.approval Manual: id of the approved proposal."""
 
 LONGEST_WORD = 64
-"""Characters of an annotation that are kept as they are."""
+"""Most characters of an annotation that is kept as it is."""
 
 GROUP_VERSION = f"{API_GROUP}/{API_VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceView(Generic[S]):
-    """What the operator and the commands use of a resource's manifest."""
+    """The parts of a resource's manifest that the operator and the commands use."""
 
     namespace: str
     name: str
     uid: str
     generation: int
     spec: S | None
-    """None: it does not read as one; see `problem`."""
+    """None: the spec is invalid; see `problem`."""
     problem: str | None = None
     deleted_at: str | None = None
-    """As Kubernetes writes times; None: it is not being deleted."""
+    """Time in Kubernetes' format; None: the resource is not being deleted."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """As it was written."""
+    """The raw status."""
 
     @property
     def group(self) -> str:
@@ -64,15 +64,15 @@ class GroupView(ResourceView[ConsumerGroupSpec]):
 
     finalizers: tuple[str, ...] = ()
     request: str | None = None
-    """The id of the last manual request to rebalance."""
+    """Id of the last manual request for a rebalance."""
     approved: str | None = None
-    """The id of the proposal that was approved last."""
+    """Id of the proposal approved last."""
     takes_over: frozenset[str] = frozenset()
-    """UIDs of groups that are gone for good, from which it takes its queues over."""
+    """UIDs of deleted groups whose queues this group takes over."""
     version: str = field(default="", compare=False)
 
     def read_status(self) -> tuple[ConsumerGroupStatus, str | None]:
-        """The status, and what of it does not read."""
+        """The status, and a description of its unreadable parts."""
         return read_what_can_be(ConsumerGroupStatus, self.status, "status")
 
 
@@ -81,22 +81,22 @@ class QueueView(ResourceView[PartitionedQueueSpec]):
     """The view of a PartitionedQueue."""
 
     def read_status(self) -> tuple[PartitionedQueueStatus, str | None]:
-        """The status, and what of it does not read."""
+        """The status, and a description of its unreadable parts."""
         return read_what_can_be(PartitionedQueueStatus, self.status, "status")
 
 
 def groups_path(namespace: str | None, name: str = "") -> str:
-    """The path of all ConsumerGroups, or of one. `namespace` None: those of all namespaces."""
+    """Path of all ConsumerGroups, or of one. `namespace` None: all namespaces."""
     return group_path(GROUP_VERSION, namespace, "consumergroups", name)
 
 
 def queues_path(namespace: str | None, name: str = "") -> str:
-    """The path of all PartitionedQueues, or of one. `namespace` None: those of all namespaces."""
+    """Path of all PartitionedQueues, or of one. `namespace` None: all namespaces."""
     return group_path(GROUP_VERSION, namespace, "partitionedqueues", name)
 
 
 def group_view(manifest: Mapping[str, Any]) -> GroupView:
-    """The view of a ConsumerGroup, from its manifest."""
+    """Read a ConsumerGroup's manifest."""
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
     return GroupView(
@@ -110,7 +110,7 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
 
 
 def queue_view(manifest: Mapping[str, Any]) -> QueueView:
-    """A PartitionedQueue's manifest."""
+    """Read a PartitionedQueue's manifest."""
     return QueueView(**_of_both(PartitionedQueueSpec, manifest))
 
 
@@ -128,17 +128,17 @@ def _of_both(model: type[BaseModel], manifest: Mapping[str, Any]) -> dict[str, A
 
 
 def _uids(text: str) -> frozenset[str]:
-    """Of a list with commas; what is beyond any use is left out."""
+    """UIDs of a comma-separated list, cut to _LONGEST_UIDS characters."""
     return frozenset(uid for part in text[:_LONGEST_UIDS].split(",") if (uid := part.strip()))
 
 
 _LONGEST_UIDS = 4096
-"""A hundred of them."""
+"""Most characters of the list: about a hundred UIDs."""
 
 
 def _word(text: str | None) -> str | None:
-    """An annotation that is only compared with what it was, or with an id. It goes into the ledger and into sentences, so a long
-    or strange one is known by its hash."""
+    """An annotation's value for comparisons. It goes into the ledger and into messages, so a long or unprintable one is replaced
+    by its hash."""
     if not text or (len(text) <= LONGEST_WORD and text.isprintable()):
         return text or None
     return f"sha256:{sha256(text.encode(errors='replace')).hexdigest()[:16]}"

@@ -1,9 +1,9 @@
-"""A pod as the operator sees it: what of its manifest and status matters for membership, and nothing else.
+"""Views of pods: the parts of manifest and status that matter for membership.
 
-Two views of a pod that are equal make no difference to any group, so a kubelet's heartbeat wakes no group. What stands in labels
-and annotations was written by others: it is bounded before it is read, nothing of it can fail `view`, and an empty text is none.
+Equal views of a pod make no difference to any group, so a kubelet's heartbeat wakes no group. Labels and annotations are
+untrusted: they are bounded before they are parsed, never make `view` fail, and count as absent if empty.
 
-Its status also says for people why it is not Ready, and the last words of a container that failed.
+The view also tells users why a pod is not Ready, and the end of the log of a failed container.
 """
 
 import re
@@ -30,29 +30,29 @@ from baton.model.times import read_seconds
 from baton.model.wording import one_line, quoted
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
-"""Kubernetes puts it on pods itself since 1.35."""
+"""Kubernetes sets this label on pods since 1.35."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """A ReplicaSet that shrinks deletes the pods of lowest cost first."""
 
 LONGEST_LIST = 16 * 1024
-"""Characters of a list in an annotation: 64 queues with the longest names."""
+"""Most characters of a list in an annotation: 64 queues with the longest names."""
 
-MOST_SHOWN = 64
-"""Of a list in an annotation."""
+MOST_WORDS = 64
+"""Most names of a list in an annotation."""
 
 LONGEST_ASSIGNOR = 128
-"""Characters of an assignor's name, as in spec.assignors."""
+"""Most characters of an assignor's name, as in spec.assignors."""
 
 MOST_LABELS = 256
-"""Of a pod; the operator looks at three of them, of which the group names one."""
+"""Most labels of a pod to keep. The operator uses three of them, one of which the group names."""
 
 MOST_OWNERS = 16
 LONGEST_MARK = 64
-"""Characters of an annotation that is only compared with what the operator itself would write."""
+"""Most characters of an annotation that is only compared with the value that the operator would write."""
 
 _SHOWN = 3
-"""Mistakes of one kind that are told of one pod."""
+"""Most problems of one kind to report for a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +63,42 @@ class PodView:
     name: MemberId
     uid: Uid
     group: str
-    """The label's value."""
+    """Value of the group label."""
     ready_since: float | None = None
-    """Unix seconds of its last transition to Ready; None: not Ready. Kubernetes records whole seconds."""
+    """Unix seconds of the last transition to Ready, which Kubernetes records in whole seconds; None: not Ready."""
     terminating: bool = False
     ends: float | None = None
-    """When its grace period is over, in Unix seconds of the API server; None: it is not being deleted."""
+    """End of the grace period, in Unix seconds of the API server; None: the pod is not being deleted."""
     running: bool = False
-    """Its containers run, so that a terminating pod can still let go of what it has."""
+    """The containers run, so that a terminating pod can still release partitions."""
     ended: bool = False
-    """It has come to its end, well or not, and is not started again."""
+    """The pod has succeeded or failed, and is not restarted."""
     labels: tuple[tuple[str, str], ...] = ()
     subscribed: frozenset[QueueName] | None = None
     assignors: tuple[str, ...] | None = None
     capacity: Fraction = Fraction(1)
     draining: bool = False
-    """It was asked to give its partitions away."""
+    """The pod was asked to give its partitions away."""
     problems: tuple[str, ...] = ()
-    """What of its annotations cannot be meant so, each with the cure."""
+    """Problems of its annotations, each with a fix."""
     owners: frozenset[Uid] = frozenset()
     """UIDs of its ownerReferences."""
     spark_role: str | None = None
     spark_app: str | None = None
     executor_id: str | None = None
     told: str | None = field(default=None, compare=False)
-    """The value of the annotation by which the operator last made the kubelet refresh the mounted ledger. A change is no news of
-    the pod; what was undone is seen at the next resync."""
+    """Value of the annotation by which the operator last made the kubelet refresh the mounted ledger. A change of it wakes no
+    group; the next resync notices a value that others changed."""
 
     failure: str | None = None
-    """The last words of a container of it that failed, on one line; of drivers of Spark only, which speak for a whole group."""
+    """End of the log of a failed container, on one line. Only for Spark drivers."""
 
     hindrance: str | None = None
-    """What keeps it from being Ready, on one line; None: it is Ready, stops, has ended, or Kubernetes names nothing, as of
-    one that starts."""
+    """Why the pod is not Ready, on one line. None: it is Ready, terminating or ended, or Kubernetes gives no reason, as for a
+    starting pod."""
 
     deletion_cost: str | None = None
-    """What its loss costs, as its ReplicaSet understands it."""
+    """Value of the annotation DELETION_COST."""
 
     @property
     def ready(self) -> bool:
@@ -106,7 +106,7 @@ class PodView:
 
     @property
     def unready(self) -> str:
-        """Why it is not Ready, in words."""
+        """Why the pod is not Ready, for messages."""
         return self.hindrance or ("it runs: its probes, or its node" if self.running else "it has not started yet")
 
     def label(self, name: str) -> str | None:
@@ -114,12 +114,12 @@ class PodView:
 
     @property
     def nameable(self) -> bool:
-        """The ledger has a key of its own under `group`, so a pod of that name cannot have one."""
+        """False: the pod has the name of the ledger's group key, so it cannot have an entry there."""
         return self.name != LEDGER_GROUP_KEY
 
 
 def view(pod: Mapping[str, Any]) -> PodView | None:
-    """A pod's manifest as a PodView; None without the group's label."""
+    """Read a pod's manifest; None if it lacks the group's label."""
     metadata = pod["metadata"]
     labels: dict[str, str] = metadata.get("labels") or {}
     annotations: dict[str, str] = metadata.get("annotations") or {}
@@ -161,27 +161,27 @@ def _ready_since(status: Mapping[str, Any]) -> float | None:
         return None
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
-            return read_seconds(condition.get("lastTransitionTime"), 0.0)  # of no time, or no year: an old pod
+            return read_seconds(condition.get("lastTransitionTime"), 0.0)  # unreadable: counts as an old pod
     return None
 
 
 def _labels(labels: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Those that say something, by name."""
+    """Labels that are not empty, sorted by name."""
     told = sorted((name, value) for name, value in labels.items() if value)
     if len(told) > MOST_LABELS:
-        problems.append(f"it has {len(told):,} labels, and {MOST_LABELS} are read, in the order of their names: take some away")
+        problems.append(f"it has {len(told):,} labels, and only the first {MOST_LABELS} by name are read: remove some")
     return tuple(told[:MOST_LABELS])
 
 
 def _words(text: str | None) -> tuple[str, ...]:
-    """Raises ValueError for a text of unreasonable length."""
+    """Names of a comma-separated list. Raises ValueError if it is too long."""
     if text is None or not text.strip():
         return ()
     if len(text) > LONGEST_LIST:
-        raise ValueError(f"has {len(text):,} characters, and {LONGEST_LIST:,} are read")
+        raise ValueError(f"has {len(text):,} characters, more than {LONGEST_LIST:,}")
     words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if len(words) > MOST_SHOWN:
-        raise ValueError(f"has {len(words):,} names, and {MOST_SHOWN} are read")
+    if len(words) > MOST_WORDS:
+        raise ValueError(f"has {len(words):,} names, more than {MOST_WORDS}")
     return words
 
 
@@ -212,7 +212,7 @@ def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
 
 
 def _may_be_an_assignor(name: str) -> bool:
-    """A name with a domain may be one that is installed elsewhere."""
+    """Whether this can be the name of an assignor. A name with a domain may be installed in another environment."""
     return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and re.fullmatch(INSTALLED_NAME, name) is not None)
 
 
@@ -224,7 +224,7 @@ def _draining(text: str | None, problems: list[str]) -> bool:
 
 
 def _capacity(text: str | None, problems: list[str]) -> Fraction:
-    """A decimal number above 0."""
+    """Read a decimal number above 0; 1 if absent or invalid."""
     told = (text or "").strip()
     if not told:
         return Fraction(1)
@@ -239,36 +239,36 @@ def _capacity(text: str | None, problems: list[str]) -> Fraction:
 
 
 ENDED = ("Succeeded", "Failed")
-"""Phases that a pod does not leave."""
+"""Final phases of a pod."""
 
 LONGEST_FAILURE = 600
-"""Characters of what a container said last that are shown."""
+"""Characters shown of the end of a container's log."""
 
 LONGEST_REASON = 300
-"""Characters of why a pod is not Ready that are shown."""
+"""Characters shown of the reason why a pod is not Ready."""
 
 SEE_LOG = "see its log"
-"""What is told of a container that ended."""
+"""Advice for a container that ended."""
 
 _STARTS = ("ContainerCreating", "PodInitializing")
-"""What a container waits for that starts as it should."""
+"""Waiting reasons of a container that starts normally."""
 
 _CRASHES = "CrashLoopBackOff"
 
 _BY_SIGNAL = 128
-"""Exit codes above this are a signal's."""
+"""Exit codes above this mean that a signal ended the process."""
 
 _LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ |\s+at |\s*\.\.\. \d+ more")
-"""How a line of Spark's own log, or of a Java trace, begins: they follow the line that has the cause."""
+"""Start of a line of Spark's log or of a Java stack trace. Such lines follow the line with the cause."""
 
 _MOST_MESSAGE = 4096
-"""Characters of a container's last words that are looked at: as many as Kubernetes keeps."""
+"""Characters of a container's termination message to look at: as many as Kubernetes keeps."""
 
 Status = Mapping[str, Any]
 
 
 def hindrance(status: Status) -> str | None:
-    """What keeps a pod that is not Ready from it, on one line; None: Kubernetes names nothing, as of one that starts."""
+    """Why a pod is not Ready, on one line; None: Kubernetes gives no reason, as for a starting pod."""
     if status.get("phase") in ENDED:
         return None
     words = next(_hindrances(status), None)
@@ -283,7 +283,7 @@ def _hindrances(status: Status) -> Iterator[str]:
         state, name = container.get("state") or {}, container.get("name")
         waiting, last = state.get("waiting") or {}, (container.get("lastState") or {}).get("terminated") or {}
         if waiting.get("reason") == _CRASHES:
-            # Its message has the name of the pod, and seconds that grow: all pods of a fleet would differ.
+            # Its message has the pod's name and growing seconds, so that all pods of a fleet would differ.
             yield f"container {name}: {_CRASHES}{f': {_exit(last)}' if last else ''}"
         elif waiting.get("reason") and waiting["reason"] not in _STARTS:
             yield f"container {name}: {_said(waiting)}"
@@ -300,12 +300,13 @@ def _exit(ended: Mapping[str, Any]) -> str:
 
 
 def failure(status: Status) -> str | None:
-    """Of a container that failed Kubernetes keeps the end of the log, where its terminationMessagePolicy says so."""
+    """The cause from the end of the log of a failed container, on one line; None: none failed. Kubernetes keeps the log if the
+    container's terminationMessagePolicy is FallbackToLogsOnError."""
     for container in status.get("containerStatuses") or ():
         for state in (container.get("state") or {}, container.get("lastState") or {}):
             ended = state.get("terminated") or {}
             if code := ended.get("exitCode"):
-                # What a signal ended was not saying why.
+                # A process ended by a signal did not log the cause.
                 said = str(ended.get("message") or "")[-_MOST_MESSAGE:] if code <= _BY_SIGNAL else ""
                 lines = [line for line in said.splitlines() if line.strip() and not _LOGGED.match(line)]
                 return one_line(lines[-1] if lines else _exit(ended), LONGEST_FAILURE)

@@ -1,7 +1,7 @@
-"""Other releases of the operator: installations with a leader's Lease of their own, which may serve the same group by mistake.
+"""Other releases of the operator: installations with a separate leader Lease, which may serve the same group by mistake.
 
-The ledger names the release that wrote it. Who finds another's name there stands back while that one has a live leader and serves
-the namespace, both of which its Lease shows: so the release that had the ledger first keeps it, and is succeeded when it is gone.
+The ledger names the release that wrote it. An operator that finds another release there stands back while that release has a live
+leader and serves the namespace, as its Lease shows. So the release that wrote the ledger first keeps it until it is gone.
 """
 
 from collections.abc import Mapping
@@ -17,35 +17,34 @@ from baton.kube.leases import leases_path
 from baton.model.lease import DEFAULT_DURATION, Sighting, sight, spec_of
 
 RELEASE_ANNOTATION = "baton.dev/release"
-"""On a ledger."""
+"""Annotation of a ledger: the release that wrote it."""
 
 LOOK_EVERY = 2.0
-"""Seconds for which an answer is good."""
+"""Seconds for which a look at a release's Lease counts."""
 
 PATIENCE = 2.0
-"""So many of its terms may pass without a renewal, also where a leader gave the Lease up: the next one of that release may be on
-its way."""
+"""Terms that may pass without a renewal, even if the leader gave the Lease up: that release's next leader may be starting."""
 
 UNREADABLE_FOR = 600.0
-"""Seconds after which a release whose Lease may not be read counts as gone. If it is not, it stands back itself from then on."""
+"""Seconds after which a release whose Lease cannot be read counts as gone. If it still exists, it then stands back itself."""
 
 
 LONGEST_NAMESPACES = 64 * 1024
-"""Characters of a list of namespaces that are read."""
+"""Most characters of a list of namespaces."""
 
 MOST_KNOWN = 100
-"""Releases that are remembered; any account that may write a ledger can name one."""
+"""Most releases to remember; any account that may write ledgers can name one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What stands in a leader's Lease."""
+    """The content of a leader's Lease."""
 
     version: str
     """resourceVersion: changes with every renewal."""
     duration: float
     namespaces: frozenset[str] | None
-    """Those that its holder serves; None: all, as far as the Lease tells."""
+    """Namespaces that its holder serves; None: all, or unknown."""
 
 
 @dataclass(slots=True)
@@ -56,7 +55,7 @@ class _Known:
 
 
 class OperatorReleases:
-    """What is known of them."""
+    """Whether other releases are alive, by their Leases."""
 
     def __init__(self, api: Api, clock: ApiServerClock) -> None:
         self._api = api
@@ -64,7 +63,7 @@ class OperatorReleases:
         self._known: dict[str, _Known] = {}
 
     async def serves(self, release: str, namespace: str) -> bool:
-        """Whether one of its replicas leads and serves this namespace, as far as this operator can tell. Raises
+        """Whether that release has a leader that serves this namespace, as far as this operator can tell. Raises
         UnavailableError."""
         now = self._clock.ticks()
         if release not in self._known and len(self._known) >= MOST_KNOWN:
@@ -97,7 +96,7 @@ class OperatorReleases:
 
 
 def release_of(ledger: Mapping[str, Any]) -> str | None:
-    """The release that wrote a ledger, by its manifest: namespace/name of its leader's Lease. None: it names none."""
+    """The release named by a ledger's manifest: namespace/name of its leader Lease. None: no valid one."""
     text: str | None = (ledger["metadata"].get("annotations") or {}).get(RELEASE_ANNOTATION)
     if text is None or len(text) > 320 or fullmatch(r"[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", text, ASCII) is None:
         return None

@@ -1,9 +1,9 @@
-"""Kinds of object that the operator watches, and the objects of one kind as the watch shows them, put right by lists.
+"""The kinds of object that the operator watches, and a store for the objects of one kind.
 
-A watch that had to start again lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
-laid over what is in the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
+A watch that restarts lists the objects that exist and does not report those deleted meanwhile. So the store is also compared with
+complete lists from time to time. Resource versions order events and lists (they may be compared as numbers, KEP-5504).
 
-One object never stops the others: whatever its view raises, the rest of the list is taken, and what was last read of it stands.
+An object whose view raises an exception does not affect others: the store keeps its previous view.
 """
 
 from collections import OrderedDict, defaultdict
@@ -25,13 +25,13 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 MOST_GONE = 10_000
-"""Objects of which it is remembered that they are gone, so that an older list does not bring them back."""
+"""Deleted objects to remember, so that an older list does not bring them back."""
 
 log = structlog.get_logger("baton.watch")
 
 
 class Placed(Protocol):
-    """What can be in a store."""
+    """An object that a store can hold."""
 
     @property
     def namespace(self) -> str: ...
@@ -39,32 +39,32 @@ class Placed(Protocol):
     def name(self) -> str: ...
     @property
     def group(self) -> str:
-        """The bucket within the namespace."""
+        """The ConsumerGroup that the object belongs to."""
 
 
 V = TypeVar("V", bound=Placed)
 
 
 def key_of(manifest: Manifest) -> Key:
-    """Where an object is."""
+    """Namespace and name of an object."""
     metadata = manifest["metadata"]
     return metadata["namespace"], metadata["name"]
 
 
 class Store(Generic[V]):
-    """Views by namespace and group. `changed` hears of everything that is put or taken, also where nothing of it changed."""
+    """Views by namespace and group. `changed(before, after)` is called for each put and removal, even if the view is the same."""
 
     def __init__(self, view: Callable[[Manifest], V | None], changed: Callable[[V | None, V | None], None]) -> None:
         self._view = view
         self._changed = changed
         self._objects: defaultdict[str, dict[str, tuple[int, V]]] = defaultdict(dict)
-        """By namespace and name: the version last seen, and the view."""
+        """Version last seen and view, by namespace and name."""
         self._gone: OrderedDict[Key, int] = OrderedDict()
-        """The version at which each went, as far as it has not come back; the latest last."""
+        """Version at which each deleted object was removed, oldest removal first."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
 
     def bucket(self, namespace: str, group: str) -> Mapping[str, V]:
-        """Views by name."""
+        """Views of one group by name."""
         return self._buckets.get((namespace, group), {})
 
     def __iter__(self) -> Iterator[V]:
@@ -78,25 +78,26 @@ class Store(Generic[V]):
         return None if found is None else found[1]
 
     def event(self, kind: str | None, manifest: Manifest) -> None:
-        """An event's type, and the object: DELETED, or anything else for an object that is there, also as an item of a list."""
+        """Apply a watch event or an item of a list. `kind`: the event's type; anything but DELETED means that the object
+        exists."""
         key, version = key_of(manifest), int(manifest["metadata"]["resourceVersion"])
         found = self._objects[key[0]].get(key[1])
         seen, view = found or (self._gone.get(key, 0), None)
         if version < seen:
-            return  # an old story
+            return  # older than what is known
         if version == seen and view is not None and kind != "DELETED":
-            return  # the same story
+            return  # already known
         try:
             after = None if kind == "DELETED" else self._view(manifest)
-        except Exception as error:  # whatever it is: it is this object's alone
+        except Exception as error:  # must not affect other objects
             why = type(error).__name__
-            log.warning("an object cannot be read; what was last read of it stands", namespace=key[0], name=key[1], why=why)
+            log.warning("cannot read an object; keeping its previous view", namespace=key[0], name=key[1], why=why)
             after = view
         self._replace(key, version, after)
 
     def keep(self, namespace: str | None, there: Set[Key], as_of: int) -> None:
-        """A list of all of a namespace's objects (None: of all namespaces) as of this version showed these, and no others. Each
-        was put by `event`."""
+        """Remove objects that a complete list did not contain. `there`: the objects of the namespace (None: of all namespaces) as
+        of version `as_of`; each was already passed to `event`."""
         for within in [*self._objects] if namespace is None else [namespace]:
             gone = [name for name, (seen, _) in self._objects[within].items() if seen <= as_of and (within, name) not in there]
             for name in gone:
@@ -124,7 +125,7 @@ class Store(Generic[V]):
 
 
 class WatchedKind(StrEnum):
-    """By plural, as rules of RBAC name them."""
+    """A kind by its plural name, as in RBAC rules."""
 
     PODS = "pods"
     LEASES = "leases"
@@ -134,24 +135,24 @@ class WatchedKind(StrEnum):
 
     @property
     def group_version(self) -> tuple[str, str]:
-        """API group ("" for the core's) and version."""
+        """API group ("" for the core group) and version."""
         group, _, version = _GROUP_VERSIONS.get(self, "/v1").rpartition("/")
         return group, version
 
     @property
     def selector(self) -> Mapping[str, str]:
-        """What narrows a list or a watch at the server."""
+        """Query parameters that narrow a list or watch at the server."""
         return {} if self in (WatchedKind.QUEUES, WatchedKind.GROUPS) else {"labelSelector": GROUP_LABEL}
 
     def looked_at(self, manifest: Manifest) -> Manifest:
-        """The parts that are used, so that waiting objects do not keep the rest. A pod's spec, and any object's managed fields,
-        may have a MiB, and twenty times as much as Python objects."""
+        """Return only the parts that are used, to save memory while objects wait to be processed. A pod's spec, or an object's
+        managed fields, can have a MiB as JSON and twenty times as much as Python objects."""
         parts = ("metadata", "status") if self is WatchedKind.PODS else manifest.keys()
         made = {part: manifest[part] for part in parts if part in manifest}
         return {**made, "metadata": {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}}
 
     def path(self, namespace: str | None) -> str:
-        """Of all in this namespace; None: of all namespaces."""
+        """Path of all objects in this namespace; None: in all namespaces."""
         group, version = self.group_version
         return group_path(f"{group}/{version}", namespace, self.value) if group else core_path(namespace, self.value)
 
@@ -159,4 +160,4 @@ class WatchedKind(StrEnum):
 _GROUP_VERSIONS = {WatchedKind.LEASES: LEASES, WatchedKind.QUEUES: GROUP_VERSION, WatchedKind.GROUPS: GROUP_VERSION}
 
 WATCHED = tuple(of for of in WatchedKind if of is not WatchedKind.LEDGERS)
-"""The operator is the only writer of ledgers: it notices an edit by a conflict, or by a list."""
+"""Ledgers are not watched: the operator is their only writer, and notices edits by a write conflict or a list."""

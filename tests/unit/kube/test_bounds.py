@@ -8,7 +8,7 @@ import pytest
 
 from baton.kube import leases, pods
 from baton.kube.leases import LONGEST_EXECUTORS
-from baton.kube.pods import LONGEST_LIST, MOST_OWNERS, MOST_SHOWN
+from baton.kube.pods import LONGEST_LIST, MOST_OWNERS, MOST_WORDS
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import LONGEST_DURATION
 from baton.model.session import LONGEST_UID, MOST_NAMED
@@ -94,7 +94,7 @@ def test_a_term_is_an_hour_at_most() -> None:
     assert "spec.leaseDurationSeconds" in (beyond.problem or "")
 
 
-@pytest.mark.parametrize("text", ["q" * (LONGEST_LIST + 1), "q," * (MOST_SHOWN + 1)], ids=["long", "many"])
+@pytest.mark.parametrize("text", ["q" * (LONGEST_LIST + 1), "q," * (MOST_WORDS + 1)], ids=["long", "many"])
 def test_lists_in_annotations_are_read_up_to_a_bound(text: str) -> None:
     one = pod(subscribed=text, assignors=text)
     assert one.subscribed == frozenset(), "who reads too much to be told gets nothing"
