@@ -1,6 +1,6 @@
-"""The operator's background tasks. None dies in silence: what fails is logged and counted, and what must go on starts again.
+"""The operator's background tasks. Failures are logged and counted, and tasks that must keep running are restarted.
 
-A task without an observer keeps its exception to itself: its work simply stops. So no other module here makes tasks.
+The exception of an unobserved asyncio task is lost and its work just stops. So no other module of this package creates tasks.
 """
 
 import asyncio
@@ -13,16 +13,17 @@ import structlog
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from baton.kube.clock import ApiServerClock
+from baton.model.retrying import doubling
 from baton.model.wording import first_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds before what ended is started again: the first time, and in the long run."""
+"""Seconds before a task that ended is restarted: the first time, and in the long run."""
 
 CALM = 60.0
-"""Seconds after which a failure counts as the first one again."""
+"""Seconds a task must run for its next failure to count as the first."""
 
 CANCEL_AGAIN, GIVE_UP_AFTER = 1.0, 15.0
-"""Seconds after which a task that was cancelled and has not ended is cancelled again, and after which it is left to itself."""
+"""Seconds after which a cancelled task that has not ended is cancelled again, and after which it is abandoned."""
 
 TaskName = Literal[
     "collector",
@@ -39,15 +40,15 @@ TaskName = Literal[
     "status",
     "target-size",
 ]
-"""What kind of work a task is. All are known beforehand: Prometheus takes the first value that it sees for no increase, so each
-is counted from 0 on."""
+"""Kind of work of a task. All kinds are known in advance so that each counter starts at 0: Prometheus does not count the first
+value of a series as an increase."""
 
 log = structlog.get_logger("baton.tasks")
 
 
 async def end(tasks: Collection[asyncio.Task[object]]) -> None:
-    """Cancel tasks, and wait until they have ended; but not for ever. A cancellation can be lost on its way through a library,
-    and a caller that stops a group must not hang because one of its tasks does."""
+    """Cancel tasks, and wait until they end, for GIVE_UP_AFTER at most. A library can swallow a cancellation, and stopping a
+    group must not hang because one of its tasks does."""
     for _ in range(round(GIVE_UP_AFTER / CANCEL_AGAIN)):
         if not (left := [task for task in tasks if not task.done()]):
             return
@@ -59,13 +60,13 @@ async def end(tasks: Collection[asyncio.Task[object]]) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether this task is, and not something that it waited for."""
+    """Whether the current task is cancelled, and not something that it waited for."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 async def heard(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event, for `seconds` at most. False: it was not set by then."""
+    """Wait for the event for `seconds` at most. False: it was not set in time."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
@@ -79,46 +80,43 @@ def _only(where: Mapping[str, str]) -> None:
 
 
 class Tasks:
-    """Starts tasks and hears when they end. A name says what kind of work it is; `where`, of what: it stands in every log line
-    that is written in the task, also by libraries."""
+    """Starts tasks and observes their end. `name`: the kind of work; `where`: fields added to every log line of the task,
+    including those of libraries."""
 
     def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
         self._running: set[asyncio.Task[object]] = set()
-        """The event loop itself does not hold on to its tasks."""
+        """References to the running tasks; the event loop holds none."""
         self.failures: Counter[TaskName] = Counter(dict.fromkeys(get_args(TaskName), 0))
-        """How often one failed, or ended where it should have gone on."""
+        """How often a task failed, or ended when it should have kept running."""
 
     def start(self, name: TaskName, work: Coroutine[Any, Any, Any], **where: str) -> asyncio.Task[Any]:
-        """Work that comes to an end. If it fails, that is logged; its user starts it again."""
+        """Start work that ends. A failure is logged; the caller restarts it."""
         context = copy_context()
-        context.run(_only, where)  # not where the one who starts it works
+        context.run(_only, where)  # without the fields of the task that starts it
         task = asyncio.create_task(work, name=name, context=context)
         self._running.add(task)
         task.add_done_callback(lambda done: self._ended(name, done, where))
         return task
 
     def keep(self, name: TaskName, work: Callable[[], Awaitable[object]], **where: str) -> asyncio.Task[Any]:
-        """Work that never ends: it is started again until the task is cancelled."""
+        """Start work that should never end, and restart it until the task is cancelled."""
         return self.start(name, self._kept(name, work, where), **where)
 
     async def _kept(self, name: TaskName, work: Callable[[], Awaitable[object]], where: dict[str, str]) -> None:
-        pause = FIRST_PAUSE
+        pauses = doubling(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             began = self._clock.ticks()
             try:
                 await work()
                 self._failed(name, "a background task ended; it starts again", None, where)
-            except asyncio.CancelledError as error:
-                if is_cancelled():
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise
                 self._failed(name, "a background task failed; it starts again", error, where)
-            except Exception as error:
-                self._failed(name, "a background task failed; it starts again", error, where)
             if self._clock.ticks() - began >= CALM:
-                pause = FIRST_PAUSE
-            await asyncio.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 2)
+                pauses = doubling(FIRST_PAUSE, LONGEST_PAUSE)
+            await asyncio.sleep(next(pauses))
 
     def _ended(self, name: TaskName, task: asyncio.Task[object], where: dict[str, str]) -> None:
         self._running.discard(task)
