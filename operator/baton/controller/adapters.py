@@ -1,4 +1,4 @@
-"""From a PartitionedQueue to the adapter that speaks to it, by the registry of kinds."""
+"""Open the adapter of a PartitionedQueue, by the registry of kinds."""
 
 import base64
 import binascii
@@ -15,21 +15,21 @@ from baton.queues.opening import FindAddress, OpenQueueSide, QueueToOpen, ReadSe
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 
 TLS_FOLDER = Path("/etc/baton/tls")
-"""Where the operator's pod has the files that URLs of queues may name for TLS (baton.queues.redis.url_files: what lies where)."""
+"""Folder in the operator's pod with the TLS files that URLs of queues may name (layout: baton.queues.redis.url_files)."""
 
 OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
-"""Makes the adapter for a queue as one group uses it; see `open_queue`."""
+"""Opens the adapter of a queue for one group; see `open_queue`."""
 
 
 class SecretForbidden(QueueUnreachable):
-    """The Secret with the URL may not be read. The message is for the operator's user."""
+    """The operator lacks the permission to read the Secret with the URL. The message is for users."""
 
 
 async def open_queue(api: Api, queue: QueueView, claimant: Claimant, *, tls_files: Path = TLS_FOLDER) -> QueueAdapter:
-    """The adapter for one queue as one group uses it; it connects when it is first asked something. `tls_files`: the folder of
-    the files that it may read for TLS (TlsFiles).
+    """The adapter of a queue for one group. It connects at the first request. `tls_files`: folder of TLS files that it may read
+    (TlsFiles).
 
-    Raises QueueUnreachable where a Secret that its spec names is missing or says nothing; and what `Api` raises.
+    Raises QueueUnreachable if a Secret named by its spec is missing or empty, and what `Api` raises.
     """
     assert queue.spec is not None
     side: OpenQueueSide = load(queue.spec.source.kind.operator)
@@ -37,8 +37,7 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant, *, tls_file
 
 
 async def queue_address(api: Api, queue: QueueView) -> ServerAddress | None:
-    """Where the queue's server is; None: there is none that could be asked. Raises SecretForbidden, and what else `open_queue`
-    raises."""
+    """Address of the queue's server; None: its kind has none. Raises SecretForbidden, and what `open_queue` raises."""
     assert queue.spec is not None
     kind = queue.spec.source.kind
     if kind.address is None:
@@ -48,7 +47,8 @@ async def queue_address(api: Api, queue: QueueView) -> ServerAddress | None:
 
 
 async def open_onlooker(api: Api, queue: QueueView, group: str | None) -> Onlooker | None:
-    """What shows the queue's entries; None: nothing does. `group`: the ConsumerGroup that reads it. Raises as `queue_address`."""
+    """The reader that shows the queue's entries; None: its kind has none. `group`: the ConsumerGroup that consumes the queue.
+    Raises as `queue_address`."""
     assert queue.spec is not None
     side = queue.spec.source.kind.onlooker
     if side is None:
@@ -71,7 +71,7 @@ def _to_open(api: Api, queue: QueueView, spec: PartitionedQueueSpec, tls_files: 
 
 def _secrets(api: Api, queue: QueueView) -> ReadSecret:
     async def read(name: str, key: str, *, named_by: str, holds: str) -> SecretText:
-        where = f"Secret {queue.namespace}/{name}, which {named_by} of queue {queue.name} names,"
+        where = f"Secret {queue.namespace}/{name} ({named_by} of queue {queue.name})"
         try:
             secret = await api.get(core_path(queue.namespace, "secrets", name))
         except NotFoundError:
@@ -80,9 +80,9 @@ def _secrets(api: Api, queue: QueueView) -> ReadSecret:
             if error.status != FORBIDDEN:
                 raise
             raise SecretForbidden(
-                f"{where} may not be read by the operator, if there is one with this name: set the chart's value "
-                f"rbac.secrets.{queue.namespace} to "
-                f"[{name}], or give the operator's service account the verb get on it by a Role in namespace "
+                f"the operator cannot read {where}, or it does not exist: "
+                f"set the chart's value rbac.secrets.{queue.namespace} to [{name}], "
+                "or give the operator's service account the verb get on it by a Role in namespace "
                 f"{queue.namespace}: {error.message}"
             ) from None
         try:
@@ -90,6 +90,6 @@ def _secrets(api: Api, queue: QueueView) -> ReadSecret:
         except KeyError:
             raise QueueUnreachable(f"{where} has no key {key}: add it, with the server's {holds}") from None
         except (binascii.Error, UnicodeDecodeError):
-            raise QueueUnreachable(f"{where} has something else than a {holds} under {key}") from None
+            raise QueueUnreachable(f"{where} has no valid {holds} under {key}") from None
 
     return read

@@ -1,4 +1,4 @@
-"""What the operator knows of the cluster, kept by watches and lists, and who is told when it changes."""
+"""The operator's view of the cluster, kept by watches and lists, with callbacks for changes."""
 
 from collections.abc import Callable, Mapping, Set
 from typing import Any
@@ -13,17 +13,18 @@ from baton.kube.store import Key, Manifest, Store, WatchedKind
 from baton.model.ids import Uid
 
 GroupKey = tuple[str, str]
-"""namespace and name of a ConsumerGroup"""
+"""Namespace and name of a ConsumerGroup."""
 
 QueueKey = tuple[str, str]
-"""namespace and name of a PartitionedQueue"""
+"""Namespace and name of a PartitionedQueue."""
 
 JUST_NOW = 2.0
-"""Seconds. Kubernetes writes transitions in whole seconds."""
+"""Seconds since a transition to Ready within which a newly seen pod counts as newly Ready. Kubernetes writes transitions in whole
+seconds."""
 
 
 class ClusterCache:
-    """Pods, sessions, groups and queues. `wake` is called with a group whose facts changed."""
+    """Pods, sessions, groups, queues and ledgers' metadata. `wake` is called with each group that a change affects."""
 
     def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
@@ -33,7 +34,7 @@ class ClusterCache:
         self.groups: Store[GroupView] = Store(objects.group_view, self._group_changed)
         self.queues: Store[QueueView] = Store(objects.queue_view, self._queue_changed)
         self.ledgers: Store[Stored] = Store(stored, lambda before, after: None)
-        """Not watched: as they were last listed."""
+        """Not watched: the metadata as last listed."""
         self._stores: Mapping[WatchedKind, Store[Any]] = {
             WatchedKind.PODS: self.pods,
             WatchedKind.LEASES: self.leases,
@@ -43,19 +44,19 @@ class ClusterCache:
         }
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.queue_changed: Callable[[QueueKey], None] = lambda key: None
-        """A queue came, changed or went, or a group does not name it any more."""
+        """Called when a queue was created, changed or deleted, or a group stopped naming it."""
         self.group_came_or_went: Callable[[GroupKey], None] = lambda key: None
-        """A group came, went, or became another of its name."""
+        """Called when a group was created, deleted, or replaced by another of its name."""
         self._groups_by_queue: dict[QueueKey, set[str]] = {}
-        """The groups that name a queue."""
+        """Names of the groups that name a queue."""
         self._became_ready: dict[Uid, float] = {}
-        """Or an executor, Ready before, was registered."""
+        """When each pod became eligible: Ready, or, for an executor that was Ready before, registered."""
 
     def group(self, key: GroupKey) -> GroupView | None:
         return self.groups.get(*key)
 
     def named(self, queue: QueueKey) -> bool:
-        """Some group names this queue."""
+        """Whether any group names this queue."""
         return queue in self._groups_by_queue
 
     def event(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
@@ -63,13 +64,13 @@ class ClusterCache:
         self._stores[of].event(kind, manifest)
 
     def keep(self, of: WatchedKind, namespace: str | None, there: Set[Key], as_of: int) -> None:
-        """A list of all of a namespace's objects (None: of all namespaces) as of this version showed these, and no others."""
+        """See `Store.keep`."""
         self._stores[of].keep(namespace, there, as_of)
 
     def take_eligible_since(self, pod: PodView) -> float | None:
-        """When the pod was seen to become able to take part: Ready, and an executor also registered with its driver.
+        """When the pod became able to be a member: Ready, and for an executor also registered with its driver.
 
-        Monotonic seconds, told once. None: it was told, or that was before this operator watched.
+        Monotonic seconds, returned only once per pod. None: already returned, or it happened before this operator watched.
         """
         return self._became_ready.pop(pod.uid, None)
 
@@ -86,7 +87,7 @@ class ClusterCache:
                 self.wake((view.namespace, view.group))
 
     def _newly_ready(self, before: PodView | None, uid: Uid, since: float) -> bool:
-        """Whether this view is the first of it being Ready, and not of a pod that had been Ready before the first look."""
+        """Whether the pod just became Ready, and was not already Ready when it was first seen."""
         if before is not None and before.uid == uid:
             return not before.ready
         return self._clock.now() < since + JUST_NOW
@@ -139,5 +140,5 @@ class ClusterCache:
 
 
 def _queues_of(group: GroupView | None) -> set[str]:
-    """That it names."""
+    """Names of the queues that a group names."""
     return set() if group is None or group.spec is None else {queue.name for queue in group.spec.queues}

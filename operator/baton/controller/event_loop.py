@@ -1,11 +1,10 @@
-"""The operator's event loop: it measures its own stalls, and looks up hosts of queues on threads that namespaces share.
+"""The operator's event loop: measures its own stalls, and resolves hosts of queues on threads shared fairly by namespaces.
 
-While one callback runs, all others wait. The event loop asks its selector what is ready, and then runs all that is. So the
-time between two such questions is how long nothing new was looked at. To measure it there costs nothing at rest, misses nothing,
-and shows a stall also while it lasts.
+While one callback runs, all others wait. The event loop asks its selector what is ready and then runs all of it, so the time
+between two such calls is a stall. Measuring there costs nothing at rest, misses no stall, and shows a stall while it lasts.
 
-A look-up holds its thread until the resolver gives up: 10 to 50 seconds if a zone's servers never answer, and every tenant may
-name such a host in a queue. Look-ups of the operator itself (the API server) use other threads.
+A host look-up occupies its thread until the resolver gives up: 10 to 50 seconds if a zone's servers never answer, and any tenant
+can name such a host in a queue. Look-ups of the operator itself (the API server) use other threads.
 """
 
 import asyncio
@@ -21,37 +20,37 @@ from baton.controller.large_work import SharedThreads
 from baton.queues.opening import LOOKUP_NAMESPACE
 
 LOOKUPS, OF_NAMESPACE = 64, 8
-"""Look-ups under way."""
+"""Most look-ups under way, in all and per namespace."""
 
 BUCKET, BUCKETS = 30.0, 10
-"""Seconds, and how many of them are told: the last five minutes."""
+"""Seconds of a bucket, and number of buckets: stalls of the last five minutes are kept."""
 
 
 class EventLoopStalls:
     """The stalls of one event loop. Its thread writes them; any thread may read them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: seconds. With the time of a processor (`time.thread_time`) what else the machine does is not counted."""
+        """`clock`: seconds. `time.thread_time` would leave out time that other processes use."""
         self._clock = clock
         self.longest = 0.0
-        """Seconds of the longest one since the start."""
+        """Seconds of the longest stall since the start."""
         self._recent: deque[tuple[float, float]] = deque(maxlen=BUCKETS)
-        """When each bucket began, and the longest in it."""
+        """Start and longest stall of each bucket."""
         self._busy_since: float | None = clock()
-        """None: it waits for something to be ready."""
+        """None: the event loop is idle."""
 
     def loop(self) -> asyncio.SelectorEventLoop:
-        """An event loop that is measured."""
+        """Create an event loop whose stalls are measured."""
         return _Loop(_Selector(self))
 
     def recent(self) -> float:
-        """Seconds of the longest one in the last five minutes; one that lasts still is counted so far."""
+        """Seconds of the longest stall in the last five minutes, including one that is still going on."""
         now, since = self._clock(), self._busy_since
         lasting = 0.0 if since is None else now - since
         return max([lasting, *(longest for begun, longest in self._recent.copy() if begun > now - BUCKET * BUCKETS)])
 
     def asks(self) -> None:
-        """The event loop is about to ask what is ready."""
+        """The event loop is about to ask its selector."""
         now = self._clock()
         took = 0.0 if self._busy_since is None else now - self._busy_since
         self._busy_since = None
@@ -62,7 +61,7 @@ class EventLoopStalls:
         self.longest = max(self.longest, took)
 
     def answered(self) -> None:
-        """It knows, and runs it."""
+        """The selector has answered, and the event loop runs what is ready."""
         self._busy_since = self._clock()
 
 

@@ -1,5 +1,5 @@
-"""The loop of one ConsumerGroup: take it over, then observe, step, write the ledger, record events, carry effects out, and sleep
-until there is something to do; and its end, which does not wait for ever for what is out of reach.
+"""The loop of one ConsumerGroup: take it over, then repeatedly observe, step, write the ledger, record events, start effects, and
+sleep until there is something to do. A group that is being deleted waits only for a limited time for what is out of reach.
 
 While the ledger cannot be written, nothing changes.
 """
@@ -61,50 +61,49 @@ if TYPE_CHECKING:
     from baton.controller.operator_replica import Replica
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
-"""Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
+"""Replaces an invalid spec of a group that is being deleted: its queues are in the ledger."""
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 0.005, 30.0
 
 SEEN_WITHIN = 5.0
-"""Seconds between two looks of a group that cannot begin yet."""
+"""Seconds between two checks of a group that cannot begin yet."""
 
 FITS_AFTER = 10.0
-"""Seconds after which a plan for which there was no room is tried again, also where nothing was observed."""
+"""Seconds after which a plan that did not fit in the ledger is tried again, even if nothing was observed."""
 
 LISTS_WITHIN = 10.0
-"""Seconds for which lists of what was never seen may be refused before a group that is being deleted goes on without: a namespace
-that goes takes the operator's rights along."""
+"""Seconds for which a group that is being deleted waits for lists that are refused and never succeeded: deleting a namespace also
+deletes the operator's permissions in it."""
 
 LEDGER_WITHIN = 10.0
-"""Seconds for which writing the ledger of a group that is being deleted may fail. Where nothing can be created in the namespace
-any more: none."""
+"""Seconds for which a group that is being deleted waits for its ledger to be writable; none if its namespace is being deleted."""
 
 QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER = 60.0, 10.0
-"""Seconds for which a group that is being deleted waits for a queue that does not answer: usually, and where no consumer is told
-anything any more."""
+"""Seconds for which a group that is being deleted waits for a queue that does not answer: with a ledger that can be written, and
+without."""
 
 ANSWERS_WITHIN = 1.0
-"""Seconds for which the first step waits for the first answers of queues: else the first plan would be made without them."""
+"""Seconds for which the first step waits for the first answers of queues, so that the first plan includes them."""
 
 TOGETHER = 0.05
-"""Seconds for which a step waits for what queues are about to answer, so that it ends up in one write."""
+"""Seconds for which a step waits for effects under way at queues, so that their answers go into one write."""
 
 AGAIN_AFTER = 1.0
-"""Seconds until the next try to take the finalizer off: something still had it, or the group changed meanwhile."""
+"""Seconds until the next attempt to take the finalizer off, if the group changed meanwhile or still has something to release."""
 
-LONGEST_WORDS = 300
-"""Characters of a message about untrusted text."""
+LONGEST_REASON = 300
+"""Most characters of a message about an unreadable ledger."""
 
 
 class GroupLoop:
-    """One group, as long as this operator leads and the group exists."""
+    """Runs one group while this operator leads and the group exists."""
 
     def __init__(self, group: GroupView, replica: "Replica", leads_since: float) -> None:
-        """`leads_since`: when this operator began to lead (monotonic seconds)."""
+        """`leads_since`: when this operator began to lead, in monotonic seconds."""
         self.key: GroupKey = (group.namespace, group.name)
         self.uid = group.uid
         self.served_by: str | None = None
-        """Another release of the operator has the group, and this loop has ended for it."""
+        """Release of the operator that serves the group instead, for which this loop ended; None: none."""
         self._replica, self._clock, self._leads_since = replica, replica.clock, leads_since
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._owner = LedgerOwner(group.namespace, group.name, group.uid)
@@ -126,22 +125,23 @@ class GroupLoop:
         self._runtime = GroupRuntime(state, self._clock, self._ledger_writer, self._workers, self._work)
         self._retrying = Retrying(self._clock, self._stuck, self._log)
         self._refreshes: set[asyncio.Task[None]] = set()
-        """Requests to kubelets that are under way."""
+        """Tasks that annotate pods."""
         self._news = asyncio.Event()
         self._ends = False
-        """It has been seen that the group is being deleted."""
+        """The last round saw that the group is being deleted."""
         self._trouble_told = False
-        """It was said that the group cannot go on, and no step was written since: it is not well for a failure that may pass."""
+        """A problem that stops the group was reported, and no step was written since. So a failure that may pass does not make it
+        look healthy in between."""
         self._looked_at = self._resync_at = self._answers_until = float("-inf")
         self._saw: tuple[object, ...] = ()
-        """The facts of the last round."""
+        """The facts that the last round saw."""
 
     @property
     def _state(self) -> GroupState:
         return self._runtime.state
 
     def wake(self) -> None:
-        """Go round again: something changed."""
+        """Run another round: something changed."""
         self._news.set()
 
     def hold(self) -> None:
@@ -153,21 +153,21 @@ class GroupLoop:
         self.wake()
 
     def ledgers_listed(self) -> None:
-        """The version of the ledger was compared with what was written."""
+        """Compare the ledger's version in a new list with the last one known."""
         ledger = self._replica.relists.ledger(self.key)
         self._ledger_writer.listed(None if ledger is None else ledger.version)
         if self._ledger_writer.doubtful:
             self.wake()
 
     async def run(self) -> None:
-        """Until the group is gone, or another leader has taken over."""
+        """Run until the group is gone, or another leader or release has taken over."""
         try:
             working = await self._seen() and await self._has_room()
             working = working and await self._retrying.until_it_works(self._take_over)
             while working and await self._retrying.until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._retrying.until_it_works(self._resync)
-            self._log.info("the group is gone, or held by others' finalizers alone")
+            self._log.info("the group is gone, or only has finalizers of others left")
         except ServedElsewhere as found:
             self.served_by = found.release
         except Deposed:
@@ -179,10 +179,10 @@ class GroupLoop:
             self._scaling.close()
             self._reporter.close()
             self._runtime.forget()
-            await self._workers.close()  # last of all: it may be cancelled once more
+            await self._workers.close()  # last, because this may be cancelled again while waiting
 
     def _stuck(self, problem: Problem) -> None:
-        """It cannot go on before that is over."""
+        """Report a problem that stops the group."""
         self._trouble_told = True
         self._recorder.trouble(problem, self._clock.now())
         if (group := self._sight.group) is not None:
@@ -191,21 +191,21 @@ class GroupLoop:
     # -- taking it over
 
     async def _seen(self) -> bool:
-        """Wait until the group's namespace has been listed since this operator leads; False: the group is gone. One that is being
-        deleted goes on without what the server refuses to list."""
+        """Wait until the group's namespace was listed since this operator leads; False: the group is gone. A group that is being
+        deleted goes on without kinds that the server refuses to list."""
         relists, namespace = self._replica.relists, self.key[0]
         while not await relists.seen(namespace, self._leads_since, SEEN_WITHIN):
             if (group := self._sight.group) is None:
                 return False
             if group.deleting and relists.refused_for(namespace) >= LISTS_WITHIN:
-                self._log.warning("a group ends without its pods, sessions and queues: they cannot be listed")
+                self._log.warning("deleting the group without its pods, sessions and queues: they cannot be listed")
                 return True
             if problem := worst(relists.problems(namespace)):
                 self._stuck(problem)
         return True
 
     async def _has_room(self) -> bool:
-        """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
+        """Wait for capacity for the partitions that the ledger's metadata names; False: the group is gone."""
         while (group := self._sight.group) is not None:
             ledger = self._replica.relists.ledger(self.key)
             partitions = 0 if ledger is None else ledger.partitions
@@ -216,7 +216,7 @@ class GroupLoop:
         return False
 
     async def _take_over(self) -> bool:
-        """Put the finalizer on, and carry on where the ledger stands; False: the group is gone. Raises Stuck and Deposed."""
+        """Add the finalizer, claim the ledger, and load the state from it; False: the group is gone. Raises Stuck and Deposed."""
         await self._replica.pacing.turn()
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
@@ -232,7 +232,7 @@ class GroupLoop:
             data = self._ledger_writer.forsake()
         partitions = 0 if data is None else await aside(sum(map(len, data.values())), partitions_named, data)
         if (problem := self._group_capacity.begin(partitions, at_all_events=group.deleting)) is not None:
-            raise Stuck(problem)  # it has more than its metadata told
+            raise Stuck(problem)  # the ledger has more partitions than its metadata said
         self._runtime.state, unread = await self._work.do(partitions, _read, group.full_name, data)
         if unread is not None:
             self._recorder.warn(EventReason.LEDGER_REBUILT, unread)
@@ -246,7 +246,7 @@ class GroupLoop:
     # -- one round
 
     async def _cycle(self) -> bool:
-        """Once around; False when the group is gone and nothing is left to do."""
+        """Run one round; False: the group is gone and nothing is left to do."""
         await self._gather()
         await self._replica.pacing.turn()
         self._news.clear()
@@ -267,7 +267,7 @@ class GroupLoop:
         without = self._group_capacity.take(self._state, known, members=bool(seen.members))
         self._workers.sync(() if self._ends else named, self._state.queues, without)
         self._ends = group.deleting
-        self._answers_until = min(self._answers_until, self._clock.ticks() + ANSWERS_WITHIN)  # from the first time on
+        self._answers_until = min(self._answers_until, self._clock.ticks() + ANSWERS_WITHIN)  # set by the first round
         patience = QUEUES_WITHIN_WITHOUT_LEDGER if self._ledger_writer.forsaken else QUEUES_WITHIN
         sights = self._workers.sights(names, self._state.queues, patience if group.deleting else None)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
@@ -275,7 +275,7 @@ class GroupLoop:
             return True
         why, spec = held_back(spec, sights), in_steps(spec, sights)
         if group.deleting:
-            self._release(frozenset())  # before any is claimed: nothing that was released is claimed again
+            self._release(frozenset())  # before queues are claimed, so that a released queue is not claimed again
         if (since := self._sight.in_doubt_since(self._clock.ticks())) is not None:
             self._replica.relists.want_sessions(self.key, since)
         step = partial(self._advance, group, spec, sights, seen)
@@ -293,16 +293,16 @@ class GroupLoop:
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
-        """The spec does not read as one: no step, but the ledger is put right where it was edited."""
+        """A round with an invalid spec: take no step, but restore the ledger if it was edited."""
         self._runtime.wake_at = None
         if await self._write(group, self._workers.known((), self._state.queues)):
             self.wake()
-        invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
+        invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec is invalid")
         self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)
         return True
 
     async def _gather(self) -> None:
-        """Notifications that come together end up in one write of the ledger."""
+        """Wait for changes that come together, so that they go into one write of the ledger."""
         await self._ledger_writer.gather()
         with suppress(TimeoutError):
             async with asyncio.timeout(TOGETHER):
@@ -311,7 +311,7 @@ class GroupLoop:
                     await self._news.wait()
 
     def _compare_with_queues(self) -> None:
-        """Whenever a queue has recorded something else than what was known."""
+        """Doubt the queues whose owner records contradict the ledger."""
         for queue, records, first in self._workers.surprising():
             if queue not in self._state.queues or not (numbers := contradicted(self._state, queue, records)):
                 continue
@@ -320,12 +320,13 @@ class GroupLoop:
 
     @property
     def _mounts_are_read(self) -> bool:
-        """Some queue does not tell its consumers what it grants and pauses, so they hear of it by their mounts alone."""
+        """Whether some queue does not announce grants and pauses to its consumers, so that they learn them only from the mounted
+        ledger."""
         views = (self._replica.cache.queues.get(self.key[0], name) for name in self._state.queues)
         return any(view is None or view.spec is None or not view.spec.source.kind.announces for view in views)
 
     def _refresh_mounts(self) -> None:
-        """Tell kubelets that their pods' keys of the ledger changed, without waiting for it."""
+        """Annotate pods whose ledger entry changed, in the background, so that kubelets refresh their mounts."""
         if self._mounts_are_read and (wanted := due_refreshes(self._ledger_writer.written or {}, self._sight.pods)):
             work = self._replica.refresher.carry_out(wanted)
             task = self._replica.tasks.start("mount-refresh", work, namespace=self.key[0], group=self.key[1])
@@ -333,18 +334,18 @@ class GroupLoop:
             task.add_done_callback(self._refreshes.discard)
 
     async def _resync(self) -> bool:
-        """Every now and then compare the facts with those of the last round, in case a notification was lost; what differs wakes
-        the loop."""
+        """Every `resyncSeconds`, compare the facts with those of the last round in case a notification was lost, and run a round
+        if they differ."""
         await self._replica.pacing.turn()
         group, now = self._sight.group, self._clock.ticks()
         if now < self._resync_at:
             return True
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
-        self._resync_at = ceil(now + every)  # on whole seconds: a thousand groups wake the process once a second
+        self._resync_at = ceil(now + every)  # whole seconds, so that a thousand groups wake the process once a second
         self._ledger_writer.resync(group is not None and group.deleting)
         if self._scaling.recheck() or self._ledger_writer.doubtful or self._sight.facts() != self._saw:
             self.wake()
-        self._refresh_mounts()  # what failed or was undone, again
+        self._refresh_mounts()  # repeat those that failed or were undone
         if not self._retrying.failing and not self._replica.relists.problems(self.key[0]):
             self._reporter.beat(self._sight.group)
         return True
@@ -373,15 +374,16 @@ class GroupLoop:
             self._recorder.say(*done)
 
     async def _sleep(self) -> bool:
-        """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""
+        """Sleep until something changes, the engine's next deadline, or the next session that may lapse. False: a resync is due
+        first."""
         clock, ticks = self._clock, self._clock.ticks()
         if ticks >= self._resync_at:
-            return False  # else what is always due, or always news, would put it off for good
+            return False  # otherwise a deadline that is always due, or constant changes, would postpone it for ever
         retry_at = self._ledger_writer.attempts.retry_at
-        # A ledger that cannot be written: before the next attempt nothing that is due for the engine can be done.
+        # While the ledger cannot be written, the engine's deadlines wait for the next attempt to write.
         wake_at = self._runtime.wake_at if retry_at is None else None
         due = [ticks + at - clock.now() for at in (wake_at, self._recorder.due_at) if at is not None]
-        due += self._sight.due_after(self._looked_at)  # also what has become due since, as during a resync
+        due += self._sight.due_after(self._looked_at)  # including what became due since, for example during a resync
         if retry_at is not None:
             due.append(retry_at)
         if self._looked_at < self._answers_until:
@@ -393,8 +395,8 @@ class GroupLoop:
     # -- the ledger
 
     async def _write(self, group: GroupView, sights: list[QueueSight], step: Callable[[], Awaitable[None]] | None = None) -> bool:
-        """Put the ledger right where it was edited, and take a step, unless the ledger cannot be written. True: another
-        should follow at once."""
+        """Restore the ledger if it was edited, and take a step, unless the ledger cannot be written. True: another round should
+        follow at once."""
         try:
             if not self._ledger_writer.attempts.due:
                 return False
@@ -403,10 +405,10 @@ class GroupLoop:
             if step is not None:
                 await step()
             else:
-                self._ledger_writer.settled()  # what could not be written is not due any more
+                self._ledger_writer.settled()  # a write that failed earlier is no longer due
             self._trouble_told = False
             return self._doubt_what_pods_let_go_of()
-        except AlreadyWritten as landed:  # what the ledger was thought not to say, it says
+        except AlreadyWritten as landed:
             await self._runtime.adopt(landed.data)
             self._ledger_writer.settled()
             return True
@@ -416,13 +418,13 @@ class GroupLoop:
                 return False
             self._ledger_writer.forsake()
             await step()
-            return True  # for queues are not waited for as long any more
+            return True  # queues are now waited for less long
         finally:
             self._workers.heard(sights)
 
     async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
         now, restored = self._clock.now(), self._ledger_writer.tally.restored
-        # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
+        # A deletion cannot be split into parts; the API server refuses a ledger that is too large even for it.
         limit = sys.maxsize if group.deleting else self._replica.options.ledger_limit
         with suppress(TooLarge):
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
@@ -431,14 +433,14 @@ class GroupLoop:
             await self._recorder.tell(made.events, now)
         self._ledger_writer.settled()
         if self._runtime.held_back is not None:
-            before = self._runtime.wake_at  # of an earlier step where nothing fitted: it may be over
+            before = self._runtime.wake_at  # if nothing fitted, of an earlier step: it may be past
             self._runtime.wake_at = min(now + FITS_AFTER, before if before is not None and before > now else float("inf"))
         if self._ledger_writer.tally.restored > restored and not group.deleting:
             self._tell_restored()
 
     def _doubt_what_pods_let_go_of(self) -> bool:
-        """Where the ledger was put right, and pods may have let go by what had stood there meanwhile, all is granted again: what
-        is let go of at one epoch stays let go of. True: so it is."""
+        """Grant everything again if an unanswered write was overwritten: pods may have released partitions because of it, and a
+        release at an epoch is final. True: this is so."""
         if not self._ledger_writer.pop_overwritten():
             return False
         for queue in self._state.queues:
@@ -446,15 +448,15 @@ class GroupLoop:
         return True
 
     def _doubt(self, queue: QueueName) -> None:
-        """What stands of this queue is to be granted again, above what it has recorded."""
+        """Have the engine grant all partitions of this queue again, with epochs above its records."""
         self._runtime.state = in_doubt(self._state, queue)
         self._workers.distrust(queue)
 
     def _tell_restored(self) -> None:
         self._recorder.warn(
             EventReason.LEDGER_RESTORED,
-            "the ledger had been edited or deleted; it was put right. It is the operator's record: change the "
-            "ConsumerGroup instead",
+            "the ledger had been edited or deleted and was restored. It is the operator's record: change the ConsumerGroup "
+            "instead",
         )
 
     def _ledger_problems(self) -> list[Problem]:
@@ -466,12 +468,12 @@ class GroupLoop:
     # -- what is given up
 
     def _release(self, but: Set[QueueName]) -> bool:
-        """Release the queues of which the ledger has no partition, except `but`. True when all of these are released."""
+        """Release the queues that have no partition in the ledger, except `but`. True: all of them are released."""
         kept = {partition.queue for partition in self._state.records}
         return self._workers.dismiss(self._workers.names - kept - but, recorded=frozenset(self._state.queues))
 
     async def _give_up(self, group: GroupView) -> bool:
-        """Release the queues that `group` does not name any more. True: the group is deleted, and its finalizer is off. Raises
+        """Release the queues that `group` no longer names. True: the group is being deleted, and its finalizer is off. Raises
         Stuck."""
         for queue, why in self._workers.given_up().items():
             self._recorder.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
@@ -486,7 +488,7 @@ class GroupLoop:
 
 
 class Finalizer:
-    """The finalizer of one group. Methods raise Stuck where the API server refuses."""
+    """The finalizer of one group. Methods raise Stuck if the API server refuses."""
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self._api = api
@@ -497,7 +499,7 @@ class Finalizer:
             await self._write(group, [*group.finalizers, FINALIZER], "cannot be put on the group")
 
     async def take_off(self, group: GroupView) -> bool:
-        """False: the group has changed, and it is to be tried again."""
+        """Remove the finalizer. False: the group has changed, try again."""
         try:
             rest = [one for one in group.finalizers if one != FINALIZER]
             await self._write(group, rest, "cannot be taken off the group, which is being deleted")
@@ -518,7 +520,8 @@ class Finalizer:
 
 
 def _read(group: str, data: Mapping[str, str] | None) -> tuple[GroupState, str | None]:
-    """The state of a group (namespace/name), and why it is not what stands there; None: it is, or nothing does. Pure."""
+    """The state of a group (namespace/name) from its ledger, and why the ledger was not used; None: it was, or there was none.
+    Pure."""
     if not data:
         return GroupState.new(group), None
     try:
@@ -526,6 +529,6 @@ def _read(group: str, data: Mapping[str, str] | None) -> tuple[GroupState, str |
         if state.group != group:
             raise LedgerError(f"it was written for {state.group}")
     except LedgerError as error:
-        why = one_line(str(error), LONGEST_WORDS)
-        return GroupState.new(group), f"the ledger does not read as one ({why}); it is rebuilt from what the queues have recorded"
+        why = one_line(str(error), LONGEST_REASON)
+        return GroupState.new(group), f"the ledger cannot be read ({why}); rebuilding it from the queues' owner records"
     return state, None

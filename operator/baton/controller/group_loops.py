@@ -1,4 +1,4 @@
-"""A loop for every ConsumerGroup, for as long as this operator leads."""
+"""Runs a loop for every ConsumerGroup while this operator leads."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 2.0
 REPORTS_EVERY = 60.0
-"""Seconds after which the statuses of queues are compared with what was written."""
+"""Seconds between comparisons of queues' statuses with what was written."""
 
 RESTART_AFTER = 5.0
-"""Seconds after which a loop that ended is started again, if its group is still there."""
+"""Seconds after which a loop that ended is restarted, if its group still exists."""
 
 LEDGERS_WITHIN = 10.0
-"""Seconds for which a new leader waits until it knows what is to be kept room for, where lists do not answer."""
+"""Seconds for which a new leader waits for lists of groups and ledgers before it starts loops without reserving capacity."""
 
 STOPPED_FOR = 3.0
-"""Seconds. A process that finds this much more time gone than it slept was stopped, and may have missed renewals."""
+"""Seconds by which a sleep may be late. Beyond that, the process was stopped and may have missed renewals."""
 
 
 class GroupLoops:
-    """Starts and stops loops as groups come and go and leadership changes. A look costs what has changed since the last one."""
+    """Starts and stops loops as groups come and go and leadership changes. The cost of a look depends only on what changed."""
 
     def __init__(self, replica: "Replica") -> None:
         self._replica = replica
         self._loops: dict[GroupKey, tuple[GroupLoop, asyncio.Task[None]]] = {}
         self._due: set[GroupKey] = set()
-        """Groups that came or went, and those whose loop has ended."""
+        """Groups that came or went, or whose loop has ended."""
         self._not_before: dict[GroupKey, float] = {}
         self._news = asyncio.Event()
         self.reign: tuple[int, str] | None = None
-        """For which groups are served, or wait for the lead (`Elector.reign`); None: this replica serves none."""
+        """The reign (`Elector.reign`) in which the groups are served; None: this replica serves no group."""
         self._held = False
-        """This replica does not lead at this moment: the groups wait until it does again, or another does."""
+        """The lead has lapsed: the loops wait until this replica leads again, or another does."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leads_since = float("-inf")
         self._reserved = False
-        """There is room kept for what groups had when this replica began to lead."""
+        """Whether capacity is reserved for the partitions that groups had when this replica began to lead."""
         self._reports_at = self._room_at = float("-inf")
         cache = replica.cache
         cache.wake = self._wake
@@ -60,15 +60,15 @@ class GroupLoops:
             replica.elector.release, replica.releases, replica.events, replica.relists.ledger, self._now_due
         )
         self.beat = replica.clock.ticks()
-        """When this last went round (monotonic seconds)."""
+        """When `run` last completed a look (monotonic seconds)."""
 
     def notify(self) -> None:
-        """Look again at once: leadership changed. For any thread."""
+        """Look again at once, because leadership changed. May be called from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._news.set)
 
     async def run(self) -> None:
-        """Until cancelled; then all loops have stopped."""
+        """Run until cancelled. All loops have stopped when this returns."""
         self._loop = asyncio.get_running_loop()
         try:
             slept = self._replica.clock.ticks()
@@ -97,7 +97,7 @@ class GroupLoops:
             self._begin(reign)
         elif self._held:
             self._go_on()
-        self._open()  # also where the lead has lapsed and come back between two looks
+        self._open()  # in case the lead lapsed and came back between two looks
         now = self._replica.clock.ticks()
         self._replica.relists.tend()
         if now >= self._reports_at + REPORTS_EVERY:
@@ -113,21 +113,21 @@ class GroupLoops:
         self._warnings.look()
 
     def _begin(self, reign: tuple[int, str]) -> None:
-        """This replica leads from now on."""
+        """This replica begins to lead."""
         self.reign, self._reserved = reign, False
         self._leads_since = self._replica.clock.ticks()
         self._replica.cache.sessions.outage(self._leads_since)
         self._due = {(view.namespace, view.name) for view in self._replica.cache.groups}
 
     def _hold(self) -> None:
-        """The lead is lost, as far as this replica knows to no other one: nothing is written, and nothing forgotten."""
+        """The lead has lapsed, and no other replica is known to lead: write nothing, but keep all loops."""
         if not self._held:
             self._held = True
             for loop, _ in self._loops.values():
                 loop.hold()
 
     def _go_on(self) -> None:
-        """It leads again, and no other has led in between."""
+        """This replica leads again, and no other has led in between."""
         self._held = False
         self._replica.cache.sessions.outage(self._replica.clock.ticks())
         self._replica.relists.go_on()
@@ -135,12 +135,12 @@ class GroupLoops:
             loop.go_on()
 
     def _open(self) -> None:
-        """What has waited for the lead may begin."""
+        """Start rounds and requests that waited for the lead."""
         self._replica.api.turns.go_on()
         self._replica.pacing.go_on()
 
     async def _look_at_all_due(self) -> None:
-        """A few at a time: a new leader has to look at all groups, and others have their turn in between."""
+        """Look at groups a few at a time: a new leader looks at all, and other tasks need turns in between."""
         due, self._due = self._due, set()
         while due:
             for _ in range(min(AT_ONCE, len(due))):
@@ -151,7 +151,8 @@ class GroupLoops:
                 return
 
     def _reserve(self, now: float) -> bool:
-        """Keep room for what groups have by their ledgers, before any of them begins: a new one is not to take their place."""
+        """Reserve capacity for the partitions that ledgers have before any loop starts, so that new groups do not take it. False:
+        the lists are not there yet."""
         relists = self._replica.relists
         relists.want_all(self._leads_since)
         if not relists.groups_listed(self._leads_since) and now < self._leads_since + LEDGERS_WITHIN:
@@ -164,13 +165,13 @@ class GroupLoops:
         return True
 
     def _look_at(self, key: GroupKey) -> None:
-        """One group: whether its loop has ended, or belongs to another by now, and whether it should have one."""
+        """Start, restart or wake the loop of one group, or forget it if the group is gone."""
         view = self._replica.cache.group(key)
         now = self._replica.clock.ticks()
         if key in self._loops:
             loop, task = self._loops[key]
             if not task.done():
-                loop.wake()  # it sees for itself whether its group is gone
+                loop.wake()  # the loop notices whether its group is gone
                 return
             del self._loops[key]
             if view is not None and view.uid == loop.uid:
@@ -178,7 +179,7 @@ class GroupLoops:
                 if loop.served_by is not None:
                     self.other_releases.stand_back(view, loop.served_by)
                     self._replica.capacity.forget(key)
-        if view is None or (view.deleting and FINALIZER not in view.finalizers):  # others hold it, and nothing is left to do
+        if view is None or (view.deleting and FINALIZER not in view.finalizers):  # only finalizers of others are left
             self._not_before.pop(key, None)
             self._replica.capacity.forget(key)
         elif key in self.other_releases:
@@ -205,10 +206,10 @@ class GroupLoops:
         self._replica.queue_reports.close()
         self._warnings.end()
         self.reign, self._held = None, False
-        self._open()  # not before: what has waited until here is not to be written by a replica that does not lead
+        self._open()  # last: requests still waiting here must not be sent by a replica that does not lead
 
     def _notice_outages(self, slept_at: float) -> float:
-        """After an outage of this operator's own, everybody's session gets a full term."""
+        """Give all sessions a full term after an outage of this operator. Returns the current time."""
         now = self._replica.clock.ticks()
         ended = self._replica.elector.outage_ended_at
         if now - slept_at > LOOK_EVERY + STOPPED_FOR:
@@ -229,7 +230,7 @@ class GroupLoops:
         self._news.set()
 
     def _queue_changed(self, key: QueueKey) -> None:
-        """What no group uses is told so."""
+        """Update the status of a queue, also if no group names it."""
         if self.reign is not None:
             self._replica.queue_reports.refresh(key)
 

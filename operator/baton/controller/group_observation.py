@@ -1,5 +1,4 @@
-"""What is seen of one group: its queues, and in the cluster cache the group itself, its pods, and the sessions that speak for
-them; and the engine's observation that is made of these."""
+"""One group's objects in the cluster cache (the group, pods, sessions) and its queues, and the engine's observation of them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,64 +22,64 @@ from baton.queues.protocol import Ownership, Resizing
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """One queue as one group sees it."""
+    """What one group knows of a queue."""
 
     partitions: int | None = None
-    """In operation; None: not known in this run of the operator."""
+    """Partitions that the queue serves; None: not yet known in this run of the operator."""
     fenced: bool = True
     incarnation: str | None = None
     owners: Mapping[int, Ownership] = field(default_factory=dict)
-    """As of the last look that found others than those that were known."""
+    """Owner records by partition, as of the last look that found a difference."""
     problem: Problem | None = None
     resizing: Resizing | None = None
-    """The number of partitions changes."""
+    """Set while the number of partitions changes."""
     stale_refused: Mapping[int, int] | None = None
     dead_letters: Mapping[int, int] | None = None
     vanished: int | None = None
-    """As of the last look. None: its kind does not count them, or there was no look yet."""
+    """Vanished entries as of the last look. None: not counted for this kind, or not looked yet."""
     letters: int | None = None
-    """Dead letters that there are now. None: likewise."""
+    """Dead letters that exist now. None: not counted for this kind, or not looked yet."""
     warnings: tuple[str, ...] | None = None
-    """What the server's configuration puts at risk; None: it was not asked yet."""
+    """Risks of the server's configuration; None: not asked yet."""
     zones: Mapping[int, str] = field(default_factory=dict)
-    """Where the server of each partition is, where the queue knows it."""
+    """Zone of each partition's server, if the queue knows it."""
 
     @property
     def telling(self) -> tuple[object, ...]:
-        """What makes a difference to the group."""
+        """The facts whose changes affect the group."""
         server = (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings, self.zones)
         return (*server, self.letters)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSight:
-    """A queue that spec.queues names, or of which the ledger still has partitions."""
+    """A queue that spec.queues names, or that still has partitions in the ledger."""
 
     name: QueueName
     named: bool
-    """spec.queues names it. The group gives up any other queue."""
+    """Whether spec.queues names it. The group gives up any other queue."""
     view: QueueView | None
-    """None: there is no such PartitionedQueue."""
+    """None: the PartitionedQueue does not exist."""
     facts: QueueFacts
     reachable: bool = False
-    """A worker can carry out effects at it, now or later."""
+    """Whether a worker can carry out effects at the queue, now or later."""
     recorded: int | None = None
-    """Its number of partitions in the ledger; None: the ledger does not have it."""
+    """Number of its partitions in the ledger; None: the ledger does not have the queue."""
     without_room: bool = False
-    """The operator has no room for its growth, so it stays as the ledger has it."""
+    """The operator has no capacity for its growth, so it keeps its number of partitions in the ledger."""
     backlog: Backlog = field(default_factory=Backlog)
-    """Of its last looks, also of later ones."""
+    """Backlog by its last looks; updated by later looks, too."""
     owners_wanted: bool = False
-    """The engine needs its owner records, because the ledger does not have it or its server restarted."""
+    """The engine needs its owner records, because the ledger does not have the queue or its server restarted."""
 
     @property
     def spec(self) -> PartitionedQueueSpec | None:
-        """The spec of the queue; None: there is no such resource, or its spec cannot be read."""
+        """The queue's spec; None: the resource does not exist, or its spec is invalid."""
         return None if self.view is None else self.view.spec
 
     @property
     def unanswered(self) -> bool:
-        """It was asked, and has not answered yet."""
+        """Whether the queue was asked and has not answered yet."""
         asked = self.wanted and self.reachable and self.spec is not None
         return asked and self.facts.partitions is None and self.facts.problem is None
 
@@ -90,26 +89,26 @@ class QueueSight:
 
     @property
     def wanted(self) -> bool:
-        """The group should own its partitions."""
+        """Whether the group should own the queue's partitions."""
         return self.named and self.view is not None and not self.view.deleting
 
     @property
     def enforced(self) -> bool:
-        """The queue refuses earlier owners."""
+        """Whether the queue rejects previous owners (fencing)."""
         return self.facts.fenced and (self.spec is None or self.spec.source.kind.fenced)
 
     @property
     def tells_zones(self) -> bool:
-        """The queue itself may say where its partitions are."""
+        """Whether the queue may report the zones of its partitions."""
         return self.spec is not None and self.spec.source.kind.tells_zones
 
     @property
     def partitions(self) -> int | None:
         """The number of partitions that the engine observes; None: it does not observe the queue.
 
-        A queue that the group gives up has 0. A queue that has not answered yet is as the ledger has it, because an absent server
-        must take nothing from a member. If the ledger does not have it either, nothing may be granted before its records are
-        seen.
+        A queue that the group gives up has 0. A queue that has not answered yet has its number in the ledger, because members
+        must not lose partitions to an absent server. If the ledger does not have it either, nothing may be granted before its
+        owner records are read.
         """
         if not self.wanted:
             return 0 if self.reachable and self.recorded is not None else None
@@ -124,8 +123,8 @@ def observation(
     queues: Iterable[QueueSight],
     membership: GroupMembers,
 ) -> Observation:
-    """The observation of a group at one instant, without its queues' answers. A group that is being deleted gives up all its
-    queues, without a holddown."""
+    """The observation of a group, without its queues' answers. A group that is being deleted gives up all its queues without a
+    holddown."""
     queues = list(queues)
     return Observation(
         spec=GroupSpec(delay=0.0)
@@ -141,14 +140,14 @@ def observation(
 
 
 def in_steps(spec: ConsumerGroupSpec, queues: Iterable[QueueSight]) -> ConsumerGroupSpec:
-    """The spec with as many replicas as spec.scale.steps lets the fleet have, as far as the partitions are known."""
+    """The spec with the number of replicas that spec.scale.steps allows for the known partitions."""
     if spec.replicas is None or spec.scale is None or spec.scale.steps is not ScaleSteps.EVEN_SHARES:
         return spec
     return spec.model_copy(update={"replicas": even_size(spec.replicas, _wanted_partitions(queues))})
 
 
 def held_back(spec: ConsumerGroupSpec, queues: Iterable[QueueSight]) -> str:
-    """Why spec.scale.steps lets the fleet have fewer pods than spec.replicas asks for; empty: it has as many."""
+    """Why spec.scale.steps allows fewer pods than spec.replicas; empty: it allows all."""
     queues = list(queues)
     size = in_steps(spec, queues).replicas
     if size == spec.replicas:
@@ -158,7 +157,7 @@ def held_back(spec: ConsumerGroupSpec, queues: Iterable[QueueSight]) -> str:
 
 
 def without_room(queues: Iterable[QueueSight]) -> frozenset[QueueName]:
-    """The queues that stay as the ledger has them, because with their growth the group would have too many partitions."""
+    """The queues that keep their number of partitions in the ledger, because with their growth the group would have too many."""
     sights = sorted(queues, key=lambda one: one.name)
     left, without = MOST_PARTITIONS - sum(one.recorded or 0 for one in sights), set()
     for sight in sights:
@@ -181,7 +180,7 @@ def _queues(sights: list[QueueSight], group: ConsumerGroupSpec) -> dict[QueueNam
 
 
 def _zones(seen: Mapping[int, str]) -> Spans[frozenset[str]]:
-    """Those that a queue tells of by itself."""
+    """Zones as reported by a queue, as ranges of partitions."""
     made: list[tuple[int, int, frozenset[str]]] = []
     for number, zone in sorted(seen.items()):
         if made and made[-1][1:] == (number - 1, frozenset({zone})):
@@ -205,34 +204,34 @@ def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> Obse
 
 
 SESSION_WITHIN = 15.0
-"""Seconds for which a pod may be Ready without a session: a consumer that has just started is nothing to tell of, and one whose
-Lease was deleted writes it again."""
+"""Seconds for which a pod may be Ready without a session before this is reported: consumers that start, or whose Lease was
+deleted, write one soon."""
 
 STARTS_WITHIN = 30.0
-"""Seconds for which a group may be without a member that is asked for: pods start, or are about to be made."""
+"""Seconds for which a group may have no member before this is reported: pods may be starting, or about to be created."""
 
 
 class GroupObjects:
-    """One group, as it is now. Times are seconds of the monotonic clock."""
+    """One group's objects in the cluster cache. Times are seconds of the monotonic clock."""
 
     def __init__(self, key: GroupKey, uid: str, cache: ClusterCache) -> None:
         self.key = key
         self._uid = uid
         self._cache = cache
         self._silent_since: dict[MemberId, float] = {}
-        """Pods that take no part for want of a session, and since when."""
+        """Pods that are not members because they have no session, and since when."""
         self._empty_since: float | None = None
-        """Since when there has been no member, though some are asked for."""
+        """Since when the group has had no member, although some are asked for."""
 
     @property
     def group(self) -> GroupView | None:
-        """None: it is gone, or another stands under its name."""
+        """The group; None: it is gone, or was replaced by another of its name."""
         group = self._cache.group(self.key)
         return group if group is not None and group.uid == self._uid else None
 
     @property
     def pods(self) -> Collection[PodView]:
-        """All that have the group's label."""
+        """All pods with the group's label."""
         return self._cache.pods.bucket(*self.key).values()
 
     @property
@@ -240,11 +239,11 @@ class GroupObjects:
         return self._cache.leases.bucket(*self.key).values()
 
     def facts(self) -> tuple[object, ...]:
-        """All that is seen of it. Two that are equal make no difference to it."""
+        """The group, its pods and its sessions. Equal facts make no difference to the group."""
         return self.group, dict(self._cache.pods.bucket(*self.key)), dict(self._cache.leases.bucket(*self.key))
 
     def in_doubt_since(self, now: float) -> float | None:
-        """From when on a list of Leases would show whether all sessions have lapsed that seem so; None: none is in doubt."""
+        """From when on a list of Leases would show whether overdue sessions have lapsed; None: none is in doubt."""
         sessions = self._cache.sessions
         doubtful = (one for one in self._leases if sessions.overdue(one, now) and not sessions.lapsed(one, now))
         return max(map(sessions.lapses_at, doubtful), default=None)
@@ -261,7 +260,7 @@ class GroupObjects:
         )
         silent = [name for name, why in seen.left_out.items() if why is LeftOut.NO_SESSION]
         self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
-        # A Lease that is gone is not renewed either: its session lapses in the end, or a pod that hangs would be waited for.
+        # A deleted Lease counts as lapsed after a while; otherwise a pod that hangs would be waited for.
         ended = set(self.silent(now))
         return replace(seen, away={name: uid for name, uid in seen.away.items() if name not in ended}) if ended else seen
 
@@ -270,7 +269,7 @@ class GroupObjects:
         return [name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN]
 
     def starts(self, seen: GroupMembers, asked_for: int | None, now: float) -> bool:
-        """No member is there, and has not been for STARTS_WITHIN."""
+        """Whether the group has no member, but for less than STARTS_WITHIN, so that pods may be starting."""
         if seen.staying or asked_for == 0:
             self._empty_since = None
             return False
@@ -278,15 +277,15 @@ class GroupObjects:
         return now < self._empty_since + STARTS_WITHIN
 
     def due_after(self, now: float) -> Iterator[float]:
-        """When sessions lapse unless they are renewed, and when a problem with pods without a session, or with a group without
-        members, is due (monotonic seconds)."""
+        """Times (monotonic seconds) at which sessions lapse unless renewed, and at which to report pods without a session or a
+        group without members."""
         yield from (end for lease in self._leases if lease.holder and (end := self._cache.sessions.lapses_at(lease)) > now)
         yield from (due for since in self._silent_since.values() if (due := since + SESSION_WITHIN) > now)
         if self._empty_since is not None and (due := self._empty_since + STARTS_WITHIN) > now:
             yield due
 
     def newly_eligible(self, seen: GroupMembers) -> Iterator[tuple[MemberId, float]]:
-        """Members that were taken in since the last call, each with since when it had been able to take part."""
+        """Members that are new since the last call, each with the time since when it had been eligible."""
         uids = {member.uid for member in seen.members.values()}
         for pod in self.pods:
             if pod.uid in uids and (since := self._cache.take_eligible_since(pod)) is not None:

@@ -1,9 +1,9 @@
-"""Work that would hold up the event loop runs on threads: plans of large groups, and plans by installed assignors.
+"""Threads for work that would block the event loop: plans of large groups, and plans by installed assignors.
 
-Everything else runs at once. A plan for a thousand members and ten thousand partitions takes a tenth of a second, and a step at
-rest less than a thousandth.
+All other work runs on the event loop. A plan for a thousand members and ten thousand partitions takes a tenth of a second, a step
+at rest less than a millisecond.
 
-Nothing can end a thread. So a group waits for an installed assignor for a limited time; then its condition names the assignor,
+A thread cannot be stopped. So a group waits for an installed assignor for a limited time; then its condition names the assignor,
 and other groups go on.
 """
 
@@ -21,34 +21,35 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MUCH = 5_000
-"""Partitions, or things that happened to them: more than that is large."""
+"""Partitions, or similar items, above which work counts as large."""
 
 THREADS, OF_NAMESPACE = 8, 2
-"""For installed assignors. They compute, and Python computes on one thread at a time: more would only make the event loop wait
-longer for its turn."""
+"""Threads for installed assignors, in all and per namespace. Python computes on one thread at a time, so more threads would only
+make the event loop wait longer for its turn."""
 
 LONGEST = 90.0
 """Seconds for which a group waits for an installed assignor."""
 
 _LARGE = ThreadPoolExecutor(1, thread_name_prefix="large")
-"""One plan after the other, because a plan needs twice as much memory as its group keeps. Built-in assignors always return."""
+"""One thread for large plans, because a plan needs twice the memory of its group's state. Built-in assignors always return."""
 
 
 async def aside(much: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What `work` returns; it shares no state with other tasks. `much`: how many things it looks at."""
+    """Run `work`, on a thread if it is large, and return its result. `work` must share no state with other tasks. `much`: the
+    number of items that it processes."""
     if much <= MUCH:
         return work(*arguments, **named)
     return await _on_thread(_LARGE, work, *arguments, **named)
 
 
 def _on_thread(threads: Executor, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> asyncio.Future[T]:
-    """Run `work` in the context of this task. It runs to its end even if its caller is cancelled."""
+    """Run `work` on a thread, with the context of this task. It runs to its end even if the caller is cancelled."""
     run = partial(copy_context().run, work, *arguments, **named)
     return asyncio.get_running_loop().run_in_executor(threads, run)
 
 
 class SharedThreads:
-    """Threads for work that may hang. A namespace may use only some of them: what hangs there leaves threads for others."""
+    """Threads for work that may hang. A namespace may use only some of them, so that others always have threads left."""
 
     def __init__(self, threads: int, of_namespace: int, name: str) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -56,7 +57,7 @@ class SharedThreads:
         self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def begin(self, namespace: str, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Returns when the namespace has a thread for `work`."""
+        """Wait until the namespace has a free thread, and start `work` on it."""
         room = self._rooms.setdefault(namespace, asyncio.Semaphore(self._of_namespace))
         await room.acquire()
         try:
@@ -69,7 +70,7 @@ class SharedThreads:
 
 
 class LargeWork:
-    """Of all groups."""
+    """Threads for the large work of all groups."""
 
     def __init__(self, longest: float = LONGEST) -> None:
         """`longest`: see LONGEST."""
@@ -77,22 +78,22 @@ class LargeWork:
         self.installed = SharedThreads(THREADS, OF_NAMESPACE, "assignor")
 
     def of(self, namespace: str) -> "GroupWork":
-        """As one group uses it."""
+        """The large work of one group in this namespace."""
         return GroupWork(self, namespace)
 
 
 class GroupWork:
-    """The work of one group. It uses one thread for installed assignors at a time."""
+    """The large work of one group. It uses at most one thread for installed assignors at a time."""
 
     def __init__(self, shared: LargeWork, namespace: str) -> None:
         self._shared = shared
         self._namespace = namespace
         self._left: asyncio.Future[Any] | None = None
-        """A call of an installed assignor that was too slow, or whose caller was cancelled."""
+        """The call of an installed assignor under way, possibly one whose caller gave up."""
 
     async def do(self, partitions: int, work: Callable[..., T], *arguments: Any, installed: bool = False) -> T:
-        """What `work` returns, which is about so many. `installed`: it may call an installed assignor; raises Stuck if that takes
-        too long."""
+        """Run `work`, which processes so many partitions, and return its result. `installed`: it may call an installed assignor;
+        raises Stuck if that takes too long."""
         if not installed:
             return await aside(partitions, work, *arguments)
         try:
@@ -113,7 +114,7 @@ class GroupWork:
     def _overdue(self) -> Problem:
         return Problem(
             Reason.PLAN_OVERDUE,
-            f"the plan of this group has not come to its end for {self._shared.longest:.0f} s: mend the assignor of your own "
-            f"that spec.assignors names, or another group of namespace {self._namespace} waits for, and restart the operator "
-            "with it. Until then nothing is moved, and who owns what stays as it is; other groups go on",
+            f"the plan of this group has not finished for {self._shared.longest:.0f} s: fix the installed assignor that "
+            f"spec.assignors names, or that another group of namespace {self._namespace} waits for, and restart the operator "
+            "with it. Until then no partition of this group moves; other groups go on",
         )

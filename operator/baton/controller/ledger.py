@@ -1,12 +1,12 @@
-"""Keeps the ledger of a group: claims it, writes it before anything is done, puts it right when others wrote it, stops when that
-was a later leader, and doubts it where a queue contradicts it.
+"""The ledger of a group: claim it, write it before any effect, restore it after edits by others, stop when a later leader wrote
+it, and doubt it when a queue contradicts it.
 
-A new leader claims the ledger with its own term before it does anything, so that a deposed leader's writes fail: each replaces
-the version that its writer saw last. The ledger of another release that lives is left to that release.
+A new leader claims the ledger with its term before it does anything else, so that a deposed leader's writes fail: each write
+replaces the version that its writer saw last. A ledger of another live release is left to that release.
 
-Every grant that the ledger counts as done was made at the queue first. So a queue that has recorded something else for a
-partition at rest contradicts the ledger: it may have been edited while no operator ran. Then neither is believed: the engine
-grants everything again, above both, as it does when the queue's server came back with older records.
+Every grant that the ledger counts as done was made at the queue first. So if a queue has recorded something else for a partition
+at rest, one of the two is wrong: the ledger may have been edited while no operator ran. The engine then trusts neither and grants
+everything again with higher epochs, as after a queue's server came back with older records.
 """
 
 import asyncio
@@ -30,31 +30,31 @@ from baton.model.wording import counted
 from baton.queues.protocol import NO_OWNER, Ownership
 
 APART = 0.05
-"""Seconds between writes in the long run: what changes meanwhile goes into one."""
+"""Seconds between writes in the long run; changes in between go into one write."""
 
 BURST = 4
-"""Writes that may follow each other faster, so that a lone hand-off (revoke, grant) need not wait."""
+"""Writes that may follow each other faster, so that a single hand-off (revoke, grant) does not wait."""
 
 SETTLE = 0.003
-"""Seconds after a write within which several answers of a queue usually come together."""
+"""Seconds to wait after a write for further answers of a queue, which usually arrive together."""
 
 MOST_UNANSWERED = 4
-"""Writes without an answer that are remembered. Each may have the size of a ledger."""
+"""Most unanswered writes to remember. Each may have the size of a ledger."""
 
 REFUSALS = (ApiError, UnavailableError, ForeignConfigMap)
-"""What keeps a ledger from being written."""
+"""Errors that keep a ledger from being written."""
 
 
 class ServedElsewhere(Deposed):
-    """Another release of the operator writes the ledger."""
+    """Another live release of the operator owns the ledger."""
 
     def __init__(self, release: str) -> None:
         super().__init__(f"the operator's release {release} serves the group")
         self.release = release
 
 
-class AlreadyWritten(Exception):  # noqa: N818 -- what became of a write
-    """An earlier write by this leader, whose answer was lost, was carried out: its data counts."""
+class AlreadyWritten(Exception):  # noqa: N818 -- the outcome of a write
+    """An earlier write by this leader, whose answer was lost, was carried out. Its `data` is what the ledger contains."""
 
     def __init__(self, data: Mapping[str, str]) -> None:
         super().__init__("an earlier write of the ledger, whose answer was lost, was carried out")
@@ -63,13 +63,13 @@ class AlreadyWritten(Exception):  # noqa: N818 -- what became of a write
 
 @dataclass(slots=True)
 class LedgerWrites:
-    """Counted since this replica leads, and how the ledger is now."""
+    """Counts since this replica leads, and the current state of the ledger."""
 
     writes: int = 0
     restored: int = 0
     failed: int = 0
     fails_since: float | None = None
-    """monotonic seconds; None: it can be written"""
+    """Monotonic seconds; None: the last write worked."""
     bytes: int = 0
 
 
@@ -88,7 +88,7 @@ class LedgerWriter:
         clock: ApiServerClock,
         booked: Callable[[], int],
     ) -> None:
-        """`booked`: how many partitions the group has, or is about to have."""
+        """`booked`: the number of partitions that the group has, or is about to have."""
         self._api = api
         self._owner = owner
         self._elector = elector
@@ -97,38 +97,37 @@ class LedgerWriter:
         self._clock = clock
         self._booked = booked
         self.written: Mapping[str, str] | None = None
-        """What this leader wrote last."""
+        """Data that this leader wrote last; None: it has not claimed the ledger."""
         self._found: Mapping[str, str] | None = None
-        """The group's own ledger when it was claimed. None: there was none."""
+        """The group's ledger when it was claimed. None: there was none."""
         self._stands: Stored | None = None
-        """What was last written, or seen in its place. None: nothing stands there."""
+        """The ConfigMap as last written or seen. None: there is none."""
         self._unanswered: deque[Mapping[str, str]] = deque(maxlen=MOST_UNANSWERED)
-        """Data of writes without an answer: each may stand there, or come to stand there."""
+        """Data of unanswered writes, each of which may have arrived or may still arrive."""
         self._overwritten = False
         self._doubtful = False
         self._due_at = float("-inf")
-        """When the bucket of writes is full again."""
+        """When a full burst of writes is allowed again."""
         self.forsaken = False
-        """Nothing is written any more."""
+        """Whether the writer was told to write nothing any more."""
         self.attempts = Attempts(clock)
         self.refusal: Exception | None = None
-        """Why the ledger does not say what it should; None: it does."""
+        """Why the ledger is not up to date; None: it is."""
         self.tally = LedgerWrites()
 
     @property
     def doubtful(self) -> bool:
-        """What stands there may be something else than what was written."""
+        """Whether the ConfigMap may differ from what was written last."""
         return self._doubtful and not self.forsaken
 
     def pop_overwritten(self) -> bool:
-        """Others have overwritten, since the last call, what this leader may have written without an answer: pods may have acted
-        by it."""
+        """Whether others have overwritten an unanswered write since the last call. Pods may have acted on that write."""
         overwritten, self._overwritten = self._overwritten, False
         return overwritten
 
     @property
     def figures(self) -> LedgerWrites:
-        """As they are at this moment."""
+        """The current counts."""
         return replace(self.tally, fails_since=self.attempts.since, bytes=size(self.written or {}))
 
     async def claim(self, *, absent: bool = False) -> Mapping[str, str] | None:
@@ -162,25 +161,25 @@ class LedgerWriter:
         return True
 
     def forsake(self) -> Mapping[str, str] | None:
-        """Write nothing from now on: the group is being deleted, and its ledger cannot be written any more. Returns what the
-        group's ledger said when it was found; None: there was none."""
+        """Write nothing from now on, because the group is being deleted and its ledger can no longer be written. Returns the
+        group's ledger as it was found; None: there was none."""
         self.forsaken = True
         self.settled()
         return self._found
 
     def settled(self) -> None:
-        """The ledger says all that there is to say."""
+        """The ledger is up to date."""
         self.attempts.worked()
         self.refusal = None
 
     async def gather(self) -> None:
-        """Wait until another write is due, so that notifications that come together end up in one."""
+        """Wait until another write is due, so that changes that come together go into one write."""
         left = self._due_at - self._clock.ticks()
         if left > 0:
             await asyncio.sleep(max(SETTLE, left - (BURST - 1) * APART))
 
     async def write(self, data: Mapping[str, str]) -> bool:
-        """Write these texts. True if the ledger had another text than this operator's, which was overwritten."""
+        """Write `data`. True if others had edited or deleted the ledger, and their change was overwritten."""
         if self.forsaken or data == self.written:
             return False
         self._must_lead()
@@ -191,17 +190,18 @@ class LedgerWriter:
         return overruled
 
     def listed(self, version: str | None) -> None:
-        """A list showed the ledger at this version (None: it showed none); an older one than the last is an old story."""
+        """A list showed the ledger at this version, or none (None). The ledger is in doubt if the version is newer than the last
+        one known."""
         if version is None or self._stands is None or int(version) > int(self._stands.version):
             self._doubtful = True
 
     def resync(self, deleting: bool = False) -> None:
-        """Check again while a write without an answer may still arrive, and while the group's namespace may be going
+        """Doubt the ledger while an unanswered write may still arrive, and while the group's namespace may be being deleted
         (`deleting`)."""
         self._doubtful |= bool(self._unanswered) or deleting
 
     async def check(self) -> bool:
-        """If in doubt, look; and put right what others wrote or deleted. True if that was necessary."""
+        """Look at the ledger if it is in doubt, and restore it if others edited or deleted it. True if that was necessary."""
         if not self.doubtful or self.written is None:
             return False
         self._must_lead()
@@ -215,12 +215,12 @@ class LedgerWriter:
         except (ConflictError, NotFoundError):
             return await self._overrule(data)
         except UnavailableError:
-            self._doubtful = True  # it may be written, and only the answer lost
+            self._doubtful = True  # it may have been written, with only the answer lost
             raise
 
     async def _overrule(self, data: Mapping[str, str] | None) -> bool:
-        """Make it so, whatever stands there; None: as it was written last. True if others wrote what stood there. Where that is
-        refused, the ledger stays in doubt: the next list may show nothing newer than what was seen here."""
+        """Look, and write `data` (None: what was written last) over it. True if others had written or deleted the ledger. If the
+        write is refused, the ledger stays in doubt, because the next list may show no newer version than this look."""
         self._doubtful = False
         try:
             return await self._look_and_overrule(data)
@@ -246,7 +246,7 @@ class LedgerWriter:
         return restored
 
     async def _send(self, data: Mapping[str, str], partitions: int) -> None:
-        """Replace what was seen last. Raises ConflictError where something else stands there by now."""
+        """Create the ledger, or replace the version seen last. Raises ConflictError if it has changed since."""
         sent = dict(data)
         body = self._owner.manifest(sent, self._term, self._elector.release, partitions, self._stands)
         try:
@@ -260,16 +260,16 @@ class LedgerWriter:
         self._stood(stored(made), sent)
 
     def _stood(self, stands: Stored, data: Mapping[str, str]) -> None:
-        """What is still on its way was sent to replace an older version, so it fails."""
+        """Record a write that was carried out. Unanswered writes still under way replace an older version, so they will fail."""
         self._stands, self.written = stands, data
         self._unanswered.clear()
 
     def _wrote(self, found: Stored) -> bool:
-        """Whether this leader wrote it, as far as the ConfigMap tells."""
+        """Whether this leader wrote it, by its annotations."""
         return (found.owner_uid, found.term, found.release) == (self._owner.uid, self._term, self._elector.release)
 
     async def _see(self) -> Stored | None:
-        """What stands there; the next write replaces it."""
+        """Read the ledger; the next write replaces this version."""
         manifest = await self._api.find(self._owner.path)
         found = None if manifest is None else stored(manifest)
         if found is not None:
@@ -290,8 +290,8 @@ class LedgerWriter:
         self._must_lead()
 
     def _must_lead(self) -> None:
-        """In the term in which the ledger was claimed. A request that has to wait for the lead does so where it waits for its
-        turn."""
+        """Raise Deposed unless this is still the term in which the ledger was claimed. A leader whose lead has only lapsed waits
+        for it where requests wait for their turn."""
         if self._elector.deposed or self._elector.term != self._term:
             raise Deposed
 
@@ -308,8 +308,8 @@ class LedgerWriter:
 
 
 def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Ownership]) -> list[int]:
-    """Partitions at rest for which the queue has recorded something else than the ledger: another owner, another epoch, none, or
-    that they are paused; or a higher epoch where no member is to own them."""
+    """Numbers of the partitions at rest whose owner record contradicts the ledger: another owner, another epoch, none, or paused;
+    or, for a partition without an owner in the ledger, a higher epoch."""
     wrong = []
     for number in range(state.queues[queue].partitions):
         partition = Partition(queue, number)
@@ -325,29 +325,29 @@ def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int
 def told_of(
     state: GroupState, queue: QueueName, owner_records: Mapping[int, Ownership], wrong: Sequence[int], *, first: bool
 ) -> tuple[EventReason, str]:
-    """Reason and message of the event. `wrong`: the partitions that are contradicted. `first`: this operator found it when it
-    took the group over."""
-    cure = "all of it is granted again, above both"
+    """Reason and message of the event for owner records that contradict the ledger. `wrong`: see `contradicted`. `first`: found
+    while this operator took the group over."""
+    cure = "all its partitions are granted again, with higher epochs"
     partitions = counted(len(wrong), "partition")
     if not owner_records:
         return (
             EventReason.OWNERS_RESTORED,
             f"the queue {queue} came back empty: it has no owner on record for {partitions} that had one, so its server has lost "
-            "its data, or spec.source names another one now. Entries that were not done are lost with it; who owns what stays, "
-            "and is granted again. To keep entries next time, run the server with appendonly yes on a volume that stays, and "
-            "restore its backup before it starts",
+            "its data, or spec.source now names another server. Unprocessed entries are lost; owners stay the same and are "
+            "granted their partitions again. To keep entries next time, run the server with appendonly yes on a persistent "
+            "volume, and restore its backup before it starts",
         )
     if first:
         return EventReason.LEDGER_REBUILT, f"the ledger contradicts what the queue {queue} has recorded; {cure}"
     if all(owner_records.get(number, NO_OWNER).epoch < state.records[Partition(queue, number)].epoch for number in wrong):
         return (
             EventReason.OWNERS_RESTORED,
-            f"the queue {queue} came back with older data: for {partitions} it had recorded less than was granted; {cure}. Its "
-            "server lost its last writes, a replica took over that was behind, it was restored from a backup, or keys were "
-            "deleted. Entries since then may be lost, or come again: see the condition Durable of the queue",
+            f"the queue {queue} came back with older data: for {partitions} it had recorded a lower epoch than was granted; "
+            f"{cure}. Its server lost its last writes, a lagging replica took over, it was restored from a backup, or keys were "
+            "deleted. Entries since then may be lost or repeated: see the queue's condition Durable",
         )
     return (
         EventReason.OWNERS_RESTORED,
-        f"another client wrote at the queue {queue}: for {partitions} it had recorded something else than "
-        f"the ledger; {cure}. Look for another operator, or a copy of this cluster, that uses the same server",
+        f"another client wrote at the queue {queue}: for {partitions} its owner record differs from the ledger; {cure}. Look for "
+        "another operator, or a copy of this cluster, that uses the same server",
     )

@@ -1,4 +1,4 @@
-"""Logs: lines for people on a terminal, JSON for machines elsewhere; kopf's and other libraries' go the same way."""
+"""Logging: text on a terminal, JSON otherwise, including the logs of kopf and other libraries."""
 
 import logging
 import os
@@ -9,11 +9,11 @@ import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
 WITHOUT_LOCALS = ExceptionDictTransformer(show_locals=False)
-"""What a function had in its variables when it failed may be a password. So no traceback has it, on a terminal neither."""
+"""Tracebacks without local variables, which may contain passwords; the same holds for text logs."""
 
 
 def set_up(level: str, style: str = "auto") -> None:
-    """`level`: debug, info, warning or error. `style`: json, text, or auto (text on a terminal)."""
+    """Configure logging. `level`: debug, info, warning or error. `style`: json, text, or auto (text on a terminal)."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -49,6 +49,6 @@ def set_up(level: str, style: str = "auto") -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger("baton").setLevel(level.upper())
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    # Every watch would report every attempt while the API server is away; that it is away is said by the elector.
+    # While the API server is away, every watch would log every attempt; the elector already logs the outage.
     logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.ERROR)

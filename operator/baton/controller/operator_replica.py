@@ -1,6 +1,6 @@
-"""One replica of the operator between its ports: the API server, the clock and the queues come in as arguments.
+"""One replica of the operator. The API server, the clock and the queues are arguments.
 
-`program` runs it in a process of its own against a real API server, and the simulation runs the same one in virtual time.
+`program` runs it as a process with a real API server; the simulation runs the same code in virtual time.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ from baton.kube.releases import OperatorReleases
 STUCK_AFTER = 90.0
 
 LOOK_EVERY, LOOKS = 5.0, 3
-"""Seconds between looks whether something hangs, and how many must find that: who was stopped for long finds everything late."""
+"""Seconds between checks for hanging work, and how many in a row must find it: in a process that was stopped, all is late."""
 
 POSTED_WITHIN = 2.0
-"""Seconds for which a replica that ends waits until its events are posted."""
+"""Seconds for which an ending replica waits until its events are posted."""
 
 log = structlog.get_logger("baton.operator")
 
@@ -48,9 +48,9 @@ class Options:
     """The options of the operator's process."""
 
     kubeconfig: Path | None = None
-    """None: the pod's own service account."""
+    """None: the pod's service account."""
     namespaces: Sequence[str] = ()
-    """Empty: all of them."""
+    """Namespaces to serve; empty: all."""
     lease_namespace: str = "default"
     lease_name: str = "baton-operator"
     identity: str = field(default_factory=lambda: default_identity())
@@ -58,31 +58,31 @@ class Options:
     metrics_address: str = ""
     metrics_port: int = 8080
     admission_policy: bool = False
-    """The chart's admission policies are installed, so that the API server holds consumers to their own sessions. The operator
-    may not look for itself."""
+    """Whether the chart's admission policies are installed, so that consumers can write only their own sessions. The operator has
+    no permission to check."""
     most_partitions: int = MOST_IN_ALL
-    """Of all groups together."""
+    """Most partitions of all groups together."""
     tls_files: Path = TLS_FOLDER
-    """The folder of the files that it may read for TLS to queues."""
+    """Folder of the files that the operator may read for TLS to queues."""
     stuck_after: float = STUCK_AFTER
-    """Seconds for which a round may last, or an attempt to renew the leader's Lease."""
+    """Seconds after which a look at all groups, or an attempt to renew the leader Lease, counts as hanging."""
     ledger_limit: int = SIZE_LIMIT
-    """Bytes of a group's ledger that a plan may lead to."""
+    """Most bytes of the ledger of a plan."""
 
 
 def default_identity() -> str:
-    """The pod's name: a container restarted in its pod takes its Lease back at once. Outside a pod: unlike any other's."""
+    """The pod's name, so that a restarted container takes its Lease back at once. Outside a pod: a unique name."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
 
 class Replica:
-    """One of each of what all groups share, and the loops of the groups. The caller feeds `cache` with watch events."""
+    """The objects that all groups share, and the groups' loops. The caller passes watch events to `cache`."""
 
     def __init__(
         self, api: Api, of_elector: Api, clock: ApiServerClock, open_queue: OpenQueue, options: Options, *, there: Do = here
     ) -> None:
-        """`of_elector`: separate connections, and `there`: a separate thread: behind a thousand groups a renewal would come
-        too late."""
+        """`of_elector`: a client with separate connections, and `there`: its thread. Behind the requests of a thousand groups,
+        renewals would be late."""
         self.options = options
         self.api = api
         self.open_queue = open_queue
@@ -116,13 +116,15 @@ class Replica:
         self.metrics.registry.register(ReplicaMetrics(self))
 
     def _may_write(self) -> bool:
-        """A replica that serves groups waits while it does not lead, or has not looked what another did that led in between."""
+        """Whether requests and rounds may begin: not if this replica serves groups of a reign that is not its current one."""
         return self.group_loops.reign in (None, self.elector.reign)
 
     async def run(self) -> None:
-        """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended, the lead is given up, and
-        what was told of that is posted. Or until something hangs; then the lead is given up, and the process is to end: it is
-        unknown what of it would still come to an end."""
+        """Run for leader, and serve groups while leading.
+
+        When cancelled, end all loops, give up the lead, and post the remaining events. Returns only if something hangs: the lead
+        is given up, and the process must end, because tasks may not end.
+        """
         events = self.tasks.keep("events", self.events.run)
         elector = self.tasks.keep("elector", self.elector.run)
         group_loops = self.tasks.keep("fleet", self.group_loops.run)
@@ -130,21 +132,21 @@ class Replica:
         try:
             hung = await self._hangs()
         except asyncio.CancelledError:
-            for task in (other_releases, group_loops):  # they end while this replica leads still
+            for task in (other_releases, group_loops):  # while this replica still leads
                 task.cancel()
             await asyncio.gather(other_releases, group_loops, return_exceptions=True)
             await self._resign(elector)
             await self.events.posted(POSTED_WITHIN)
             events.cancel()
             raise
-        log.error("this replica hangs: it leads no more, and ends, to be started again", why=hung, identity=self.elector.identity)
+        log.error("this replica hangs: giving up the lead and ending to be restarted", why=hung, identity=self.elector.identity)
         await self._resign(elector)
         for task in (other_releases, group_loops, events):
             task.cancel()
 
     async def _resign(self, elector: asyncio.Task[object]) -> None:
-        """While the elector runs still: a renewal that is under way comes to its end before, or the Lease would be given up at a
-        version that it replaces."""
+        """Give up the lead while the elector still runs: a renewal under way must end first, because it would replace the version
+        that is given up."""
         await self.elector.resign()
         await end([elector])
 
@@ -158,7 +160,7 @@ class Replica:
                 return why
 
     def stuck(self) -> str | None:
-        """What hangs, so that the process is better started again; None: nothing does. For another thread."""
+        """What hangs, so that the process should be restarted; None: nothing. May be called from any thread."""
         now = self.clock.ticks()
         if now - self.elector.beat > self.options.stuck_after:
             return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"

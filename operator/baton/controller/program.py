@@ -1,4 +1,4 @@
-"""The operator's process: connects, watches, runs for leader, and does the work while it leads."""
+"""The operator's process: connect, watch, run for leader, and serve groups while leading."""
 
 import asyncio
 import gc
@@ -37,26 +37,26 @@ COLLECT_EVERY = 3600.0
 """Seconds between full collections of garbage."""
 
 ENDS_WITHIN = 2.0
-"""Seconds for which an operator that has stopped waits for its threads: a plan or a look-up of a host may never end."""
+"""Seconds for which a stopped operator waits for its threads: a plan or a host look-up may never end."""
 
 log = structlog.get_logger("baton.operator")
 
 
 Reach = Callable[[Path | None], AbstractAsyncContextManager[tuple[Api, Any]]]
-"""As `baton.kube.api.connect`."""
+"""See `baton.kube.api.connect`."""
 OpenAnyQueue = Callable[..., Awaitable[QueueAdapter]]
-"""As `baton.controller.adapters.open_queue`."""
+"""See `baton.controller.adapters.open_queue`."""
 
 
 def _address(port: int) -> str:
-    """Where other replicas find this one's pages; empty: it was not told (the chart tells)."""
+    """HOST:PORT of this replica's pages for other replicas; empty: POD_IP, which the chart sets, is missing."""
     host = os.environ.get("POD_IP", "")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host else ""
 
 
 def run(options: Options, reach: Reach = connect, open_queue: OpenAnyQueue = open_queue) -> None:
-    """Until SIGTERM or SIGINT. Raises what connecting raises, and PortTaken. Where it hangs, it ends the process. `reach`,
-    `open_queue`: its ways to the API server and to queues."""
+    """Run the operator until SIGTERM or SIGINT. If it hangs, it ends the process. Raises what connecting raises, and PortTaken.
+    `reach`, `open_queue`: connect to the API server and to queues."""
     stalls = EventLoopStalls()
     with asyncio.Runner(loop_factory=stalls.loop) as runner:
         runner.run(_operate(options, stalls, reach, open_queue))
@@ -112,10 +112,10 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
 
 
 async def _collect() -> None:
-    """Collect all garbage once an hour, and young objects as Python does.
+    """Run a full garbage collection once an hour; Python collects young objects as usual.
 
-    A full collection looks at every object, and nothing else runs meanwhile: half a second with a thousand groups and ten
-    thousand pods. Python would run one at every growth by a quarter. Nearly all objects here go with their last reference.
+    A full collection visits every object and blocks the process: half a second with a thousand groups and ten thousand pods.
+    Python would run one whenever the heap grows by a quarter. Nearly all objects here are freed with their last reference.
     """
     gc.set_threshold(*gc.get_threshold()[:2], 1_000_000)
     while True:
@@ -124,13 +124,13 @@ async def _collect() -> None:
 
 
 def _end_at_once(code: int) -> None:
-    """An orderly end would wait for threads that hang."""
+    """End the process without waiting for threads that hang."""
     logging.shutdown()
     os._exit(code)
 
 
 def _end_soon() -> None:
-    """In order, or at once where that takes long: everything is done that was to be done."""
+    """Let the interpreter exit normally, or end the process at once after ENDS_WITHIN: all work is done."""
     timer = threading.Timer(ENDS_WITHIN, _end_at_once, [0])
     timer.daemon = True
     timer.start()

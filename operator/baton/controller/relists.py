@@ -1,11 +1,11 @@
-"""The safety net below the watches: lists that are laid over what kopf has told.
+"""Lists as a safety net below the watches: complete lists correct what kopf's watches have reported.
 
-All kinds are listed when this replica begins to lead, and a kind whose watch broke and that kopf has not listed again since;
-besides that seldom, spread evenly. All groups of a scope share its lists. A scope is a namespace that the operator serves, or all
-of them; and a group waits for lists of its scope only.
+All kinds are listed when this replica begins to lead, and each kind every ten minutes, spread evenly; also a kind whose watch
+broke if kopf does not list it again soon. All groups of a scope share its lists, and wait for lists of their scope only. A scope
+is a namespace that the operator serves, or all namespaces.
 
-Each kind of a scope has a task, a backoff and a state. So a list that fails delays no other: for lack of a permission, because
-there is no such kind, because the server is too busy or never answers.
+Each kind of a scope has a separate task, backoff and state. So a list that fails (a missing permission or kind, a server that is
+busy or never answers) delays no other.
 """
 
 import asyncio
@@ -28,28 +28,28 @@ from baton.model.names import ledger_name
 from baton.model.retrying import doubling
 
 EVERY = 600.0
-"""Seconds after which everything has been listed, where no watch breaks."""
+"""Seconds within which every kind is listed once if no watch breaks."""
 
 LEDGERS_EVERY = 60.0
-"""The same of ledgers, which are not watched; only their metadata are listed."""
+"""Seconds between two lists of ledgers, which are not watched. Only their metadata is listed."""
 
 APART = 10.0
-"""Seconds between lists of a kind whose watch breaks again and again, and for which kopf may list it again."""
+"""Seconds that kopf has to list a kind again after its watch broke, and between lists of a kind whose watch keeps breaking."""
 
 PATIENCE = 10.0
-"""Seconds for which a group at its start waits for lists that are newer than those that were made before."""
+"""Seconds for which a starting group waits for new lists before it accepts older ones."""
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 15.0
-"""Seconds between tries that fail."""
+"""Seconds between failed attempts."""
 
 BLIND_AFTER = 30.0
-"""Seconds for which lists may fail before what they would show counts as not seen."""
+"""Seconds for which lists may fail before the operator reports that it may miss changes."""
 
 AT_ONCE = 50
-"""Objects that are looked at before others have their turn."""
+"""Objects to process before other tasks get a turn."""
 
 NEEDED = frozenset({WatchedKind.PODS, WatchedKind.LEASES, WatchedKind.QUEUES})
-"""What a group has to have seen of its namespace before it does anything: who is not in a list counts as gone."""
+"""Kinds that must be listed before a group does anything: pods, sessions and queues not in a list count as gone."""
 
 NEVER = float("-inf")
 
@@ -61,8 +61,8 @@ log = structlog.get_logger("baton.lists")
 
 @dataclass(eq=False)
 class Lister:
-    """Lists one kind in one scope whenever asked, and tries until it works. `changed` is called when a list ended well,
-    and when lists have failed for BLIND_AFTER; also with whether it was blind before."""
+    """Lists one kind in one scope on request, and retries until it succeeds. `changed(lister, was_blind)` is called after each
+    complete list, and when lists have failed for BLIND_AFTER."""
 
     api: Api
     clock: ApiServerClock
@@ -72,23 +72,23 @@ class Lister:
     scope: Scope
     changed: Callable[["Lister", bool], None]
     begun: float = NEVER
-    """When the last list that ended well was begun (monotonic seconds)."""
+    """When the last complete list began (monotonic seconds)."""
     failing_since: float | None = None
     why: str = ""
     """The API server's last error message, while lists fail."""
     refused: bool = False
-    """The last failure was a refusal: the right to it is gone (403), or the kind is (404)."""
+    """The last failure was a refusal: the permission (403) or the kind (404) is missing."""
     failures: Counter[str] = field(default_factory=Counter)
-    """By status or kind of failure."""
+    """Number of failures, by HTTP status or "unavailable"."""
     blind: bool = False
-    """It has failed for BLIND_AFTER."""
+    """Lists have failed for BLIND_AFTER."""
     broke_at: float | None = None
-    """When its watch did, if it was not listed since."""
+    """When the kind's watch broke, if it was not listed since."""
     _wanted: float = NEVER
     _task: asyncio.Task[None] | None = None
 
     def want(self, at: float) -> None:
-        """List, unless that was begun since then."""
+        """List, unless a complete list began at `at` (monotonic seconds) or later."""
         self._wanted = max(self._wanted, at)
         if self.begun < self._wanted and (self._task is None or self._task.done()):
             self._task = self.tasks.start("list", self._run(), resource=self.of.value, namespace=self.scope or "")
@@ -118,7 +118,7 @@ class Lister:
         there: set[Key] = set()
         version = 0
         async for page in pages(self.api, self.of.path(self.scope), self.of.selector, metadata=self.of is WatchedKind.LEDGERS):
-            items = [self.of.looked_at(one) for one in page.pop("items", None) or []]  # null where there is none
+            items = [self.of.looked_at(one) for one in page.pop("items", None) or []]  # null if there are none
             for number, one in enumerate(items, 1):
                 there.add(key_of(one))
                 self.cache.event(self.of, None, one)
@@ -151,10 +151,10 @@ class Lister:
 
 
 class Relists:
-    """Everything that this operator serves: pods, sessions, queues and groups, and the versions of their ledgers."""
+    """Lists of all kinds in all scopes that this operator serves."""
 
     def __init__(self, api: Api, cache: ClusterCache, clock: ApiServerClock, tasks: Tasks, namespaces: Sequence[str]) -> None:
-        """Namespaces empty: all of them."""
+        """`namespaces` empty: all namespaces."""
         self._clock = clock
         self._cache = cache
         self._scopes: dict[Scope, dict[WatchedKind, Lister]] = {
@@ -162,17 +162,17 @@ class Relists:
             for scope in (*namespaces,) or (None,)
         }
         self._next = NEVER
-        """When the next one of all may be listed for no other reason than its age."""
+        """When the next list may be made just because the last one is old."""
         self._in_doubt: dict[Scope, set[GroupKey]] = {scope: set() for scope in self._scopes}
-        """Groups that wait for a list of sessions."""
+        """Groups that wait for a list of sessions, by scope."""
         self._news: dict[Scope, asyncio.Event] = {scope: asyncio.Event() for scope in self._scopes}
         self.blind_changed: Callable[[Scope], None] = lambda scope: None
-        """Called when a scope cannot be listed for long, and when it can again."""
+        """Called when lists of a scope have failed for BLIND_AFTER, and when they work again."""
         self.listed: Callable[[WatchedKind, Scope], None] = lambda of, scope: None
-        """Called when a list ended well."""
+        """Called after each complete list."""
 
     def tend(self) -> None:
-        """List what is due: kinds whose watch broke, and the one that was listed longest ago. Called every few seconds."""
+        """List kinds whose watch broke, ledgers, and the kind listed longest ago, when due. Called every few seconds."""
         now = self._clock.ticks()
         listers = list(self.listers)
         for lister in listers:
@@ -180,43 +180,44 @@ class Relists:
                 lister.want(now - LEDGERS_EVERY)
             elif lister.broke_at is not None and now >= max(lister.broke_at, lister.begun) + APART:
                 lister.want(now)
-        work = [lister for lister in listers if lister.failing_since is None]  # the others try again by themselves
+        work = [lister for lister in listers if lister.failing_since is None]  # the others are retrying
         oldest = min(work, key=lambda lister: lister.begun, default=None)
         if oldest is not None and now >= max(self._next, oldest.begun + EVERY):
             self._next = now + EVERY / len(listers)
             oldest.want(now)
 
     def watch_broke(self, of: WatchedKind, scope: Scope) -> None:
-        """kopf cannot list or watch."""
+        """kopf cannot list or watch this kind."""
         lister = self._scopes[scope][of]
         lister.broke_at = self._clock.ticks() if lister.broke_at is None else lister.broke_at
 
     def watch_listed(self, of: WatchedKind, scope: Scope, there: Set[Key], version: int) -> None:
-        """kopf's list as of this version has shown these, and no others."""
+        """kopf has made a complete list as of `version`, with exactly the objects `there`."""
         self._cache.keep(of, scope, there, version)
         self._scopes[scope][of].broke_at = None
 
     def go_on(self) -> None:
-        """The API server answers again, and kopf is about to list what broke."""
+        """The API server answers again: give kopf time to list the kinds whose watch broke."""
         for lister in self.listers:
             lister.broke_at = None if lister.broke_at is None else self._clock.ticks()
 
     def want_sessions(self, key: GroupKey, at: float) -> None:
-        """List the sessions of the group's scope, unless that was begun since then (monotonic seconds), and wake the group."""
+        """List the sessions of the group's scope, unless such a list began at `at` (monotonic seconds) or later; then wake the
+        group."""
         scope = self._scope(key[0])
         self._in_doubt[scope].add(key)
         self._scopes[scope][WatchedKind.LEASES].want(at)
 
     def want_all(self, at: float) -> None:
-        """Every scope, also where no group is known yet."""
+        """List all kinds in all scopes, unless such a list began at `at` (monotonic seconds) or later."""
         for lister in self.listers:
             lister.want(at)
 
     async def seen(self, namespace: str, since: float, seconds: float) -> bool:
-        """Whether a group of this namespace may begin. Waits for lists, but no longer than so many seconds.
+        """Whether a group of this namespace may begin. Waits for its lists, for `seconds` at most.
 
-        Lists that are older than `since` (monotonic seconds) will do where newer ones are not to be had for PATIENCE: a watch has
-        gone on meanwhile. What has never been listed cannot be done without.
+        Lists must have begun at `since` (monotonic seconds) or later. If they fail for PATIENCE, older lists suffice, because the
+        watches continued meanwhile. A kind that was never listed is always waited for.
         """
         scope = self._scope(namespace)
         for lister in self._scopes[scope].values():
@@ -230,8 +231,8 @@ class Relists:
         return self._seen(scope, since)
 
     def refused_for(self, namespace: str) -> float:
-        """Seconds for which the server has refused each list that a group of this namespace has to have seen and that was never
-        made; 0: it has not, or lists are of all namespaces, so that it says nothing of one."""
+        """Seconds for which the server has refused all lists that a group of this namespace needs and that never succeeded; 0: it
+        did not refuse all, or lists are of all namespaces, so that a refusal is not about this one."""
         scope, now = self._scope(namespace), self._clock.ticks()
         never = [one for one in self._scopes[scope].values() if one.of in NEEDED and one.begun == NEVER]
         if scope is None or not all(one.refused for one in never):
@@ -239,11 +240,11 @@ class Relists:
         return now - max((one.failing_since for one in never if one.failing_since is not None), default=now)
 
     def problems(self, namespace: str) -> list[Problem]:
-        """What of this namespace has not been seen for long."""
+        """The kinds of this namespace that cannot be listed for long."""
         return [_problem(lister, namespace) for lister in self._scopes[self._scope(namespace)].values() if lister.blind]
 
     def ledger(self, key: GroupKey) -> Stored | None:
-        """A group's ledger as last listed; None: there was none with Baton's label."""
+        """Metadata of a group's ledger as last listed; None: there was none with Baton's label."""
         return self._cache.ledgers.get(key[0], ledger_name(key[1]))
 
     def ledger_absent(self, key: GroupKey, since: float) -> bool:
@@ -251,11 +252,11 @@ class Relists:
         return self._scopes[self._scope(key[0])][WatchedKind.LEDGERS].begun >= since and self.ledger(key) is None
 
     def groups_seen(self, namespace: str) -> bool:
-        """All groups of this namespace have been listed, some time."""
+        """Whether the groups of this namespace have ever been listed."""
         return self._scopes[self._scope(namespace)][WatchedKind.GROUPS].begun > NEVER
 
     def groups_listed(self, since: float) -> bool:
-        """Whether all groups and their ledgers have been listed since then (monotonic seconds), or cannot be at this moment."""
+        """Whether all groups and ledgers have been listed since then (monotonic seconds), except kinds whose lists fail now."""
         listers = (one for one in self.listers if one.of in (WatchedKind.GROUPS, WatchedKind.LEDGERS))
         return all(one.begun >= since or one.failing_since is not None for one in listers)
 
@@ -264,7 +265,7 @@ class Relists:
         return (lister for listers in self._scopes.values() for lister in listers.values())
 
     async def stop(self) -> None:
-        """Stop: another replica leads."""
+        """Stop all lists, because another replica leads."""
         for lister in self.listers:
             await lister.stop()
         for waiting in self._in_doubt.values():
@@ -298,6 +299,6 @@ def _problem(lister: Lister, namespace: str) -> Problem:
     where = f"in namespace {namespace}" if lister.scope is not None else "in all namespaces"
     return Problem(
         Reason.NOT_SEEN,
-        f"the operator cannot list {lister.of.value} {where}, so it may not see what changes there: {lister.why}; where it lacks "
-        "a permission, give it back to the operator's account (the chart's value watchNamespaces)",
+        f"the operator cannot list {lister.of.value} {where}, so it may miss changes there: {lister.why}; if a permission is "
+        "missing, grant it to the operator's account (the chart's value watchNamespaces)",
     )

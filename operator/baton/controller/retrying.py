@@ -1,5 +1,4 @@
-"""Work that a group cannot go on without: what fails is said on the group, harms no other, and is tried again from the facts;
-and groups that have something to do at the same moment take turns."""
+"""Retry the work of a group until it succeeds, reporting failures on the group only; and pace the rounds of all groups."""
 
 import asyncio
 from collections import deque
@@ -13,7 +12,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
 
 
-class Deposed(Exception):  # noqa: N818 -- what became of the writer, not its error
+class Deposed(Exception):  # noqa: N818 -- the writer's situation, not its error
     """Another leader has taken over."""
 
 
@@ -22,13 +21,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 
 
 class Attempts:
-    """At one thing. Times are seconds of the monotonic clock."""
+    """Attempts at one thing, with growing pauses. Times are seconds of the monotonic clock."""
 
     def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
         self._pause = 0.0
         self.since: float | None = None
-        """When the first of those that failed was begun; None: the last one worked."""
+        """When the first failed attempt since the last success began; None: the last attempt worked."""
         self.retry_at: float | None = None
         """When to try again; None: the last attempt worked."""
 
@@ -38,11 +37,11 @@ class Attempts:
 
     @property
     def lasted(self) -> float:
-        """Seconds since the first of those that failed was begun; 0: the last one worked."""
+        """Seconds since `since`; 0: the last attempt worked."""
         return 0.0 if self.since is None else self._clock.ticks() - self.since
 
     def failed(self, begun: float, longest: float = LONGEST_PAUSE) -> float:
-        """One that was begun then. Returns the seconds until the next; `longest`: at most."""
+        """Record the failure of an attempt that began at `begun`. Returns the seconds until the next, `longest` at most."""
         self.since = begun if self.since is None else self.since
         self._pause = min(longest, max(FIRST_PAUSE, 2 * self._pause))
         self.retry_at = self._clock.ticks() + self._pause
@@ -57,10 +56,10 @@ LONGEST_PAUSE_UNEXPECTED = 30.0
 
 
 class Retrying:
-    """The attempts of one group's loop."""
+    """Retries the work of one group's loop."""
 
     def __init__(self, clock: ApiServerClock, say: Callable[[Problem], None], log: structlog.stdlib.BoundLogger) -> None:
-        """`say` is called with what is to be said of the group, but not while it may well work again in a moment."""
+        """`say` is called with the problem to report on the group, but not while a failure is likely to pass soon."""
         self._clock = clock
         self._say = say
         self._log = log
@@ -71,7 +70,7 @@ class Retrying:
         return self._attempts.since is not None
 
     async def until_it_works(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """What it returned at last. Raises Deposed."""
+        """Run `work` until it does not fail, and return its result. Raises Deposed."""
         while True:
             begun = self._clock.ticks()
             try:
@@ -96,27 +95,27 @@ class Retrying:
 
 
 AT_ONCE = 4
-"""Rounds that are begun on one turn of the event loop."""
+"""Rounds to start in one iteration of the event loop."""
 
 
 class RoundPacing:
     """Paces the rounds of all groups on one event loop."""
 
     def __init__(self, open_: Callable[[], bool] = lambda: True) -> None:
-        """`open_`: whether any round may begin; call `go_on` when that has become true."""
+        """`open_`: whether rounds may start; call `go_on` when this becomes true."""
         self._open = open_
         self._called = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
-        """Wait for one's turn, in the order of asking."""
+        """Wait for a turn, in order of arrival."""
         mine = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
         self.go_on()
         await mine
 
     def go_on(self) -> None:
-        """Begin rounds, on the next turn of the event loop."""
+        """Start waiting rounds in the next iteration of the event loop."""
         if not self._called:
             self._called = True
             asyncio.get_running_loop().call_soon(self._begin_some)
@@ -125,7 +124,7 @@ class RoundPacing:
         self._called, left = False, AT_ONCE
         while self._waiting and left and self._open():
             one = self._waiting.popleft()
-            if not one.done():  # a task that was cancelled needs no turn
+            if not one.done():  # not cancelled
                 left -= 1
                 one.set_result(None)
         if self._waiting and self._open():

@@ -1,7 +1,6 @@
-"""One group's state machine at work: a step, then the ledger, and only then the effects.
+"""Runs one group's state machine: take a step, write the ledger, and only then start the effects.
 
-The clock, the ledger and the queues come in as arguments. The operator, the simulations and `baton plan --explain --group` run
-the same code, and differ in what stands behind the arguments.
+Clock, ledger and queues are arguments: the operator, the simulations and `baton plan --explain --group` run the same code.
 """
 
 import asyncio
@@ -19,21 +18,21 @@ from baton.model.ids import Epoch, Partition
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of time."""
 
     def now(self) -> float:
         """Unix seconds that never run backwards."""
 
 
 class WritesLedger(Protocol):
-    """Where the state is written."""
+    """The writer of the ledger."""
 
     async def write(self, data: Mapping[str, str]) -> object:
-        """Returns when the ledger says so. What it raises ends the step: nothing of it is done."""
+        """Write the ledger. If this raises, the step is abandoned and has no effects."""
 
 
 class Queues(Protocol):
-    """Where effects are carried out."""
+    """The queues at which effects are carried out."""
 
     @property
     def drained(self) -> frozenset[tuple[Partition, Epoch]]:
@@ -41,10 +40,10 @@ class Queues(Protocol):
 
     @property
     def outcomes(self) -> frozenset[Outcome]:
-        """See `Observation.outcomes`: all that were not yet `told` to `want`."""
+        """See `Observation.outcomes`: those not yet passed to `want` as `told`."""
 
     def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
-        """Carry out all of `effects`, and nothing else. `told`: outcomes that the engine has taken into its (written) state."""
+        """Carry out exactly these effects. `told`: outcomes that the written state of the engine includes."""
 
 
 class GroupRuntime:
@@ -52,22 +51,22 @@ class GroupRuntime:
 
     def __init__(self, state: GroupState, clock: Clock, ledger: WritesLedger, queues: Queues, work: GroupWork) -> None:
         self.state = state
-        """As it stands in the ledger."""
+        """The state that the ledger has."""
         self.wake_at: float | None = None
-        """When the next step is due (unix seconds) if nothing is observed before; None: only an observation changes anything."""
+        """When the next step is due (unix seconds) unless something is observed earlier; None: only after an observation."""
         self.held_back: TooLarge | None = None
-        """Why the last step left decisions for later; None: it left none."""
+        """Why the last step postponed decisions; None: it postponed none."""
         self._clock = clock
         self._ledger = ledger
         self._queues = queues
         self._work = work
 
     async def advance(self, facts: Observation, limit: int = SIZE_LIMIT) -> Step:
-        """One step. `facts` is what was observed but for the queues' answers, which are added here. `limit`: bytes of a ledger
-        that a plan may lead to; what is in flight may take a little more.
+        """Take one step. `facts`: the observation without the queues' answers, which are added here. `limit`: most bytes of the
+        ledger of a plan; hand-offs in progress may take a little more.
 
-        Raises what the ledger raises, TooLarge, and Stuck where the step takes too long; then the state is as before, and nothing
-        is carried out.
+        Raises TooLarge, Stuck if the step takes too long, and what writing the ledger raises. The state is then unchanged, and no
+        effects are started.
         """
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
@@ -84,31 +83,31 @@ class GroupRuntime:
             await self._ledger.write(texts)
         self.state, self.wake_at = made.state, made.wake_at
         self._queues.want(made.effects, told)
-        await asyncio.sleep(0)  # in a large group there was much to want, and there will be much to tell
+        await asyncio.sleep(0)  # give other tasks a turn: a large group has many effects and events
         return made
 
     async def adopt(self, data: Mapping[str, str]) -> None:
-        """The ledger says so, although the answer to the write was lost: go on from it, as after a restart."""
+        """Continue from this ledger, as after a restart: the answer to its write had been lost."""
         doubted = {queue for queue, known in self.state.queues.items() if known.incarnation == IN_DOUBT}
         state = await aside(len(self.state.records), load, data)
-        for queue in state.queues.keys() & doubted:  # since that write
+        for queue in state.queues.keys() & doubted:  # doubted after that write
             state = in_doubt(state, queue)
         self.state, self.wake_at = state, None
 
     def forget(self) -> None:
-        """Keep nothing of the group: what refers to this one may be around for a while."""
+        """Free the group's state: references to this object may last for a while."""
         self.state = GroupState.new(self.state.group)
 
 
 def _decide(state: GroupState, shown: Observation, now: float, limit: int) -> Fitted:
-    """Also for another thread: nothing of it is shared."""
+    """Take the step. May run on another thread: it shares no mutable state."""
     try:
         return fitting_step(state, shown, now, limit)
-    except KeyboardInterrupt as error:  # no key was pressed on this thread; it would end the operator
+    except KeyboardInterrupt as error:  # raised by the assignor itself; it would end the operator
         raise RuntimeError("an assignor raised KeyboardInterrupt") from error
 
 
 def _asks_installed(state: GroupState, shown: Observation) -> bool:
-    """Whether the step may call an installed assignor: one that the spec names, or that the last plan used."""
+    """Whether the step may call an installed assignor: one named by the spec, or used by the last plan."""
     recorded = () if state.facts is None else (state.facts.assignor,)
     return not {*shown.spec.assignors, *recorded, shown.spec.options.get("within")} <= {*BUILT_IN, None}

@@ -1,16 +1,15 @@
-"""One kopf watches everything that this operator serves, and hands every event over to the cluster cache.
+"""One kopf operator watches all objects that this operator serves, and passes every event to the cluster cache.
 
-All handlers are on.event handlers, which write nothing: no annotations and no finalizers of a framework on any object. A
-follower watches too, so that it can lead at once. An index of kopf's would keep objects that vanished while a watch was broken,
-because kopf lists again without saying what is gone. So the cluster cache has stores of its own, which each list corrects.
+All handlers are on.event handlers, which write nothing: kopf puts no annotations or finalizers on any object. Followers watch as
+well, so that they can lead at once. A kopf index would keep objects that were deleted while a watch was broken, because kopf does
+not report what a new list lacks. So the cluster cache has separate stores, which each list corrects.
 
-kopf ends all its watches where one of them meets a 404, a 410 in the midst of a list, or something that it cannot read; and it
-has no bound for the bytes of a page. So its HTTP session is the operator's own client, which gives it no such answer. Lists are
-tried until they work, in pages of bounded size, and a watch that cannot go on tells kopf that its version is gone, at which kopf
-lists again.
+kopf ends all its watches if one of them meets a 404, a 410 during a list, or an unreadable answer; and it does not limit the size
+of a page. So its HTTP session is the operator's client, which never returns such an answer: it retries lists until they work, in
+pages of bounded size, and ends a watch that cannot continue by telling kopf that its version expired, so that kopf lists again.
 
-kopf keeps something of each object and works on each event for a millisecond. There are many pods, and Leases are renewed all
-the time: what the session reads of these goes past kopf to the cluster cache.
+kopf keeps data of each object and spends a millisecond on each event. Because there are many pods, and Leases are renewed all the
+time, the session passes these directly to the cluster cache.
 """
 
 import asyncio
@@ -36,34 +35,34 @@ from baton.kube.store import WATCHED, Key, Manifest, WatchedKind, key_of
 from baton.model.names import GROUP_LABEL
 
 AT_ONCE = 50
-"""Events that are delivered before others have their turn."""
+"""Events to deliver before other tasks get a turn."""
 
 RETRY = 2.0
-"""Seconds before a list that failed is tried again, for ever: after an outage of the API server watches are back in seconds."""
+"""Seconds between attempts to list, without backoff: after an outage of the API server, watches are back in seconds."""
 
 STOPS_WITHIN = 3.0
 """Seconds for which `Watching.stop` waits."""
 
 ENDS = (ApiError, UnavailableError, LookupError, TypeError, ValueError, AttributeError)
-"""What ends a list or a watch: a refusal, or an answer that is not the API server's."""
+"""Errors that end a list or a watch: a refusal, or an answer that is not from the API server."""
 
 MANY = (WatchedKind.PODS, WatchedKind.LEASES)
-"""Kinds whose objects go past kopf."""
+"""Kinds whose objects bypass kopf."""
 
 Broke = Callable[[WatchedKind, str | None], None]
-"""kopf cannot list or watch a kind in a namespace (None: in all)."""
+"""Called when a list or watch of a kind breaks in a namespace (None: in all)."""
 
 Listed = Callable[[WatchedKind, str | None, Set[Key], int], None]
-"""It has listed all, and these were there as of this version."""
+"""Called after a complete list of a kind in a namespace (None: in all), with the objects that existed and the list's version."""
 
 log = structlog.get_logger("baton.watch")
 
 
 class WatchEvents:
-    """Events of the watches on their way from their thread to the event loop. All methods may be called from any thread.
+    """Passes events from the watch thread to the event loop. All methods may be called from any thread.
 
-    Of each object only the newest event waits, so that what waits is bounded by the objects that there are. They are delivered a
-    few at a time, so that ten thousand pods that are seen at once hold up no group.
+    Only the newest event of each object waits, so that the number of objects bounds the queue. Events are delivered a few at a
+    time, so that ten thousand pods seen at once do not block other tasks.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class WatchEvents:
         watch_broke: Broke = lambda of, scope: None,
         watch_listed: Listed = lambda of, scope, there, version: None,
     ) -> None:
-        """All are called on the event loop; see `ClusterCache.event`, `Relists.watch_broke` and `Relists.watch_listed`."""
+        """The functions are called on the event loop: see `ClusterCache.event`, `Relists.watch_broke`, `Relists.watch_listed`."""
         self._loop = loop
         self._watch_broke = watch_broke
         self._watch_listed = watch_listed
@@ -81,7 +80,7 @@ class WatchEvents:
         self._lock = threading.Lock()
         self._waiting: dict[tuple[WatchedKind, str, str], tuple[str | None, Manifest]] = {}
         self._called = False
-        """The event loop knows that something waits."""
+        """Whether `_some` is already scheduled on the event loop."""
 
     def put(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         """An event's type (None: the object was listed), and the object."""
@@ -95,7 +94,7 @@ class WatchEvents:
             if self._called:
                 return
             self._called = True
-        with suppress(RuntimeError):  # the event loop has ended, and the process is about to
+        with suppress(RuntimeError):  # the event loop has ended: the process is ending
             self._loop.call_soon_threadsafe(self._some)
 
     def broke(self, of: WatchedKind, scope: str | None) -> None:
@@ -103,7 +102,8 @@ class WatchEvents:
             self._loop.call_soon_threadsafe(self._watch_broke, of, scope)
 
     def listed(self, of: WatchedKind, scope: str | None, there: Set[Key], version: int) -> None:
-        """An older event of an object that the list does not have is delivered no more: it would bring the object back."""
+        """Report a complete list. Waiting events of objects that the list lacks are dropped if they are older than the list: they
+        would bring the object back."""
         with self._lock:
             for key, (_, manifest) in list(self._waiting.items()):
                 kind, namespace, name = key
@@ -121,9 +121,9 @@ class WatchEvents:
         for (of, namespace, name), (kind, manifest) in batch:
             try:
                 self._deliver(of, kind, manifest)
-            except Exception:  # whatever is the matter with it, other objects are not to suffer
+            except Exception:  # must not affect other objects
                 log.exception(
-                    "an object could not be read; it counts as it was before", resource=of.value, namespace=namespace, name=name
+                    "cannot read an object; keeping its previous view", resource=of.value, namespace=namespace, name=name
                 )
 
 
@@ -132,21 +132,21 @@ def _version(manifest: Manifest) -> int:
 
 
 class Watching:
-    """kopf on a thread with an event loop: what it does with an event costs more than what the operator does."""
+    """Runs kopf on a separate thread and event loop, because kopf's work on an event costs more than the operator's."""
 
     def __init__(
         self, kubeconfig: Path | None, namespaces: Sequence[str], feed: WatchEvents, ended: Callable[[], object] = lambda: None
     ) -> None:
-        """Namespaces empty: all of them. `ended` is called there if kopf ends, which nothing that the API server says makes it
-        do: the process is to be started again."""
+        """`namespaces` empty: all namespaces. `ended` is called on the thread if kopf ends, which no answer of the API server
+        should cause: the process must then be restarted."""
         self._kubeconfig = kubeconfig
         self._namespaces = namespaces
         self._feed = feed
         self._ended = ended
         self.begun = False
-        """It watches, or has tried to."""
+        """kopf has started to watch, successfully or not."""
         self.failed = False
-        """kopf ended."""
+        """kopf ended unexpectedly."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -160,7 +160,7 @@ class Watching:
 
     def _run(self) -> None:
         logging.getLogger("kopf").setLevel(logging.WARNING)
-        logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)  # what it says when it ends is raised as well
+        logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)  # it also raises what it logs when it ends
         asyncio.run(self._watch())
 
     async def _watch(self) -> None:
@@ -176,7 +176,7 @@ class Watching:
                     registry=registry,
                     settings=_settings(),
                     standalone=True,
-                    # kopf would ask for the name of its user, and one of a container often has none.
+                    # Otherwise kopf asks for its user's name, and users in containers often have none.
                     identity="baton",  # type: ignore[arg-type] # it is a str by a private name
                     clusterwide=not self._namespaces,
                     namespaces=self._namespaces,
@@ -185,9 +185,9 @@ class Watching:
         except (Exception, asyncio.CancelledError) as error:
             log.exception("kopf failed", error=str(error)[:500])
         if not self._stopping.is_set():
-            self._stopping.set()  # a thread of kopf's waits for it
+            self._stopping.set()  # one of kopf's threads waits for it
             self.failed = True
-            log.error("kopf ended; the process ends, to be started again")
+            log.error("kopf ended; the process ends to be restarted")
             self._ended()
 
     async def _log_in(self, **_: Any) -> kopf.AiohttpSession:
@@ -200,7 +200,8 @@ class Watching:
 
 
 def _settings() -> kopf.OperatorSettings:
-    """Watch only what has the group's label (narrowed at the server); post, scan and lock nothing."""
+    """Settings for kopf to watch only objects with the group's label (filtered by the server), and to post, scan and lock
+    nothing."""
     made = kopf.OperatorSettings()
     made.posting.enabled = False
     made.scanning.disabled = True
@@ -209,17 +210,16 @@ def _settings() -> kopf.OperatorSettings:
         if of.selector:
             made.watching.label_selectors[of.value] = GROUP_LABEL
     made.watching.chunk_size = PAGE
-    # A handler here only passes on what it is told; an idle object needs no worker for long.
+    # The handlers only pass events on, so an idle object needs no worker for long.
     made.queueing.idle_timeout = 0.05
     made.persistence.diffbase_storage = _NoDiffs()
-    made.process.ultimate_exiting_timeout = None  # it would end the whole process
+    made.process.ultimate_exiting_timeout = None  # would end the whole process
     return made
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Stands for kopf's store of former objects, and keeps none: kopf copies all of each object to compare it with the one
-    before. For an object of the largest size that an API server takes, that is half a second of work and tens of MiB at every
-    change."""
+    """Replaces kopf's store of previous objects, and stores nothing. kopf would copy each object to compare it with the previous
+    one: for the largest object that an API server accepts, half a second of work and tens of MiB at every change."""
 
     def build(self, **_: Any) -> Any:
         return {}
@@ -232,16 +232,16 @@ class _NoDiffs(kopf.DiffBaseStorage):
 
 
 class Session:
-    """What kopf has for an HTTP session. Answers what kopf asks: which kinds there are, lists and watches."""
+    """Replaces kopf's HTTP session. Answers kopf's requests: discovery of kinds, lists and watches."""
 
     def __init__(self, api: Api, kinds: Collection[WatchedKind], feed: WatchEvents) -> None:
-        """`feed` hears of what breaks, of what a list showed, and of the objects of MANY."""
+        """`feed` gets breaks, complete lists, and the objects of the kinds in MANY."""
         self._api = api
         self._kinds = kinds
         self._discovery = _discovery(kinds)
         self._feed = feed
         self._lists: dict[str, tuple[AsyncIterator[Json], set[Key]]] = {}
-        """Those that are under way, by path: the pages to come, and what was there so far."""
+        """Lists under way, by path: the remaining pages, and the objects so far."""
         self.headers = {"User-Agent": "baton"}
         self.closed = False
 
@@ -259,7 +259,7 @@ class Session:
         return _Answer(await self._page(of, path, query))
 
     async def _page(self, of: WatchedKind, path: str, query: dict[str, str]) -> Json:
-        """The next page of a list; the first one again where the list cannot go on."""
+        """The next page of a list, or the first page again if the list cannot continue."""
         del query["limit"]
         begins = query.pop("continue", None) is None
         while True:
@@ -278,13 +278,13 @@ class Session:
                     page["items"] = []
                 return page
             except ENDS as error:
-                log.debug("a list cannot go on; it begins again", path=path, error=str(error)[:500])
+                log.debug("a list cannot continue; it begins again", path=path, error=str(error)[:500])
                 self._feed.broke(of, _namespace(path))
             begins = True
             await asyncio.sleep(RETRY)
 
     async def _lines(self, of: WatchedKind, path: str, query: dict[str, str]) -> AsyncIterator[bytes]:
-        """Of one watch, until it has had its time or cannot go on."""
+        """Lines of one watch, until its time is over or it cannot continue."""
         asked = asyncio.get_running_loop().time()
         try:
             async for event in events(self._api, path, query):
@@ -296,7 +296,7 @@ class Session:
                     there = of.looked_at(there)
                     if of in MANY:
                         self._feed.put(of, kind, there)
-                        continue  # the server tells kopf every minute how far the watch is
+                        continue  # bookmarks tell kopf the watch's version every minute
                 yield json.dumps({"type": kind, "object": there}).encode() + b"\n"
         except UnavailableError as error:
             log.debug("a watch ended", path=path, error=str(error))
@@ -308,7 +308,7 @@ class Session:
 
 
 class _Answer:
-    """As much of an aiohttp response, and of its content, as kopf looks at."""
+    """The parts of an aiohttp response and its content that kopf uses."""
 
     status = 200
 
@@ -344,7 +344,8 @@ def _namespace(path: str) -> str | None:
 
 
 def _discovery(kinds: Collection[WatchedKind]) -> Mapping[str, Json]:
-    """What kopf asks first: which kinds there are, by path. All are: a list of one that is missing is tried until it comes."""
+    """Answers to kopf's discovery requests, by path. They always name all kinds: lists of a missing kind are retried until it
+    exists."""
     versions = {of.group_version for of in kinds}
     groups = [(group, {"version": version}) for group, version in versions if group]
     named = {of: {"kind": of.value, "name": of.value, "singularName": of.value, "namespaced": True} for of in kinds}

@@ -160,7 +160,7 @@ async def test_one_that_never_answers_is_told_on_its_group_and_stops_neither_oth
     mood("hang")
     await empty.pod("moody-b", "moody")
     said = await empty.told("moody", "PlanOverdue")
-    assert "has not come to its end for 5 s: mend the assignor of your own that spec.assignors names" in said
+    assert "has not finished for 5 s: fix the installed assignor that spec.assignors names" in said
     await empty.pod("calm-b", "calm")
     await empty.spread("calm", 2, 2, seconds=30)
     lease = leases_path(empty.namespace, "operator")

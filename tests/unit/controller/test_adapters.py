@@ -78,7 +78,7 @@ async def test_the_url_comes_from_the_secret() -> None:
     [
         (None, "does not exist: create it with the key url"),
         ({}, "has no key url: add it"),
-        ({"url": "no base64!"}, "has something else than a URL under url"),
+        ({"url": "no base64!"}, "has no valid URL under url"),
         ({"url": base64.b64encode(b"http://redis:6379").decode()}, "has no Redis URL under url: write one such as redis://"),
     ],
 )
@@ -86,7 +86,7 @@ async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str,
     api = ShopApi()
     if data is not None:
         api.put(core_path("shop", "secrets", "redis"), {"data": data})
-    with pytest.raises(QueueUnreachable, match=rf"Secret shop/redis, which .*urlSecretRef of queue orders names, .*{said}"):
+    with pytest.raises(QueueUnreachable, match=rf"Secret shop/redis \(.*urlSecretRef of queue orders\) .*{said}"):
         await open_queue(api, queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))
 
 
@@ -145,8 +145,6 @@ async def test_a_secret_that_may_not_be_read_is_named_with_the_charts_value() ->
         def _wrong(self, verb: str, path: str) -> Fault | None:
             return Refuse(403, "Forbidden", "secrets is forbidden")
 
-    said = (
-        r"Secret shop/redis, .* may not be read by the operator, if there .*: set the chart's value rbac\.secrets\.shop to \[red"
-    )
+    said = r"cannot read Secret shop/redis \(.*\), or it does not exist: set the chart's value rbac\.secrets\.shop to \[redis\]"
     with pytest.raises(QueueUnreachable, match=said):
         await open_queue(Forbidding(), queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))
