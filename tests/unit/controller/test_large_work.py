@@ -99,7 +99,7 @@ async def test_what_does_not_come_to_its_end_is_told_and_keeps_one_thread() -> N
     group = works.large_work.of("evil")
     works.do("a", SMALL, group, installed=True)
     await works.have_begun("a")
-    with pytest.raises(Stuck, match=r"the plan of this group has not come to its end .* spec.assignors") as told:
+    with pytest.raises(Stuck, match=r"the plan of this group has not finished .* spec.assignors") as told:
         await works.tasks["a"]
     assert told.value.problem.reason is Reason.PLAN_OVERDUE
     works.do("again", SMALL, group, installed=True)
