@@ -120,6 +120,8 @@ class SeedQueue:
             return self._handed_over(partition) or _owner(*self._queue.grant(partition, uid, epoch))
 
         owner = await self._ask(granted, write=True)
+        if self._queue.grants_answered_after:
+            await asyncio.sleep(self._queue.grants_answered_after)
         self._told[partition] = owner.epoch
         return owner
 

@@ -16,7 +16,7 @@ from tests.simulation.seeds.checks import Turn
 from tests.simulation.seeds.ending import end, forget, gone
 from tests.simulation.seeds.environment import Environment
 from tests.simulation.seeds.invariant import InvariantError
-from tests.simulation.seeds.life import Event, make
+from tests.simulation.seeds.life import Event, Life, make
 from tests.simulation.seeds.loop import PROCESS
 from tests.simulation.seeds.queues import UP
 from tests.simulation.seeds.quiescence import bound, totals, unrest, unserved
@@ -189,11 +189,16 @@ class Played:
     turns: set[Turn] = field(default_factory=set)
 
 
-@patch.object(large_work, "MUCH", 0)
 def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[float, str]] | None = None) -> Played:
-    """Without `events`: the seed's own. Every group counts as large: its steps go to a thread, where the environment sees them
-    and has them take a while."""
+    """Play the life of a seed, with these events instead of its own."""
     life = make(seed)
+    return live(life if events is None else life._replace(events=list(events)), trace)
+
+
+@patch.object(large_work, "MUCH", 0)
+def live(life: Life, trace: list[tuple[float, str]] | None = None) -> Played:
+    """Play a life to its end. Every group counts as large: its steps go to a thread, where the environment sees them and has
+    them take a while."""
     environment, tenants = life.environment, life.tenants
     environment.trace = trace
     listen(environment, logging.ERROR if trace is None else logging.DEBUG)
@@ -202,7 +207,7 @@ def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[flo
         environment.begin(tenants)
         for _ in range(life.operators):
             environment.new_operator()
-        for event in life.events if events is None else events:
+        for event in life.events:
             environment.run(event.at - environment.now)
             happen(environment, event)
         if life.lasting is not None:
@@ -222,7 +227,7 @@ def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[flo
             raise
     finally:
         environment.end()
-    return Played(seed, problem, {turn for tenant in tenants for turn in tenant.checks.turns})
+    return Played(environment.seed, problem, {turn for tenant in tenants for turn in tenant.checks.turns})
 
 
 def _endure(environment: Environment, tenant: Tenant, window: Window) -> None:

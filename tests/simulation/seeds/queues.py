@@ -50,6 +50,8 @@ class Queue:
     direct: bool = False
     """As Kafka's topics: only the owner knows what it has in hand, so it says when it lets go, or hands over by itself."""
     state: str = UP
+    grants_answered_after: float = 0.0
+    """Seconds by which the answer to a grant is late."""
     partitions: int | None = None
     """None: it has not been made yet."""
     group: tuple[str, str] | None = None
