@@ -16,7 +16,7 @@ _STATES = """# The state machine
 
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
-The words are Solace's. A partition is **Unassigned** while it is mapped to no member, **Unbound** while its member is not bound
+The names are Solace's. A partition is **Unassigned** while it is mapped to no member, **Unbound** while its member is not bound
 to it (a vacant slot, or a grant under way), **Ready** while its owner works on it, and **Paused** during a hand-off. Groups:
 [what the states mean](rebalancing.md#the-states-of-a-group).
 

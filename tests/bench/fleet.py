@@ -25,7 +25,7 @@ class Fleet:
 
     members: int
     partitions: int
-    state: GroupState = field(default_factory=lambda: GroupState.new("shop/orders"))
+    state: GroupState = field(default_factory=lambda: GroupState("shop/orders"))
     now: float = 0.0
     words: Mapping[Uid, PodReleases] = field(default_factory=dict)
     """Who says that it has let go of what."""

@@ -121,7 +121,7 @@ ENGINE = (
          ("1", "_resize"),
          ("1", "_close"),
          ("1", "_take_from_slots"),
-         ("5", "call_back"),
+         ("5", "restore_unreleased"),
          ("5", "forget_released"),
          ("5", "_may_still_work", "return True")),
     *_in("engine/placement.py", _ENGINE,

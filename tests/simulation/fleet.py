@@ -26,7 +26,7 @@ class Fleet:
     members: dict[MemberId, ObservedMember] = field(default_factory=dict)
     now: float = 0.0
     ledger: dict[str, str] = field(default_factory=dict)
-    operator: GroupState | None = field(default_factory=lambda: GroupState.new(GROUP))
+    operator: GroupState | None = field(default_factory=lambda: GroupState(GROUP))
     records: dict[Partition, Ownership] = field(default_factory=dict)
     words: set[Release] = field(default_factory=set)
     outcomes: set[Outcome] = field(default_factory=set)
@@ -134,7 +134,7 @@ class Fleet:
 
     def restart(self) -> None:
         if self.operator is None:
-            self.operator = load(self.ledger) if self.ledger else GroupState.new(GROUP)
+            self.operator = load(self.ledger) if self.ledger else GroupState(GROUP)
 
     def work(self) -> None:
         """Step until nothing new comes of it, with everything carried out."""

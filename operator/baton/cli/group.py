@@ -423,7 +423,7 @@ async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observa
     group, spec = seen.group, _spec(seen)
     if seen.ledger_problem:
         raise NoAnswerError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
-    state = seen.state or GroupState.new(group.full_name)
+    state = seen.state or GroupState(group.full_name)
     sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
     return state, observation(group, spec, sights, await members_of(api, seen))
 

@@ -121,7 +121,7 @@ class GroupLoop:
         self._scaling = Scaling(self.key, group.uid, replica.scaler, replica.tasks, self.wake)
         self._resizings = Resizings()
         self._work = replica.large_work.of(group.namespace)
-        state = GroupState.new(group.full_name)
+        state = GroupState(group.full_name)
         self._runtime = GroupRuntime(state, self._clock, self._ledger_writer, self._workers, self._work)
         self._retrying = Retrying(self._clock, self._stuck, self._log)
         self._refreshes: set[asyncio.Task[None]] = set()
@@ -523,12 +523,12 @@ def _read(group: str, data: Mapping[str, str] | None) -> tuple[GroupState, str |
     """The state of a group (namespace/name) from its ledger, and why the ledger was not used; None: it was, or there was none.
     Pure."""
     if not data:
-        return GroupState.new(group), None
+        return GroupState(group), None
     try:
         state = load(data)
         if state.group != group:
             raise LedgerError(f"it was written for {state.group}")
     except LedgerError as error:
         why = one_line(str(error), LONGEST_REASON)
-        return GroupState.new(group), f"the ledger cannot be read ({why}); rebuilding it from the queues' owner records"
+        return GroupState(group), f"the ledger cannot be read ({why}); rebuilding it from the queues' owner records"
     return state, None

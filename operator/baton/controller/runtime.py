@@ -96,7 +96,7 @@ class GroupRuntime:
 
     def forget(self) -> None:
         """Free the group's state: references to this object may last for a while."""
-        self.state = GroupState.new(self.state.group)
+        self.state = GroupState(self.state.group)
 
 
 def _decide(state: GroupState, shown: Observation, now: float, limit: int) -> Fitted:

@@ -95,7 +95,7 @@ class DevGroup:
         self._connect = connect
         self._worker = QueueWorker(self._queue, connect, self._clock, self._news.set)
         self._worker.ask_for(queue.partitions)
-        state = GroupState.new(queue.full_name)
+        state = GroupState(queue.full_name)
         self._runtime = GroupRuntime(state, self._clock, self, self, LargeWork().of(NAMESPACE))
 
     async def run(self) -> None:

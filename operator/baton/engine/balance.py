@@ -1,5 +1,7 @@
-"""The balance of a group: whether its members own as many partitions as they should (rules 2 and 8), and the lower bound of a
-rebalance, the least number of moves from the owners at its start."""
+"""The balance of a group: whether its members own as many partitions as they should (rules 2 and 8).
+
+Also the lower bound of a rebalance: the least number of moves from the owners at its start to balance.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
@@ -12,9 +14,9 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 def evenly_spread(draft: Draft, members: Collection[MemberId]) -> bool:
-    """The members of the plan have what the assignor in use would give them, and no exclusive queue has several active members.
+    """True if the members have what the assignor in use would give them, and no exclusive queue has several active members.
 
-    An assignor without the trait `balances` goes by weights, zones or fixed positions: its plan is as even as it can be.
+    An assignor without the trait `balances` goes by weights, zones or fixed positions: its plan counts as even.
     """
     planned = draft.facts is not None and draft.facts.assignor is not None and draft.problem is None
     carried_out = planned and not traits(draft).balances
@@ -22,7 +24,7 @@ def evenly_spread(draft: Draft, members: Collection[MemberId]) -> bool:
 
 
 def even(draft: Draft, members: Collection[MemberId]) -> bool:
-    """These members are even in total and in each queue, as far as their subscriptions allow (rule 2).
+    """True if these members are even in total and in each queue, as far as their subscriptions allow (rule 2).
 
     A balancing assignor would then move nothing. Exclusive queues do not count.
     """
@@ -45,7 +47,7 @@ def _within_one(counts: Counter[MemberId], members: Collection[MemberId]) -> boo
 
 
 def _least_moves(start: Mapping[Partition, MemberId | None], reads: Mapping[MemberId, frozenset[QueueName]]) -> int:
-    """The least number of moves from these owners to any balance. Partitions are renumbered from 0 in each queue."""
+    """Return the least number of moves from these owners to any balance. Partitions are renumbered from 0 in each queue."""
     sizes: Counter[QueueName] = Counter()
     owners: dict[Partition, MemberId] = {}
     for partition in sorted(start):
@@ -57,7 +59,7 @@ def _least_moves(start: Mapping[Partition, MemberId | None], reads: Mapping[Memb
 
 
 def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
-    """No single move would bring the totals of two of these members closer. Exclusive queues do not count."""
+    """True if no single move would bring the totals of two of these members closer. Exclusive queues do not count."""
     loads = draft.loads()
     counts = {m: sum(not draft.queues[p.queue].exclusive for p in loads.get(m, ())) for m in members}
     if not counts or max(counts.values()) - min(counts.values()) <= 1:
@@ -78,7 +80,7 @@ def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
 
 
 def end_rebalance(draft: Draft) -> None:
-    """End the rebalance once no hand-off of it runs or waits. What later rules of the same step begin is the next one."""
+    """End the rebalance once no hand-off of it runs or waits. Hand-offs that later rules of the step begin belong to the next."""
     moving = any(not move.quiet for move in draft.moves.values())
     if draft.rebalance is not None and not moving and not draft.waiting:
         least = _least_moves_of_rebalance(draft, draft.rebalance)
@@ -87,7 +89,7 @@ def end_rebalance(draft: Draft) -> None:
 
 
 def _least_moves_of_rebalance(draft: Draft, rebalance: Rebalance) -> int:
-    """The least number of moves of this rebalance.
+    """Return the least number of moves of this rebalance.
 
     Vacant slots keep their partitions. A rebalance that only filled slots or placed partitions needs one move for each partition
     whose origin can no longer own it.
@@ -108,10 +110,10 @@ def _least_moves_of_rebalance(draft: Draft, rebalance: Rebalance) -> int:
 
 
 def _changed(draft: Draft, origins: Mapping[Partition, MemberId | None]) -> int:
-    """The moves that took place.
+    """Return the number of moves that took place.
 
     A rebalance may end out of balance: a pause or another trigger overtook it, or the rest waits for approval. The moves that it
-    left out count for the next one.
+    left out count for the next rebalance.
     """
     return sum(_elsewhere(origin, draft.records[p].last) for p, origin in origins.items() if p in draft.records)
 

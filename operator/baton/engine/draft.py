@@ -1,4 +1,4 @@
-"""The state of a group during one step: its changes, and answers to the questions of the rules."""
+"""The state of a group during one step, with the queries and changes that the rules share."""
 
 from collections import defaultdict
 from dataclasses import fields, replace
@@ -29,8 +29,8 @@ _FIELDS = tuple(one.name for one in fields(GroupState))
 class Draft(GroupState):
     """A copy of a state, which the rules of one step change.
 
-    Its first methods answer questions. The others keep together what changes together: a partition's record, its move, the
-    partitions by owner, the members whose assignment changed, and the counts. The rules change the rest themselves.
+    The first methods are queries. The others keep consistent what changes together: a partition's record and move, the partitions
+    by owner, the members whose assignment changed, and the counts. The rules change the other fields themselves.
     """
 
     def __init__(self, before: GroupState, observation: Observation, now: float) -> None:
@@ -46,54 +46,54 @@ class Draft(GroupState):
         self.replicas = self.spec.replicas if self.spec.scale_mode is ScaleMode.SPARK else None
         self.events: list[StepEvent] = []
         self.eligible: dict[MemberId, ObservedMember] = {}
-        """The members: pods that are Ready, neither stop nor drain, are not fenced off and not chosen as victims."""
+        """The members: pods that are Ready, not stopping, not draining, not fenced off, and no victims."""
         self.problem: PlanProblem | None = None
         self.unsettled = False
-        """Something deviated from the plan, so the rules have to check the balance."""
+        """Partitions are not where the plan put them, so the rules have to check the balance."""
         self.opened: dict[Partition, str] = {}
         """New partitions of a queue that grew, each with the reason."""
         self.plan_now: str | None = None
-        """Why a plan is due without a holddown; None: none is."""
+        """Why a plan is due without a holddown; None: no plan is."""
         self.reasons: dict[Partition | MemberId, str] = {}
-        """Why partitions leave vacant slots and newcomers get some, by the plan of this step."""
+        """Why the plan of this step takes partitions from vacant slots, and gives partitions to newcomers."""
         self.changed_members: set[MemberId] = set()
         self._with_new_epoch: set[Partition] = set()
-        """Partitions with an epoch that this step raised: the ledger does not have it yet, so another receiver may use it too."""
+        """Partitions whose epoch this step raised. The ledger does not have the epoch yet, so another receiver may use it."""
         self.owned: defaultdict[MemberId, set[Partition]] = defaultdict(set)
         for partition, record in self.records.items():
             if record.owner is not None:
                 self.owned[record.owner].add(partition)
 
     def present(self, member: MemberId, uid: Uid) -> bool:
-        """The pod with this UID takes part in the group; it may be terminating."""
+        """True if the pod with this UID takes part in the group; it may be terminating."""
         seen = self.observation.members.get(member)
         return seen is not None and seen.uid == uid and (member, uid) not in self.fenced
 
     def draining(self, member: MemberId, uid: Uid) -> bool:
-        """The pod with this UID is to give its partitions away, and goes on."""
+        """True if the pod with this UID has to hand its partitions over, and keeps running."""
         return self.present(member, uid) and self.observation.members[member].draining
 
     def may_still_work(self, member: MemberId, uid: Uid) -> bool:
-        """The pod with this UID takes no part in the group, but its process may still run."""
+        """True if the pod with this UID takes no part in the group, but its process may still run."""
         return self.observation.away.get(member) == uid or (member, uid) in self.fenced
 
     def subscribed(self, member: MemberId) -> frozenset[QueueName]:
-        """The group's queues that an observed member reads."""
-        wanted = self.observation.members[member].subscribed
+        """Return the group's queues that an observed member reads."""
+        subscribed = self.observation.members[member].subscribed
         queues = frozenset(self.queues)
-        return queues if wanted is None else wanted & queues
+        return queues if subscribed is None else subscribed & queues
 
     def may_own(self, member: MemberId | None, queue: QueueName) -> bool:
-        """The member is eligible and reads the queue."""
+        """True if the member is eligible and reads the queue."""
         return member in self.eligible and queue in self.subscribed(member)
 
     def planned_owner(self, partition: Partition) -> MemberId | None:
-        """The owner of a partition once its running hand-off is done; a planned one that has not begun does not count."""
+        """Return the owner of a partition once its running hand-off is done. A hand-off that has not begun does not count."""
         move = self.moves.get(partition)
         return self.records[partition].owner if move is None else move.receiver
 
     def loads(self) -> dict[MemberId, set[Partition]]:
-        """The partitions of each member once all hand-offs are done, those that are planned and not begun included."""
+        """Return the partitions of each member once all hand-offs are done, including planned ones."""
         loads = {member: set(partitions) for member, partitions in self.owned.items() if partitions}
         for partition, move in self.moves.items():
             owner = self.records[partition].owner
@@ -109,36 +109,36 @@ class Draft(GroupState):
         return loads
 
     def at_rest(self, partition: Partition) -> bool:
-        """No hand-off of the partition runs."""
+        """True if no hand-off of the partition runs."""
         move = self.moves.get(partition)
         return move is None or move.quiet
 
     def may_begin(self) -> float:
-        """How many more hand-offs may begin in this step."""
+        """Return how many more hand-offs may begin in this step."""
         part = self.observation.part
         return inf if part is None else max(0, part - len(self.moves.keys() - self.before.moves.keys()))
 
     def stays_put(self, partition: Partition) -> bool:
-        """No hand-off of the partition runs or is planned."""
+        """True if no hand-off of the partition runs or is planned."""
         receiver = self.waiting.get(partition)
         return self.at_rest(partition) and (receiver is None or not self.may_own(receiver, partition.queue))
 
     def withdrawn(self, partition: Partition) -> bool:
-        """The queue has no such partition any more."""
+        """True if the queue no longer has this partition."""
         return partition.number >= self.queues[partition.queue].partitions
 
     def vacated(self) -> set[Partition]:
-        """The partitions of all vacant slots."""
+        """Return the partitions of all vacant slots."""
         return {partition for slot in self.member_slots if slot.vacated for partition in slot.vacated}
 
     def unassigned(self) -> list[Partition]:
-        """Partitions without an owner and without a receiver, sorted."""
+        """Return the partitions without an owner and without a receiver, sorted."""
         return sorted(
             p for p, record in self.records.items() if record.owner is None and p not in self.moves and p not in self.waiting
         )
 
     def same_member(self, one: MemberId | None, other: MemberId | None) -> bool:
-        """Both names belong to one member: they are equal, or two names of one static member."""
+        """True if both names belong to one member: they are equal, or two names of one static member."""
         if one is None or other is None or one == other:
             return one == other
         if self.spec.session_timeout <= 0:
@@ -146,18 +146,18 @@ class Draft(GroupState):
         return self.identity(one) is not None and self.identity(one) == self.identity(other)
 
     def identity(self, member: MemberId) -> str | None:
-        """The identity of a static member; None for any other."""
-        one = self.known.get(member) or self.observation.members.get(member)
-        return None if one is None else one.instance
+        """Return the identity of a static member; None for any other."""
+        found = self.known.get(member) or self.observation.members.get(member)
+        return None if found is None else found.instance
 
     def queue(self, partition: Partition) -> ObservedQueue:
-        """The observation of the partition's queue."""
+        """Return the observation of the partition's queue."""
         return self.observation.queues[partition.queue]
 
     def hand_off(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
         """Begin the hand-off of a partition at a new epoch, or redirect the running one to another receiver.
 
-        `receiver` None: the partition is withdrawn, or waits without an owner. Then no epoch is used up, unless it is withdrawn.
+        `receiver` None: the partition is withdrawn, or waits without an owner. A partition that waits gets no new epoch.
         """
         record = self.records[partition]
         move = self.moves.get(partition)
@@ -192,7 +192,7 @@ class Draft(GroupState):
             self.records[partition] = record._replace(epoch=move.epoch)
 
     def assert_owner(self, partition: Partition, owner: MemberId, above: Epoch) -> None:
-        """Grant a partition to its owner once more, at an epoch above `above`, which the queue may have recorded."""
+        """Grant a partition to its owner again, at an epoch above `above`, which the queue may have recorded."""
         record = self.records[partition]
         epoch = self._new_epoch(partition, above)
         uid = self.observation.members[owner].uid
@@ -205,31 +205,31 @@ class Draft(GroupState):
         self.record_move(partition, replace(self.moves[partition], epoch=self._new_epoch(partition, above)))
 
     def _new_epoch(self, partition: Partition, above: int = 0) -> Epoch:
-        """One above all that were ever written for it."""
+        """Return an epoch above all that the ledger ever had for the partition."""
         move, overtaken = self.moves.get(partition), self.epoch_tombstones.pop(partition, 0)
         return Epoch(max(self.records[partition].epoch, move.epoch if move else 0, overtaken, above) + 1)
 
     def running_rebalance(self) -> Rebalance:
-        """The rebalance under way. Starts one if none runs."""
+        """Return the rebalance under way, or start one."""
         if self.rebalance is None:
             self.rebalance = Rebalance()
         return self.rebalance
 
     def note_origin(self, partition: Partition) -> None:
-        """Count the partition to the rebalance under way."""
+        """Count the partition as one that the rebalance under way moves."""
         self.running_rebalance().origins.setdefault(partition, self.records[partition].last)
 
     def _rename_origin(self, partition: Partition, before: MemberId | None, now: MemberId | None) -> None:
-        """A static member returned under another name, so the partition has not moved."""
+        """Record that a static member returned under another name, so the partition has not moved."""
         if self.rebalance is not None and self.rebalance.origins.get(partition) == before:
             self.rebalance.origins[partition] = now
 
     def new_generation(self) -> None:
-        """The assignment changes. All changes of one step make one generation."""
+        """Begin a new generation of the assignment. All changes of one step share it."""
         self.generation = self.before.generation + 1
 
     def owner_is_gone(self, partition: Partition) -> None:
-        """The owner vanished, which counts as its release."""
+        """Record that the owner vanished, which counts as a release."""
         record = self.records[partition]
         owner = record.owner
         assert owner is not None
@@ -250,7 +250,7 @@ class Draft(GroupState):
             self.record_move(partition, replace(move, giver=None, released=ReleaseCause.GONE))
 
     def leave_unowned(self, partition: Partition) -> None:
-        """End a move that has no receiver: the partition was released and has no owner."""
+        """End a move that has no receiver: the partition was released and now has no owner."""
         move = self.moves.pop(partition)
         record = self.records[partition]
         self._no_longer_owned(partition, record.owner)
@@ -262,7 +262,7 @@ class Draft(GroupState):
             self.changed_members.add(owner)
 
     def record_grant(self, partition: Partition, at_queue: Ownership) -> None:
-        """The queue accepted the grant of the running move."""
+        """Record that the queue accepted the grant of the running move."""
         move = self.moves.pop(partition)
         if move.receiver is None:
             queue = self.queue(partition)
@@ -275,9 +275,11 @@ class Draft(GroupState):
         self._now_owned(partition, move.receiver, move.epoch, paused_for, move.why)
 
     def record_overtaken_grant(self, partition: Partition, owner: MemberId, epoch: Epoch) -> None:
-        """The queue accepted an earlier grant of the running move, or of one that has ended without a receiver. A running move
-        goes on from this owner, if it has a receiver. Where that is this owner, as it was redirected and back, it is over: a
-        grant at a higher epoch would shut out the reader at this one."""
+        """Record that the queue accepted an earlier grant of the running move, or of a move that ended without a receiver.
+
+        A running move continues with this owner as its giver. It ends instead if it has no receiver, or if this owner is the
+        receiver, because the move was redirected and back: a grant at a higher epoch would fence off the owner at this one.
+        """
         move, giver = self.moves.pop(partition, None), self.records[partition].owner
         highest = max(self.records[partition].epoch, move.epoch if move else 0, self.epoch_tombstones.get(partition, 0))
         why = "its queue had granted it before the hand-off was redirected"
@@ -311,7 +313,7 @@ class Draft(GroupState):
         self.events.append(Granted(partition, owner, epoch, previous, paused_for, why))
 
     def keep_unreleased(self, partition: Partition) -> None:
-        """Remember the owner of a partition that goes, for the case that it comes back."""
+        """Remember the owner of a partition that is removed, in case the partition comes back."""
         record = self.records[partition]
         if record.owner is not None:
             self.unreleased[partition] = Unreleased(record.owner, self.known[record.owner].uid, record.epoch)
@@ -336,7 +338,7 @@ class Draft(GroupState):
             self.queue_tombstones[queue] = Epoch(highest)
 
     def record_missed_deadline(self, partition: Partition, move: Move) -> Move:
-        """The deadline of a move passed. It counts once per hand-off, in the ledger write that records it."""
+        """Record that the deadline of a move passed. It counts once per hand-off, in the ledger write that records it."""
         if move.missed:
             return move
         self.totals = self.totals._replace(deadline_misses=self.totals.deadline_misses + 1)
@@ -348,10 +350,10 @@ class Draft(GroupState):
         return move
 
     def goes_on_at_deadline(self, partition: Partition, move: Move) -> bool:
-        """The hand-off goes on after its deadline without the giver's release (rule 3).
+        """True if the hand-off goes on after its deadline without the giver's release (rule 3).
 
         That holds if the queue fences, if `onDeadline` is Force, if the giver is also the receiver, or if the group gives up
-        the queue, and the partition with it. Then it is remembered that the giver may still work (`keep_unreleased`).
+        the queue and with it the partition. In the last case `keep_unreleased` remembers that the giver may still work.
         """
         queue = self.queue(partition)
         if queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver:
@@ -359,12 +361,12 @@ class Draft(GroupState):
         return queue.given_up and self.withdrawn(partition)
 
     def record_answer(self, approval: str) -> None:
-        """Remember the approval that was carried out or refused, so that it is answered once."""
+        """Remember the approval that was carried out or refused, so that it is answered only once."""
         assert self.facts is not None
         self.facts = replace(self.facts, answered=approval)
 
     def trigger(self, why: str, *, pinned: bool = True) -> None:
-        """Start the holddown; a running one keeps its end (rule 1). `pinned`: it then runs to its end in any case."""
+        """Start the holddown; a running one keeps its end (rule 1). `pinned`: the holddown runs to its end in any case."""
         if self.holddown is None:
             self.holddown = Holddown(moment(self.now + self.spec.delay), self.spec.delay, why, pinned)
         elif pinned and not self.holddown.pinned:
@@ -379,12 +381,12 @@ class Draft(GroupState):
             self.changed_members.add(member)
 
     def new_slot(self, member: MemberId) -> MemberSlot:
-        """A slot that an eligible member holds, and the member's key in the ledger."""
+        """Return a slot held by an eligible member, and give the member its key in the ledger."""
         self.add_member(member)
         seen = self.eligible[member]
         return MemberSlot(member, seen.uid, self.known[member].instance)
 
     def finished(self, view: View) -> GroupState:
-        """The state after the step."""
+        """Return the state after the step."""
         self.view = view
         return GroupState(**{name: getattr(self, name) for name in _FIELDS})

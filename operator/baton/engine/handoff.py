@@ -16,7 +16,7 @@ from baton.queues.protocol import Ownership
 
 
 def take_outcomes(draft: Draft) -> None:
-    """Take in the outcomes of grants. A refused grant gets an epoch above the one that the queue has recorded."""
+    """Take in the outcomes of grants. A refused grant is repeated with an epoch above the one that the queue has recorded."""
     for partition, record in sorted(draft.observation.outcomes, key=lambda outcome: (outcome.partition, outcome.record.epoch)):
         move = draft.moves.get(partition)
         due = move is not None and (move.receiver is not None or draft.withdrawn(partition))
@@ -24,7 +24,7 @@ def take_outcomes(draft: Draft) -> None:
             _take_overtaken(draft, partition, record)
         elif (record.uid, record.epoch) == (move.uid, move.epoch):
             drained = (partition, draft.records[partition].epoch) in draft.observation.drained
-            if drained and move.giver is not None and waits_for_giver(move):  # what comes then was done at once
+            if drained and move.giver is not None and waits_for_giver(move):  # the grant was made at once (`Pause.then`)
                 draft.events.append(Released(partition, move.giver, ReleaseCause.CONSUMER))
             draft.record_grant(partition, record)
         elif record.epoch >= move.epoch:
@@ -33,8 +33,10 @@ def take_outcomes(draft: Draft) -> None:
 
 
 def _take_overtaken(draft: Draft, partition: Partition, at_queue: Ownership) -> None:
-    """The queue had accepted a grant before it was told that the ledger has another receiver by now, or none. So that receiver
-    is the owner, and lets go before another pod gets the partition. Nothing changes by an outcome that an earlier step took in.
+    """Take in a grant that the queue accepted although the ledger has another receiver by now, or none.
+
+    The receiver of that grant is the owner, and has to release the partition before another pod gets it. An outcome that an
+    earlier step took in changes nothing.
     """
     record, move = draft.records.get(partition), draft.moves.get(partition)
     if record is None or not draft.queue(partition).fenced:
@@ -73,14 +75,14 @@ def take_releases(draft: Draft) -> None:
 
 
 def free_released(draft: Draft) -> None:
-    """A released partition without a receiver has no owner from now on, unless it is withdrawn."""
+    """Remove the owner of released partitions without a receiver, except withdrawn ones."""
     for partition, move in sorted(draft.moves.items()):
         if move.receiver is None and not waits_for_giver(move) and not draft.withdrawn(partition):
             draft.leave_unowned(partition)
 
 
 def effects(draft: Draft) -> tuple[Effect, ...]:
-    """All effects that are not done yet. Under Eager, grants wait until every giver has released."""
+    """Return all effects that are not done yet. Under Eager, grants wait until every giver has released."""
     if not draft.moves:
         return ()
     eager = draft.rebalance is not None and draft.rebalance.eager
@@ -98,7 +100,7 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
 
 
 def clamp_deadlines(draft: Draft) -> None:
-    """Bring each time of the ledger no further away than its duration, because clocks differ (ledger 4)."""
+    """Bound the time until each deadline of the ledger by its duration, because clocks differ (ledger 4)."""
     for partition, move in draft.moves.items():
         if move.giver is not None and move.deadline > draft.now + move.length + 1e-6:
             draft.moves[partition] = replace(move, deadline=draft.now + move.length)
@@ -111,15 +113,15 @@ def clamp_deadlines(draft: Draft) -> None:
 
 
 def waits_for_giver(move: Move) -> bool:
-    """The giver has not released the partition yet."""
+    """True if the giver has not released the partition yet."""
     return move.giver is not None and move.released is None and not move.quiet
 
 
 def _released(draft: Draft, partition: Partition, move: Move) -> ReleaseCause | None:
     epoch = draft.records[partition].epoch
     assert move.giver is not None
-    word = Release(draft.known[move.giver].uid, partition.queue, partition.number, epoch)
-    if word in draft.observation.releases or (partition, epoch) in draft.observation.drained:
+    release = Release(draft.known[move.giver].uid, partition.queue, partition.number, epoch)
+    if release in draft.observation.releases or (partition, epoch) in draft.observation.drained:
         return ReleaseCause.CONSUMER
     if draft.now >= move.deadline:
         return ReleaseCause.DEADLINE
@@ -166,6 +168,7 @@ def redirect_lost_moves(draft: Draft) -> None:
 
 
 def _waits(draft: Draft) -> bool:
+    """True if lost hand-offs get no other receiver yet."""
     return draft.spec.paused or draft.observation.held_back is HeldBack.ALL
 
 

@@ -1,7 +1,7 @@
-"""The holddown: a fixed time after the first trigger, in which the fleet comes to rest (rule 1, Solace).
+"""The holddown: a fixed time after the first trigger, in which further changes join it (rule 1, Solace).
 
-The triggers besides members and partitions are the facts of the group, compared with the recorded ones. A group at rest is
-balanced, and settled where each owner is recorded.
+Also the triggers that come from the group's facts (all others come from members and partitions), and the conditions for a group
+to be at rest, balanced and settled.
 """
 
 from collections.abc import Iterator
@@ -35,9 +35,9 @@ def follow_facts(draft: Draft) -> None:
         return
     draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, inputs)
     if before.paused:
-        draft.plan_now = "the group goes on after a pause"
+        draft.plan_now = "a pause ended"
     if not draft.slot_holders():
-        return  # No member holds a slot yet: the first to join starts the holddown.
+        return  # no member holds a slot yet: the first to join starts the holddown
     if before.assignor is not None and assignor != before.assignor:
         draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
     if inputs != before.inputs:
@@ -45,7 +45,7 @@ def follow_facts(draft: Draft) -> None:
     if spec.protocol != before.protocol:
         draft.trigger(f"the protocol is {spec.protocol} instead of {before.protocol}")
     if draft.observation.request not in (None, before.request):
-        draft.trigger("a rebalance was asked for")
+        draft.trigger("a rebalance was requested")
 
 
 def follow_subscriptions(draft: Draft) -> None:
@@ -61,7 +61,7 @@ def follow_subscriptions(draft: Draft) -> None:
         }
         draft.known[member] = replace(known, subscribed=seen.subscribed)
         if more - left:
-            draft.trigger(f"{member} reads {', '.join(sorted(more))} too")
+            draft.trigger(f"{member} also reads {', '.join(sorted(more))}")
 
 
 def follow_capacities(draft: Draft) -> None:
@@ -70,7 +70,7 @@ def follow_capacities(draft: Draft) -> None:
         seen = draft.eligible.get(member)
         if seen is not None and seen.capacity != known.capacity:
             draft.known[member] = replace(known, capacity=seen.capacity)
-            draft.trigger(f"{member} can carry {seen.capacity} instead of {known.capacity}")
+            draft.trigger(f"{member} has capacity {seen.capacity} instead of {known.capacity}")
 
 
 # The holddown
@@ -87,7 +87,7 @@ def update_holddown(draft: Draft) -> None:
     if any(partition.queue in reads and partition not in resting for partition in unserved(draft)):
         draft.trigger("partitions have no owner")
     if any(partition not in resting for partition in _stranded(draft)):
-        draft.trigger("partitions are left with who is stopping")
+        draft.trigger("stopping pods still own partitions")
     balances = traits(draft).balances
     if draft.unsettled and not (even if balances else within_one)(draft, holders):
         draft.trigger("members are not within one partition of each other")
@@ -98,13 +98,13 @@ def update_holddown(draft: Draft) -> None:
         else:
             draft.holddown = None
     if draft.proposal is None and (shared := several_active(draft, holders)):
-        draft.trigger(f"more than one member is active on {', '.join(shared)}")  # whatever the cause (rule 8)
+        draft.trigger(f"more than one member is active on {', '.join(shared)}")  # for any cause (rule 8)
     if draft.holddown is None:
         make_standbys(draft, members_without_slot(draft))
 
 
 def due(draft: Draft) -> bool:
-    """A plan is due: the holddown is over, or a plan needs none."""
+    """True if a plan is due: the holddown is over, or the plan needs no holddown."""
     if draft.holddown is None or draft.problem is not None:
         return False
     over = draft.now >= draft.holddown.until or (draft.holddown.rest and not _part_runs(draft))
@@ -112,20 +112,20 @@ def due(draft: Draft) -> bool:
 
 
 def _part_runs(draft: Draft) -> bool:
-    """Hand-offs of the last part of a plan have not ended. Givers that missed their deadline do not count."""
+    """True if hand-offs of the last part of a plan have not ended. Givers that missed their deadline do not count."""
     return bool(draft.waiting) or any(
         not move.quiet and not (move.missed and waits_for_giver(move)) for move in draft.moves.values()
     )
 
 
 def unserved(draft: Draft) -> set[Partition]:
-    """Unassigned partitions that the assignor in use would give to a member."""
+    """Return the unassigned partitions that the assignor in use would give to a member."""
     unassigned = draft.unassigned()
     return set(unassigned) - left_out(draft, unassigned) if unassigned else set()
 
 
 def _stranded(draft: Draft) -> Iterator[Partition]:
-    """Partitions of owners that are no members any more, without a hand-off that runs or is planned."""
+    """Return the partitions of owners that are no longer members, if no hand-off of them runs or is planned."""
     leaving = [partitions for owner, partitions in draft.owned.items() if owner not in draft.eligible]
     return (partition for partitions in leaving for partition in partitions if draft.stays_put(partition))
 
@@ -134,16 +134,20 @@ MOST_REASONS = 10
 
 
 def reasons(draft: Draft) -> dict[Partition | MemberId, str]:
-    """Why partitions leave the vacant slots that they are in, and why newcomers get some, whatever came first. Empty where more
-    than MOST_REASONS pods came and went: the ledger has each reason of a hand-off."""
+    """Return why partitions leave vacant slots (by partition), and why newcomers get partitions (by member).
+
+    Empty if more than MOST_REASONS pods came and went, because the ledger stores the reason of each hand-off.
+    """
     left = {partition: f"{slot.member} {_how(draft, slot)}" for slot in vacant_slots(draft) for partition in slot.vacated or ()}
-    own = left | {member: f"{member} joined" for member in newcomers(draft)}
-    return own if len(set(own.values())) <= MOST_REASONS else {}
+    found = left | {member: f"{member} joined" for member in newcomers(draft)}
+    return found if len(set(found.values())) <= MOST_REASONS else {}
 
 
 def why_changed(draft: Draft, first: str = "") -> str:
-    """`a and 2 others joined, b is stopping`: all who came and went so far. `first`: what started the holddown; it stays the
-    reason if it was something else."""
+    """Return the pods that came and went so far: `a and 2 others joined, b is stopping`.
+
+    `first`: what started the holddown. It is returned unchanged if it was not a pod that came or went.
+    """
     changed = [(slot.member, _how(draft, slot)) for slot in vacant_slots(draft)]
     changed += [(member, "joined") for member in newcomers(draft)]
     if first and not any(first.startswith(f"{member} ") for member, _ in changed):
@@ -168,7 +172,7 @@ def _how(draft: Draft, slot: MemberSlot) -> str:
         queues = {partition.queue for partition in slot.vacated or ()}
         return f"does not read {', '.join(sorted(queues))} any more"
     if (slot.member, slot.uid) in draft.victims:
-        return "is to be scaled away"
+        return "is chosen for scale-down"
     if draft.draining(slot.member, slot.uid):
         return "is drained"
     return "is stopping" if slot.member in draft.known else "vacated"
@@ -178,7 +182,7 @@ def _how(draft: Draft, slot: MemberSlot) -> str:
 
 
 def at_rest(draft: Draft) -> bool:
-    """No hand-off runs or is planned or proposed, no holddown runs, and no slot is vacant."""
+    """True if no hand-off runs or is planned or proposed, no holddown runs, and no slot is vacant."""
     under_way = draft.holddown is not None or draft.waiting or draft.proposal is not None
     return (
         not under_way
@@ -188,9 +192,9 @@ def at_rest(draft: Draft) -> bool:
 
 
 def balanced(draft: Draft) -> bool:
-    """The group is at rest, and its members own the partitions as the assignor in use would plan it.
+    """True if the group is at rest, and its members own the partitions as the assignor in use would plan it.
 
-    Members and partitions that came during a pause count too, so they make the group unbalanced.
+    Members and partitions that were added during a pause count too, so they make the group unbalanced.
     """
     return (
         bool(draft.queues)
@@ -203,7 +207,7 @@ def balanced(draft: Draft) -> bool:
 
 
 def settled(draft: Draft) -> bool:
-    """The group is balanced, each owner is a member that its queue has recorded, and nothing keeps the engine from acting.
+    """True if the group is balanced, each owner is a member that its queue has recorded, and the engine is free to act.
 
     A group without queues or without members is not settled.
     """
@@ -213,7 +217,7 @@ def settled(draft: Draft) -> bool:
 
 
 def _follows_queues(draft: Draft) -> bool:
-    """The group has taken in all changes of its queues. A pause, or a ledger without room, delays them."""
+    """True if the group has taken in all changes of its queues. A pause, or a ledger without room, delays them."""
     seen = draft.observation.queues
     known = {queue: KnownQueue(one.partitions, one.exclusive) for queue, one in seen.items()}
     return known == {queue: one._replace(incarnation=None) for queue, one in draft.queues.items()}

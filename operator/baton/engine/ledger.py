@@ -1,12 +1,12 @@
-"""The data of the ledger ConfigMap, which the operator restarts from and which pods read: how it is written and read.
+"""Writing and reading the data of the ledger ConfigMap, which the operator restarts from and which pods read.
 
-The members' keys have what each member owns and revokes. The key `group` has the rest: member slots, hand-offs with their
-receivers and deadlines, partitions without an owner, timers and totals. Partitions are ranges (`0-3@12,7@17`) and equal entries
-are grouped, so that 1,000 members with 10,000 partitions fit.
+Each member's key has the partitions that it owns, and those that it has to release. The key `group` has the rest: member slots,
+hand-offs with receivers and deadlines, partitions without an owner, timers and totals. Partitions are ranges (`0-3@12,7@17`) and
+equal entries are grouped, so that 1,000 members with 10,000 partitions fit.
 
 A ledger is untrusted text. Reading it returns a state or raises a LedgerError, at a bounded cost: a range of a few characters
-can name a million partitions, so they are counted before any object is made of them. pydantic holds each field to the type and
-the bounds that `_Group` and the classes of the state declare.
+can name a million partitions, so they are counted before any object is made of them. pydantic checks the type and the bounds of
+each field, as `_Group` and the classes of the state declare them.
 """
 
 import json
@@ -44,11 +44,11 @@ from baton.schema.mistakes import first_mistake, in_words
 
 K = TypeVar("K")
 
-# Partitions and grants of several queues, as the ledger has them
+# Partitions and grants of several queues in the ledger's format
 
 
 def grouped(pairs: Iterable[tuple[Any, Partition]]) -> list[tuple[Any, list[Partition]]]:
-    """The partitions of each key, sorted by key; None comes first."""
+    """Return the partitions of each key, sorted by key; None comes first."""
     groups: defaultdict[object, list[Partition]] = defaultdict(list)
     for key, partition in pairs:
         groups[key].append(partition)
@@ -56,7 +56,7 @@ def grouped(pairs: Iterable[tuple[Any, Partition]]) -> list[tuple[Any, list[Part
 
 
 def by_queue(grants: Mapping[Partition, Epoch]) -> dict[QueueName, dict[int, Epoch]]:
-    """The inverse of `baton.model.ledger.flat`."""
+    """Invert `baton.model.ledger.flat`."""
     queues: defaultdict[QueueName, dict[int, Epoch]] = defaultdict(dict)
     for partition, epoch in grants.items():
         queues[partition.queue][partition.number] = epoch
@@ -64,23 +64,23 @@ def by_queue(grants: Mapping[Partition, Epoch]) -> dict[QueueName, dict[int, Epo
 
 
 def write_grants(grants: Mapping[Partition, Epoch]) -> dict[QueueName, str]:
-    """`{"orders": "0-3@12,7@17"}`"""
+    """Return grants as `{"orders": "0-3@12,7@17"}`."""
     return {queue: format_grants(part) for queue, part in sorted(by_queue(grants).items())}
 
 
 def write_numbers(partitions: Iterable[Partition]) -> dict[QueueName, str]:
-    """`{"orders": "0-3,7"}`"""
+    """Return partitions as `{"orders": "0-3,7"}`."""
     groups = grouped((partition.queue, partition) for partition in partitions)
     return {queue: format_numbers(partition.number for partition in part) for queue, part in groups}
 
 
 def read_grants(raw: Mapping[str, str]) -> dict[Partition, Epoch]:
-    """The inverse of `write_grants`. Raises ValueError for anything else."""
+    """Invert `write_grants`. Raises ValueError for anything else."""
     return dict(flat({QueueName(queue): parse_grants(text) for queue, text in raw.items()}))
 
 
 def read_numbers(raw: Mapping[str, str]) -> list[Partition]:
-    """The inverse of `write_numbers`, sorted within a queue. Raises ValueError for anything else."""
+    """Invert `write_numbers`; sorted within a queue. Raises ValueError for anything else."""
     return [Partition(QueueName(queue), number) for queue, text in raw.items() for number in sorted(parse_numbers(text))]
 
 
@@ -91,7 +91,7 @@ VERSION = 1
 
 
 def dump(state: GroupState) -> dict[str, str]:
-    """The `data` of the ledger ConfigMap: a JSON text for each member and for the key `group`. Equal states give equal texts."""
+    """Return the ledger's `data`: a JSON text for each member and for the key `group`. Equal states give equal texts."""
     owned: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
     revoking: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
     for partition, record in state.records.items():
@@ -152,13 +152,13 @@ def _slot(slot: MemberSlot) -> dict[str, object]:
 
 
 def _proposal(proposal: Proposal) -> dict[str, object]:
-    """A proposal without its receivers' UIDs, which stand in the receivers' keys."""
+    """Return a proposal without the UIDs of its receivers, which are in the receivers' keys."""
     to = {m: write_numbers(part) for m, part in grouped((receiver, p) for p, receiver in proposal.receivers.items())}
     return {"id": proposal.id, "why": proposal.why, "created": proposal.created, "to": to}
 
 
 ALIKE = ("deadline", "length", "since", "why", "quiet", "missed")
-"""The fields that hand-offs of one batch share. The members' keys have their givers and their receivers' UIDs."""
+"""The fields that hand-offs of one batch share. Givers, and the UIDs of receivers, are in the members' keys."""
 
 
 def _moves(state: GroupState) -> list[dict[str, object]]:
@@ -181,7 +181,7 @@ def _moves(state: GroupState) -> list[dict[str, object]]:
 
 
 def _free(state: GroupState) -> list[dict[str, object]]:
-    """The partitions without an owner. `ended` has those of which later epochs were written than that of the last owner."""
+    """Return the partitions without an owner. `ended`: the last owners' epochs, where a later epoch has been written since."""
     free = [(p, one) for p, one in state.records.items() if one.owner is None and (one.epoch or one.last is not None)]
     ended = _by_key((one.last, p, one.ended) for p, one in free if one.ended != one.epoch)
     return [
@@ -215,14 +215,14 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _slim(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping without empty values. A number is never empty, not even 0."""
+    """Return the mapping without empty values. A number is never empty, not even 0."""
     return {name: value for name, value in raw.items() if value or (isinstance(value, int | float) and value is not False)}
 
 
 # Reading: the JSON of the key `group`
 
 Texts = dict[str, str]
-"""By queue: partitions, or grants of partitions."""
+"""Partitions, or grants of partitions, by queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class _Batch:
     """Hand-offs that share the fields of `Move` named here."""
 
     to: dict[str, Texts]
-    """By receiver; "" for none."""
+    """The hand-offs by receiver; "" for those without a receiver."""
     uids: dict[MemberId, Uid] = field(default_factory=dict)
     deadline: Seconds = 0.0
     length: Seconds = 0.0
@@ -282,7 +282,7 @@ class _Scale(NamedTuple):
 
 
 class _Group(BaseModel):
-    """The key `group`, before its texts are read."""
+    """The key `group`, with ranges of partitions still as text."""
 
     model_config = ConfigDict(strict=True)
 
@@ -313,7 +313,7 @@ class _Group(BaseModel):
 
     @classmethod
     def read(cls, text: str) -> "_Group":
-        """Raises LedgerError, which names the field."""
+        """Validate the JSON. Raises LedgerError, which names the field."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
@@ -322,7 +322,7 @@ class _Group(BaseModel):
             raise LedgerError(f"{field}: {in_words(mistake)}" if field else mistake["msg"]) from None
 
     def check_size(self) -> int:
-        """How often its texts name a partition. Raises LedgerError for more than a group has."""
+        """Return how often the texts name a partition. Raises LedgerError for more than a group may have."""
         partitions = sum(facts.partitions for facts in self.queues.values())
         if partitions > MOST_PARTITIONS:
             raise LedgerError(f"queues: {partitions:,} partitions are more than the {MOST_PARTITIONS:,} of a group")
@@ -348,20 +348,20 @@ MOST_PARTITIONS = 100_000
 """The most partitions of all queues of a group together."""
 
 WITHDRAWN_OF_ONE = 4
-"""So many epoch tombstones, or owners of partitions that are gone, take as much memory as one partition of the group."""
+"""Epoch tombstones, or unreleased partitions, that take as much memory as one partition of the group."""
 
 MOST_WITHDRAWN = MOST_PARTITIONS
-"""The most epoch tombstones of a group, and the most partitions that are gone and not released."""
+"""The most epoch tombstones of a group, and the most unreleased partitions."""
 
 _MOST_NAMED = 8 * MOST_PARTITIONS
-"""A ledger names a partition at its owner or as free, and perhaps with the epoch of its last owner, in a move, an origin, a
-tombstone, a slot and a plan, and as unreleased."""
+"""A ledger names a partition once with its owner or as free, and at most once each with the last owner's epoch, in a move, an
+origin, a tombstone, a slot and a plan, and as unreleased."""
 
 
 def partitions_named(data: Mapping[str, str]) -> int:
-    """The partitions that a ledger's data gives a group, and a quarter of those that are gone; 0 if it does not read as a ledger.
+    """Return the number of partitions in a ledger's data, plus a quarter of those that are gone; 0 if the data is no ledger.
 
-    It makes no object per partition.
+    Makes no object per partition.
     """
     try:
         group = _Group.read(data.get(LEDGER_GROUP_KEY, ""))
@@ -377,7 +377,7 @@ def _count(texts: Iterable[str], named: int) -> int:
     for text in texts:
         named += count_named(text)
         if named > _MOST_NAMED:
-            raise LedgerError(f"it names partitions more than {_MOST_NAMED:,} times")
+            raise LedgerError(f"more than {_MOST_NAMED:,} mentions of partitions")
     return named
 
 
@@ -385,11 +385,11 @@ def _count(texts: Iterable[str], named: int) -> int:
 
 
 _CAPACITY = re.compile(r"[0-9]{1,20}(/[0-9]{1,20})?")
-"""A Fraction as `str` writes it. `Fraction` itself would also accept 1e999999999, a number of a billion digits."""
+"""A Fraction as `str` writes it. `Fraction()` would also accept 1e999999999, a number of a billion digits."""
 
 
 def load(data: Mapping[str, str]) -> GroupState:
-    """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for any other data."""
+    """Invert `dump`. Raises LedgerError, which names the key and the cause, for any other data."""
     if LEDGER_GROUP_KEY not in data:
         raise LedgerError(f"the key {LEDGER_GROUP_KEY!r} is missing")
     with _refused(LEDGER_GROUP_KEY):
@@ -414,11 +414,11 @@ def load(data: Mapping[str, str]) -> GroupState:
 
 @contextmanager
 def _refused(key: str) -> Iterator[None]:
-    """Errors of reading this key become a LedgerError that names it."""
+    """Turn errors of reading this key into a LedgerError that names the key."""
     try:
         yield
     except KeyError as error:
-        raise LedgerError(f"{key}: {error} is missing, or names what is not there") from None
+        raise LedgerError(f"{key}: {error} is missing, or named but not defined") from None
     except (ValueError, ArithmeticError) as error:
         raise LedgerError(f"{key}: {error}") from None
 
@@ -464,7 +464,7 @@ def _read(group: _Group, entries: Mapping[MemberId, MemberEntry]) -> GroupState:
 def _read_records(
     group: _Group, entries: Mapping[MemberId, MemberEntry]
 ) -> tuple[dict[Partition, PartitionRecord], set[Partition]]:
-    """The partitions' records, and the partitions that are being revoked.
+    """Return the partitions' records, and the partitions that are being revoked.
 
     Owners come from the members' keys; epochs of partitions without an owner come from the key `group`.
     """
@@ -484,7 +484,7 @@ def _read_records(
         for queues_of, gives in ((entry.owned, False), (entry.revoking, True)):
             for partition, epoch in flat(queues_of):
                 if partition in free or records.get(partition, never).owner is not None:
-                    raise LedgerError(f"partition {partition.number} of {partition.queue} stands at {member} and elsewhere")
+                    raise LedgerError(f"partition {partition.number} of {partition.queue} is listed for {member} and elsewhere")
                 if (record := at.get(epoch)) is None:
                     record = at[epoch] = PartitionRecord(epoch, member, member)
                 records[partition] = record
@@ -517,7 +517,7 @@ def _read_member_slot(
         return MemberSlot(member, known[member].uid, known[member].instance)
     left = frozenset(_in(p, records) for p in read_numbers(slot.vacated))
     if not left:
-        raise LedgerError(f"slots: that of {slot.member!r} is vacant, and has no partitions")
+        raise LedgerError(f"slots: the slot of {slot.member!r} is vacant and has no partitions")
     return MemberSlot(slot.member, slot.uid, slot.instance, left, slot.expires, slot.length, slot.late, slot.overtaken)
 
 
@@ -545,7 +545,7 @@ def _read_moves(
             for partition, epoch in read_grants(of).items():
                 record = records[partition]
                 if partition in moves or (record.owner is None and record.epoch != epoch):
-                    raise LedgerError(f"{partition} is on its way twice, or at two epochs")
+                    raise LedgerError(f"{partition} has two hand-offs, or two epochs")
                 moves[partition] = replace(like, receiver=receiver, uid=uid, epoch=epoch, giver=record.owner)
     return moves
 
@@ -564,5 +564,5 @@ def _in(partition: Partition, records: Mapping[Partition, PartitionRecord]) -> P
 
 def _capacity(text: str) -> Fraction:
     if not _CAPACITY.fullmatch(text) or (made := Fraction(text)) <= 0:
-        raise LedgerError(f"capacities: {text[:40]!r} is no number above 0")
+        raise LedgerError(f"capacities: {text[:40]!r} is not a number above 0")
     return made

@@ -1,4 +1,4 @@
-"""Member slots: each member of the last plan holds one, and a vacant one is taken with its partitions (rule 1)."""
+"""Member slots: each member of the last plan holds one. A member that takes a vacant slot gets its partitions (rule 1)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from baton.model.ids import MemberId, QueueName
 
 
 def give_to_active_member(draft: Draft) -> None:
-    """Vacant partitions of an exclusive queue go to its active member, and not to a member that takes the slot (rule 8)."""
+    """Give vacant partitions of an exclusive queue to its active member, and not to a member that takes the slot (rule 8)."""
     if not any(draft.queues[partition.queue].exclusive for slot in _free_slots(draft) for partition in slot.vacated or ()):
         return
     active = active_members(draft, draft.slot_holders() + draft.standbys)
@@ -30,14 +30,14 @@ def give_to_active_member(draft: Draft) -> None:
 
 
 def fill_with_standbys(draft: Draft) -> None:
-    """The standby that has waited longest takes a vacant slot."""
+    """Give vacant slots to standbys, longest waiting first."""
     for standby in _longest_waiting(draft) if _free_slots(draft) else ():
         if draft.may_begin():
             _take_one(draft, standby, "stood by")
 
 
 def fill_with_newcomers(draft: Draft) -> None:
-    """Newcomers take vacant slots, if there are no more newcomers than slots."""
+    """Give vacant slots to newcomers, if there are no more newcomers than slots."""
     candidates = newcomers(draft)
     if len(candidates) <= len(_free_slots(draft)):
         for member in candidates:
@@ -46,14 +46,14 @@ def fill_with_newcomers(draft: Draft) -> None:
 
 
 def vacant_slots(draft: Draft) -> list[MemberSlot]:
-    """Slots that any member may take. Reserved slots are not among them."""
+    """Return the slots that any member may take, which excludes reserved slots."""
     return [slot for slot in draft.member_slots if slot.vacated is not None and slot.expires is None]
 
 
 def _free_slots(draft: Draft) -> list[MemberSlot]:
-    """Vacant slots that may be taken at once.
+    """Return the vacant slots that may be taken at once.
 
-    A pod that left may still work on partitions that no queue can fence. Then its slot waits for the end of the holddown.
+    A pod that left may still work on partitions that no queue can fence. Its slot then waits for the end of the holddown.
     """
     away = draft.observation.away
     return [
@@ -64,13 +64,13 @@ def _free_slots(draft: Draft) -> list[MemberSlot]:
 
 
 def members_without_slot(draft: Draft) -> list[MemberId]:
-    """Members that neither have a slot nor stand by, ordered by joining, then name."""
+    """Return the members that neither have a slot nor stand by, ordered by joining, then name."""
     placed = {*draft.slot_holders(), *draft.standbys}
     return sorted((m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))
 
 
 def newcomers(draft: Draft) -> list[MemberId]:
-    """Members without a slot that could own a partition."""
+    """Return the members without a slot that could own a partition."""
     candidates = members_without_slot(draft)
     if not candidates:
         return []
@@ -81,7 +81,7 @@ def newcomers(draft: Draft) -> list[MemberId]:
 
 
 def _longest_waiting(draft: Draft) -> list[MemberId]:
-    """The standbys, longest waiting first, and then members that hold a slot without partitions."""
+    """Return the standbys, longest waiting first, and then members that hold a slot without partitions."""
     loads = draft.loads()
     holders = draft.slot_holders()
     idle = [member for member in holders if not loads.get(member)]
@@ -90,16 +90,16 @@ def _longest_waiting(draft: Draft) -> list[MemberId]:
 
 
 def make_standbys(draft: Draft, members: Iterable[MemberId]) -> None:
-    """Make standbys of these members, which have no slot, and give each its key in the ledger."""
+    """Make these members, which have no slot, standbys, and give each its key in the ledger."""
     for member in members:
         draft.add_member(member)
         draft.standbys.append(member)
 
 
 def expire_reserved_slots(draft: Draft) -> None:
-    """A reserved slot whose static member did not return in time is open to any member, and a plan is due (rule 6).
+    """Open reserved slots whose static member did not return in time to any member, and make a plan due (rule 6).
 
-    If others left meanwhile, that plan would cut their holddown short, so it waits until that ends.
+    If other members left meanwhile, that plan would cut their holddown short, so the slot stays reserved until it ends.
     """
     held = draft.holddown
     runs = held is not None and not held.rest and held.until > draft.now
@@ -117,7 +117,7 @@ def expire_reserved_slots(draft: Draft) -> None:
 
 
 def return_members(draft: Draft) -> None:
-    """A pod that returns takes the slots of its member: by its UID, its name or its static identity.
+    """Give returning pods the slots of their members, found by UID, name or static identity.
 
     A member may have several slots: a reserved one, one of exclusive queues, and one of queues that cannot fence.
     """
@@ -144,7 +144,7 @@ def return_members(draft: Draft) -> None:
 
 
 def _same_identity(draft: Draft, slot: MemberSlot, member: MemberId) -> bool:
-    """The member is the static member of this slot."""
+    """True if the member is the static member of this slot."""
     return draft.spec.session_timeout > 0 and slot.instance is not None and draft.eligible[member].instance == slot.instance
 
 
@@ -161,7 +161,7 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
     for partition in sorted(slot.vacated):
         record = draft.records[partition]
         if draft.planned_owner(partition) == member:
-            continue  # A victim that stays after all still owns it.
+            continue  # a victim that stays after all still owns the partition
         if record.owner is None and _same_identity(draft, slot, member):
             draft.records[partition] = record._replace(last=member)  # the same static member under another name
         draft.hand_off(partition, member, why)
@@ -170,21 +170,21 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
     draft.member_slots[at : at + 1] = [] if member in draft.slot_holders() else [draft.new_slot(member)]
     if member in draft.standbys:
         draft.standbys.remove(member)
-    # The others may have been balanced without this slot, and an old imbalance must not last (rule 2). Counting shows an
+    # The others may have been balanced without this slot, and an old imbalance must not last (rule 2). Partition counts show an
     # imbalance only under an assignor that balances.
     if traits(draft).balances:
         draft.unsettled = True
     elif slot.overtaken:
-        draft.trigger(f"partitions were shared out while {slot.member} was away")
+        draft.trigger(f"other members were given partitions while {slot.member} was away")
 
 
 def mark_overtaken(draft: Draft) -> None:
-    """Mark vacant slots: while they are vacant, partitions are given to others, or members go without."""
+    """Mark all vacant slots: while they are vacant, other members are given partitions, or get none."""
     draft.member_slots = [slot if slot.vacated is None else replace(slot, overtaken=True) for slot in draft.member_slots]
 
 
 def end_reservations(draft: Draft, queue: QueueName) -> None:
-    """Open the reserved slots of a queue that became exclusive: any member may get their partitions of it (rule 6)."""
+    """Move the partitions of a queue that became exclusive from reserved slots to slots that any member may take (rule 6)."""
     slots: list[MemberSlot] = []
     for slot in draft.member_slots:
         left = frozenset(partition for partition in slot.vacated or () if partition.queue == queue)
@@ -198,7 +198,7 @@ def end_reservations(draft: Draft, queue: QueueName) -> None:
 
 
 def promote_standbys(draft: Draft) -> None:
-    """Standbys that can own a partition by now, because a queue or the desired size grew, become newcomers."""
+    """Make standbys newcomers if they can now own a partition, because a queue or the desired size grew."""
     if not draft.standbys:
         return
     limit = MemberLimit(draft, vacant_too=True)
@@ -217,22 +217,22 @@ Reads = frozenset[QueueName]
 
 
 class MemberLimit:
-    """Takes members one by one, as long as each can own a partition of a queue that it reads.
+    """Counts members one by one, as long as each can own a partition of a queue that it reads.
 
     An exclusive queue has room for one member, any other queue for as many as it has partitions. If subscriptions differ, a
-    member that can also own a partition of another queue does not keep out one that cannot.
+    member that can also own a partition of another queue does not exclude a member that cannot.
 
-    If the desired size is known, pods above it have no room until an older pod goes (rule 7).
+    If the desired size is known, pods above it have no room until an older pod leaves (rule 7).
     """
 
     def __init__(self, draft: Draft, *, vacant_too: bool = False) -> None:
-        """Reserved slots count as taken; other vacant slots do so only if `vacant_too`."""
+        """Reserved slots count as taken; other vacant slots count as taken only if `vacant_too`."""
         self._draft = draft
         self._free = {
             queue: min(facts.partitions, 1) if facts.exclusive else facts.partitions for queue, facts in draft.queues.items()
         }
         self._inside: dict[QueueName, Counter[Reads]] = {queue: Counter() for queue in draft.queues}
-        # In mode Spark the driver removes the victims, so the size needs no limit here.
+        # in mode Spark the driver removes the victims, so the size needs no limit here
         self._size = draft.spec.replicas if draft.replicas is None else None
         self._members = 0
         for slot in draft.member_slots:
@@ -245,7 +245,7 @@ class MemberLimit:
         self._members += 1
 
     def add_if_room(self, member: MemberId) -> bool:
-        """Count a member and return True, if there is a partition for it and the desired size allows it."""
+        """Count a member and return True if there is a partition for it and the desired size allows it."""
         if self._size is not None and self._members >= self._size:
             return False
         if not self._fit(self._draft.subscribed(member)):

@@ -1,5 +1,5 @@
-"""The members of a group: pods that are Ready, neither stop nor drain, are not fenced off by a newer pod of the same identity,
-and are no victims. Members leave when they vanish, are asked to stop, or drop a queue: their slots become vacant.
+"""The members of a group: pods that are Ready, not stopping, not draining, not fenced off by a newer pod of the same identity,
+and no victims. When a member vanishes, is asked to stop, or drops a queue, its slot becomes vacant.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +16,7 @@ from baton.model.names import LEDGER_GROUP_KEY
 def count_members(draft: Draft) -> None:
     """Fill `eligible`, and record the pods that are fenced off and the victims.
 
-    A pod that drains is still there: it fences off the older of its identity, and counts towards the size that the fleet has.
+    A draining pod still fences off older pods of its identity, and counts towards the size of the fleet.
     """
     live = {
         name: member
@@ -31,7 +31,8 @@ def count_members(draft: Draft) -> None:
 
 
 def follow_identities(draft: Draft) -> None:
-    """The identity of a member is that which its pod has now: the label, or the spec that names it, may be younger (rule 6)."""
+    """Update the identities of members to those of their pods: the label, or the spec that names the label, may have changed
+    (rule 6)."""
     changed = {
         member: seen.instance
         for member, seen in draft.eligible.items()
@@ -72,11 +73,11 @@ def _fence_doubles(draft: Draft, live: dict[MemberId, ObservedMember]) -> None:
 
 
 def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember], size: int) -> tuple[PodKey, ...]:
-    """The pods whose loss costs the fewest moves: first those that drain, then standbys, then those with the fewest partitions,
-    then the youngest.
+    """Return the pods whose loss costs the fewest moves: first draining pods, then standbys, then those with the fewest
+    partitions, then the youngest.
 
-    A victim stays one while the fleet is too large. If the desired size grows, the victim chosen last is spared first, and one
-    that drains last.
+    A victim remains a victim while the fleet is too large. If the desired size grows, the victim chosen last is spared first,
+    and draining victims last.
     """
     excess = len(live) - size
     if excess <= 0:
@@ -98,7 +99,7 @@ def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember], size: 
 def cheapest_first(
     pods: Mapping[MemberId, ObservedMember], holders: Collection[MemberId], counts: Mapping[MemberId, int]
 ) -> list[MemberId]:
-    """Pods by what their loss costs. `holders`: those that do not stand by; `counts`: the numbers of their partitions."""
+    """Return pods ordered by the cost of losing them. `holders`: pods that do not stand by; `counts`: partitions per pod."""
     youngest = sorted(pods, key=lambda name: (pods[name].joined, name), reverse=True)
     return sorted(youngest, key=lambda name: (not pods[name].draining, name in holders, counts.get(name, 0)))
 
@@ -107,11 +108,12 @@ def cheapest_first(
 
 
 LETTING_GO = 5.0
-"""Seconds of its grace period that a consumer keeps for letting go."""
+"""Seconds of its grace period that a consumer keeps for releasing partitions."""
 
 
 def notice_departures(draft: Draft) -> None:
-    """A member that vanished has released its partitions. One that is stopping, or may still work, keeps them (rules 1, 5, 7)."""
+    """Vacate the slots of members that left. A member that vanished has released its partitions; one that is stopping, or may
+    still work, keeps them (rules 1, 5, 7)."""
     for member in sorted(draft.known):
         known = draft.known[member]
         if draft.present(member, known.uid):
@@ -126,7 +128,7 @@ def notice_departures(draft: Draft) -> None:
 
 
 def release_stopping_static(draft: Draft) -> None:
-    """A static member that is asked to stop releases at once, because its slot is reserved for its return (rule 7)."""
+    """Have static members that are asked to stop release at once, because their slots are reserved for them (rule 7)."""
     for slot in draft.member_slots:
         if slot.expires is not None and slot.vacated and draft.present(slot.member, slot.uid):
             for partition in sorted(slot.vacated):
@@ -136,7 +138,7 @@ def release_stopping_static(draft: Draft) -> None:
 
 
 def release_ending(draft: Draft) -> None:
-    """A pod that would be killed before the holddown ends releases while it still can (rule 7). Its slot stays vacant."""
+    """Have a pod that would be killed before the holddown ends release while it still can (rule 7). Its slot stays vacant."""
     for member, at in release_times(draft).items():
         for partition in sorted(draft.owned[member]) if draft.now >= at else ():
             if draft.at_rest(partition):
@@ -145,8 +147,10 @@ def release_ending(draft: Draft) -> None:
 
 
 def release_times(draft: Draft) -> dict[MemberId, float]:
-    """When terminating members release what no hand-off takes from them: maxHandoffSeconds before they let go of it by
-    themselves, or after a holddown that ends before that."""
+    """Return when terminating members have to release the partitions that no hand-off takes from them.
+
+    That is maxHandoffSeconds before they release by themselves, or the end of the holddown if it ends before they do.
+    """
     times: dict[MemberId, float] = {}
     for member in sorted(draft.owned):
         seen = draft.observation.members.get(member)
@@ -172,9 +176,9 @@ def _vanish(draft: Draft, member: MemberId) -> None:
 
 
 def _step_aside(draft: Draft, member: MemberId) -> None:
-    """The pod takes no part, but its process may still work (rule 5).
+    """Handle a pod that takes no part, but whose process may still work (rule 5).
 
-    It loses the partitions of queues that fence, as if it had vanished. It keeps the others until it releases them or ends.
+    The pod loses the partitions of queues that fence, as if it had vanished. It keeps the others until it releases them or ends.
     """
     fenced = frozenset(partition for partition in draft.owned[member] if draft.queue(partition).fenced)
     if fenced == draft.owned[member]:
@@ -191,7 +195,7 @@ def _leave(draft: Draft, member: MemberId) -> None:
 
 
 def _unsubscribe(draft: Draft, member: MemberId) -> None:
-    """A member that drops a queue leaves it: its partitions of the queue wait in a vacant slot of their own (rule 1)."""
+    """Take the partitions of dropped queues from a member. They wait in a separate vacant slot (rule 1)."""
     reads = draft.subscribed(member)
     dropped = sorted(partition for partition in draft.owned[member] if partition.queue not in reads)
     if not dropped:
@@ -201,7 +205,7 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
         if draft.queue(partition).fenced:
             draft.owner_is_gone(partition)
         elif partition in left:
-            # An External queue cannot fence, so the partition waits for the member's release.
+            # an External queue cannot fence, so the partition waits for the member's release
             draft.hand_off(partition, None, f"{member} does not read {partition.queue} any more")
             draft.new_generation()
     at = next((n for n, slot in enumerate(draft.member_slots) if slot.member == member), len(draft.member_slots) - 1)
@@ -209,14 +213,14 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
 
 
 def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
-    """The member's partitions that no hand-off, running or planned, takes from it."""
+    """Return the member's partitions that no hand-off, running or planned, takes from it."""
     return frozenset(partition for partition in draft.owned[member] if draft.stays_put(partition))
 
 
 def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanished: bool) -> None:
-    """Make the member's slot vacant. Each set of `kept` partitions waits in a slot of its own.
+    """Make the member's slot vacant. Each set of `kept` partitions waits in a separate slot.
 
-    `vanished`: the session timeout of a static member counts from now, and not from when it was asked to stop.
+    `vanished`: the session timeout of a static member counts from now, and not from when the member was asked to stop.
     """
     if member in draft.standbys:
         draft.standbys.remove(member)
@@ -235,10 +239,9 @@ def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanishe
 
 
 def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
-    """The vacant slots that one slot becomes: a reserved one for a static member, and one with its exclusive queues for any
-    member.
+    """Split a vacant slot: a reserved one for a static member, and one with its exclusive queues for any member.
 
-    A slot without partitions is dropped. A member that drains is not waited for: it is there, and is to own nothing (rule 7).
+    A slot without partitions is dropped. No slot is reserved for a draining member, which has not left (rule 7).
     """
     assert slot.vacated is not None
     length = draft.spec.session_timeout
@@ -253,13 +256,13 @@ def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
 
 
 def update_member_keys(draft: Draft) -> None:
-    """Set the generation of keys whose assignment changed. A member without partitions stands by, with one event."""
+    """Set the generation of keys whose assignment changed. A member without partitions becomes a standby, with one event."""
     incoming = {move.receiver for move in draft.moves.values()} | set(draft.waiting.values())
     slots = {slot.member for slot in draft.member_slots}
     for member in sorted(draft.known):
         known = draft.known[member]
         has = bool(draft.owned[member]) or member in incoming
-        waits = member in slots and draft.present(member, known.uid)  # it stops or drains, and its slot is not taken yet
+        waits = member in slots and draft.present(member, known.uid)  # stopping or draining, and its slot is not taken yet
         if not has and member not in draft.eligible and not waits:
             del draft.known[member]
             continue

@@ -1,7 +1,7 @@
 """Observations: one group's spec, its queues, its members, and the reports of queues and consumers.
 
-An observation has facts and not changes. The same observation twice changes nothing, and the order in which the caller learnt its
-parts does not matter. Times are seconds on the clock of `now`.
+An observation has facts, not changes. The same observation twice changes nothing, and the order in which the caller learned the
+facts does not matter. Times are seconds on the clock of `now`.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -23,14 +23,14 @@ from baton.queues.protocol import Ownership
 class HeldBack(IntEnum):
     """The decisions that wait because the ledger would become too large for a ConfigMap.
 
-    The caller tries these in order, from `NOTHING` on, and takes the first with which the ledger fits.
+    The caller tries these in order, starting with `NOTHING`, and takes the first with which the ledger fits.
     """
 
     NOTHING = 0
     PLANS = 1
     """No plan, no new partition, no new standby. Vacant slots are taken, and planned hand-offs begin and end."""
     ALL = 2
-    """Everything but hand-offs in flight: their releases, deadlines, grants, and redirection if the receiver vanished."""
+    """Everything waits except hand-offs in flight: their releases, deadlines, grants, and redirection if a receiver vanished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class GroupSpec:
     assignors: tuple[str, ...] = (DEFAULT,)
     protocol: Protocol = Protocol.COOPERATIVE
     delay: float = 5.0
-    """The holddown: the group's, or the longest of its queues'."""
+    """The length of the holddown: the group's, or the longest of its queues'."""
     rebalance: GroupRebalance = field(default_factory=GroupRebalance)
     session_timeout: float = 0.0
     """How long a slot is reserved for a static member that vanished; 0: no static membership."""
@@ -54,30 +54,30 @@ class GroupSpec:
 
     @property
     def most_paused(self) -> int:
-        """How many partitions a rebalance may pause at once; 0: no bound. Eager pauses all."""
+        """The most partitions that a rebalance may pause at once; 0: no bound. Eager pauses all."""
         return self.rebalance.max_concurrent_handoffs if self.protocol is Protocol.COOPERATIVE else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedQueue:
-    """One queue of the group as its adapter and its spec describe it."""
+    """One queue of the group, as its adapter and its spec describe it."""
 
     partitions: int
     exclusive: bool = False
     fenced: bool = True
-    """The queue refuses earlier owners. False for External, where only the consumer's release counts."""
+    """The queue rejects earlier owners. False for External, where only the consumer's release counts."""
     max_handoff: float = 3.0
     on_deadline: OnDeadline = OnDeadline.WAIT
     given_up: bool = False
-    """The group gives up the whole queue. Then a hand-off without a receiver ends at its deadline, even without a release,
-    because no next owner can be disturbed."""
+    """The group gives up the whole queue. Then a hand-off without a receiver ends at its deadline even without a release, because
+    there is no next owner to disturb."""
     incarnation: str | None = None
-    """Identifies the server's run; when it changes, owners are asserted again at new epochs, for a restart may have
-    rolled them back. None: unknown or does not apply, which is no change."""
+    """Identifies the run of the queue's server. When it changes, owners are granted again at new epochs, because a restart may
+    have rolled their records back. None: unknown or not applicable, which is no change."""
     zones: Spans[frozenset[str]] = ()
-    """The zones of the partitions' replicas, where spec.partitionAttributes has them, or the queue itself knows them."""
+    """The zones of the partitions' replicas, from spec.partitionAttributes or from the queue itself."""
     zones_known: bool = True
-    """False: the queue may tell of some, and has not answered yet in this run of the operator."""
+    """False: the queue may have zones, and has not answered yet in this run of the operator."""
     weights: Spans[Fraction] = ()
     """The weights of partitions as shares of the load; 1 where spec.partitionAttributes has none."""
     owners: Mapping[int, Ownership] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ObservedQueue:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member: which pod it is, and what it announces."""
+    """A member: its pod, and what the pod announces."""
 
     uid: Uid
     subscribed: frozenset[QueueName] | None = None
@@ -94,7 +94,7 @@ class GroupMember:
     instance: str | None = None
     """The identity of a static member."""
     capacity: Fraction = Fraction(1)
-    """How much it can carry compared with the others, above 0."""
+    """How much load the member can carry compared with others, above 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +102,20 @@ class ObservedMember(GroupMember):
     """A pod of the fleet that is Ready (an executor: also registered with its driver), or one that is terminating."""
 
     joined: float = 0.0
-    """When it became Ready. Orders members by joining; ties go by name."""
+    """When the pod became Ready. Orders members by joining; ties go by name."""
     assignors: tuple[str, ...] | None = None
-    """The assignors that it supports; None: all."""
+    """The assignors that the pod supports; None: all."""
     zone: str | None = None
     terminating: bool = False
     """The pod was asked to stop, and can still release partitions."""
     ends: float | None = None
-    """Terminating: the end of its grace period. None: not known."""
+    """Terminating: the end of the grace period. None: not known."""
     draining: bool = False
-    """It is to give its partitions away, and goes on (rule 7). That may be undone."""
+    """The pod has to hand its partitions over, and keeps running (rule 7). Draining may be undone."""
 
     @property
     def leaving(self) -> bool:
-        """It gets no partition, and others get what it has."""
+        """True if the pod gets no partitions, and other members get those that it has."""
         return self.terminating or self.draining
 
 
@@ -133,8 +133,8 @@ class Outcome(NamedTuple):
 class Observation:
     """Everything the engine may know at one instant.
 
-    A queue of the group that is missing from `queues` does not exist. One that exists but cannot be reached is
-    shown as it was last seen, and its effects simply have no outcome yet.
+    A queue of the group that is missing from `queues` does not exist. A queue that exists but cannot be reached is included as it
+    was last seen, and its effects have no outcome yet.
     """
 
     spec: GroupSpec
@@ -143,12 +143,12 @@ class Observation:
     away: Mapping[MemberId, Uid] = field(default_factory=dict)
     """Pods that take no part and may still work: not Ready, not registered with their driver, or stopping without a session.
 
-    They keep their partitions of queues that cannot fence until they release them, or are missing here: their session lapsed,
-    or the pod ended."""
+    They keep their partitions of queues that cannot fence until they release them, or are missing here because their session
+    lapsed or the pod ended."""
     releases: Container[Release] = frozenset()
-    """The releases that consumers' sessions report. The engine asks for single ones, because a session may report very many."""
+    """The releases that consumers' sessions report. The engine looks up single ones, because a session may report very many."""
     drained: frozenset[tuple[Partition, Epoch]] = frozenset()
-    """The partitions, with the giver's epoch, that a queue reports as paused with nothing outstanding."""
+    """The partitions that a queue reports as paused with nothing outstanding, and the giver's epoch of each."""
     outcomes: frozenset[Outcome] = frozenset()
     """The results of the grants that the caller carried out since the last step."""
     request: str | None = None
@@ -156,7 +156,7 @@ class Observation:
     approved: str | None = None
     """The id of the proposal that was approved last."""
     part: int | None = None
-    """How many hand-offs a step may begin, because the ledger has no room for more. None: all."""
+    """The most hand-offs that a step may begin, because the ledger has no room for more. None: no bound."""
     held_back: HeldBack = HeldBack.NOTHING
 
 
@@ -164,7 +164,7 @@ class Observation:
 
 
 def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> GroupSpec:
-    """The group's spec with defaults. Without a delay of its own it has the longest of its queues' delays."""
+    """Return the group's spec with defaults. A group without a delay has the longest of its queues' delays."""
     delay = spec.rebalance.delay_seconds
     if delay is None:
         delay = max((queue.rebalance.delay_seconds for queue in queues), default=5)
@@ -183,24 +183,26 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
 
 
 def observed_queue(spec: PartitionedQueueSpec | None, group: ConsumerGroupSpec, partitions: int) -> ObservedQueue:
-    """A queue as its spec describes it. `partitions`: those in operation; `spec` None: the resource is gone or unreadable."""
+    """Return a queue as its spec describes it. `partitions`: those in operation; `spec` None: it is gone or invalid."""
     handoff = group.rebalance.max_handoff_seconds
     if spec is None:
         return ObservedQueue(partitions, max_handoff=float(QueueRebalance().max_handoff_seconds if handoff is None else handoff))
-    told = attributes(spec.partition_attributes)
+    known = attributes(spec.partition_attributes)
     return ObservedQueue(
         partitions,
         exclusive=spec.access_type is AccessType.EXCLUSIVE,
         fenced=spec.source.kind.fenced,
         max_handoff=float(spec.rebalance.max_handoff_seconds if handoff is None else handoff),
         on_deadline=spec.source.on_deadline,
-        zones=told.zones,
-        weights=told.weights,
+        zones=known.zones,
+        weights=known.weights,
     )
 
 
 def even_size(replicas: int, partitions: int) -> int:
-    """The largest size, `replicas` at most, that divides the partitions evenly: 64 go to 1, 2, 4, 8, 16, 32 or 64 pods. Where
-    there are no partitions it is `replicas`."""
+    """Return the largest size up to `replicas` that divides the partitions evenly: 64 go to 1, 2, 4, 8, 16, 32 or 64 pods.
+
+    Without partitions it is `replicas`.
+    """
     most = min(replicas, partitions)
     return next((size for size in range(most, 0, -1) if partitions % size == 0), replicas)

@@ -1,10 +1,10 @@
 """Queues that are added, removed, resized, or change their access type (rules 1 and 8).
 
-Owners are recovered where the ledger was lost or overwritten, or a queue's server came back with older records (ledger 2).
+Owners are recovered if the ledger was lost or overwritten, or a queue's server came back with older records (ledger 2).
 
-Owners may still work on partitions that are gone: their queue was deleted, or left the group, and no queue refuses them. Nothing
-waits for them while the partitions are gone, because no other pod gets them. A partition that comes back is theirs until they
-release it (rules 3 and 5).
+Owners may still work on partitions of a queue that was deleted or left the group, because no queue rejects them. Nothing waits
+for these owners while the partitions are gone, because no other pod gets the partitions. A partition that comes back belongs to
+its last owner until the owner releases it (rules 3 and 5).
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _NEVER = PartitionRecord()
 
 
 def drop_missing_queues(draft: Draft) -> None:
-    """A queue that was deleted or left the group loses all its partitions at once, because no queue is left to act on."""
+    """Remove all partitions of queues that were deleted or left the group at once, because no queue is left to act on."""
     for queue in sorted(set(draft.queues) - set(draft.observation.queues)):
         for number in range(draft.queues[queue].partitions):
             _drop(draft, Partition(queue, number))
@@ -45,8 +45,8 @@ def forget_withdrawn(draft: Draft) -> None:
 
 
 def follow_servers(draft: Draft) -> None:
-    """Grant all owners again after another run of a queue's server, which may have lost records, or in doubt. A pause does not
-    matter."""
+    """Grant all partitions of a queue to their owners again, if its server was restarted and may have lost records, or if that is
+    in doubt. Also while the group is paused."""
     for queue, facts in sorted(draft.queues.items()):
         seen = draft.observation.queues[queue]
         doubted = facts.incarnation == IN_DOUBT and not seen.fenced
@@ -57,7 +57,7 @@ def follow_servers(draft: Draft) -> None:
 
 
 def follow_queues(draft: Draft) -> None:
-    """New queues, other partition counts, other access types."""
+    """Take in new queues, and other partition counts and access types."""
     fresh = not draft.queues
     for queue, seen in sorted(draft.observation.queues.items()):
         facts = draft.queues.get(queue)
@@ -82,12 +82,12 @@ def follow_queues(draft: Draft) -> None:
 
 
 def place_opened(draft: Draft) -> None:
-    """New partitions go to the members of the plan that have the fewest. Members that took a slot in this step count."""
+    """Give new partitions to the members of the plan that have the fewest, including members that took a slot in this step."""
     if draft.opened:
         mark_overtaken(draft)
         for partition, receiver in receivers_with_fewest(draft, draft.opened).items():
             if not draft.may_begin():
-                break  # a plan follows, because it has no owner
+                break  # the partition has no owner, so a plan follows
             draft.hand_off(partition, receiver, draft.opened[partition])
             draft.new_generation()
 
@@ -97,7 +97,7 @@ def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
     why = f"{queue} has {counted(after, 'partition')} instead of {before:,}"
     draft.unsettled = True
     if draft.holddown is not None:
-        draft.trigger(why)  # pins it: it runs to its end even if its reason vanishes
+        draft.trigger(why)  # pins the holddown: it runs to its end even if its reason vanishes
     for number in range(after, before):
         _close(draft, Partition(queue, number), why)
     new = [Partition(queue, number) for number in range(before, after)]
@@ -111,9 +111,9 @@ def _open(draft: Draft, partition: Partition) -> None:
     if record is None:
         epoch = max(draft.epoch_tombstones.pop(partition, Epoch(0)), draft.queue_tombstones.get(partition.queue, Epoch(0)))
         draft.records[partition] = PartitionRecord(epoch, ended=epoch) if epoch else _NEVER
-        call_back(draft, partition)
+        restore_unreleased(draft, partition)
     elif record.owner is not None and draft.may_own(record.owner, partition.queue):
-        # It was being withdrawn: its owner keeps it.
+        # the partition was being withdrawn: its owner keeps it
         draft.hand_off(partition, record.owner, "the queue grew again")
         draft.new_generation()
 
@@ -142,7 +142,7 @@ def _drop(draft: Draft, partition: Partition) -> None:
 
 
 def _take_from_slots(draft: Draft, partition: Partition) -> None:
-    """Take the partition out of vacant slots. A vacant slot without partitions is dropped."""
+    """Remove the partition from vacant slots. A vacant slot without partitions is dropped."""
     for n, slot in reversed(list(enumerate(draft.member_slots))):
         if slot.vacated and partition in slot.vacated:
             rest = slot.vacated - {partition}
@@ -180,7 +180,7 @@ def adopt(draft: Draft, queue: QueueName) -> None:
 
 
 def assert_again(draft: Draft, queue: QueueName) -> None:
-    """Grant every partition to its owner again, because another run of the server may have rolled its records back."""
+    """Grant every partition to its owner again, because a restart of the server may have rolled its records back."""
     owner_records = draft.observation.queues[queue].owners
     for partition in sorted(partition for partition in draft.records if partition.queue == queue):
         above = owner_records.get(partition.number, NO_OWNER).epoch
@@ -196,20 +196,23 @@ def assert_again(draft: Draft, queue: QueueName) -> None:
 
 
 def grant_released_again(draft: Draft) -> None:
-    """Grant a partition again that its owner has let go of, though it is not called back: the ledger was overwritten, and what
-    is let go of at one epoch stays let go of."""
+    """Grant partitions again that their owners released although they were not revoked.
+
+    That happens if the ledger was overwritten. A partition that was released at one epoch stays released at it, so it needs a
+    new epoch.
+    """
     releases = draft.observation.releases
     if not releases:
-        return  # a large group at rest
+        return  # so that a large group at rest costs nothing
     for member, known in sorted(draft.known.items()):
         if member not in draft.eligible:
             continue
-        said = [
+        released = [
             partition
             for partition in draft.owned[member]
             if Release(known.uid, partition.queue, partition.number, draft.records[partition].epoch) in releases
         ]
-        for partition in sorted(set(said) - draft.moves.keys()):
+        for partition in sorted(set(released) - draft.moves.keys()):
             above = draft.queue(partition).owners.get(partition.number, NO_OWNER).epoch
             draft.assert_owner(partition, member, above)
 
@@ -217,9 +220,11 @@ def grant_released_again(draft: Draft) -> None:
 # Owners that may still work on partitions that are gone
 
 
-def call_back(draft: Draft, partition: Partition) -> None:
-    """A partition has come back. If its last owner may still work on it, it owns it again, and is to release it, at a new epoch
-    to itself if it may own it."""
+def restore_unreleased(draft: Draft, partition: Partition) -> None:
+    """Make the last owner the owner of a partition that has come back, if that owner may still work on it.
+
+    The owner has to release the partition. The receiver is the owner itself, at a new epoch, if it may own the partition.
+    """
     last = draft.unreleased.pop(partition, None)
     if last is None or draft.queue(partition).fenced or not _may_still_work(draft, partition, last):
         return
@@ -238,14 +243,16 @@ def call_back(draft: Draft, partition: Partition) -> None:
 
 
 def forget_released(draft: Draft) -> None:
-    """Forget the owners that have released their partition, or cannot work any more: the session lapsed, or the pod ended. Of
-    more than MOST_WITHDRAWN partitions those of the queues with the most are forgotten, too: nothing waits for their owners."""
+    """Forget owners that have released their partition, or can no longer work: the session lapsed, or the pod ended.
+
+    Of more than MOST_WITHDRAWN partitions, those of the queues with the most are forgotten too: nothing waits for their owners.
+    """
     if not draft.unreleased:
         return
-    draft.unreleased = {one: last for one, last in draft.unreleased.items() if _may_still_work(draft, one, last)}
+    draft.unreleased = {p: last for p, last in draft.unreleased.items() if _may_still_work(draft, p, last)}
     while len(draft.unreleased) > MOST_WITHDRAWN:
         (queue, _), *_ = Counter(partition.queue for partition in draft.unreleased).most_common(1)
-        draft.unreleased = {one: last for one, last in draft.unreleased.items() if one.queue != queue}
+        draft.unreleased = {p: last for p, last in draft.unreleased.items() if p.queue != queue}
 
 
 def _may_still_work(draft: Draft, partition: Partition, last: Unreleased) -> bool:

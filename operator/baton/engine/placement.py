@@ -1,8 +1,8 @@
-"""Receivers for partitions: for all of them, for those whose receiver vanished, or for new ones.
+"""Receivers for partitions: for all, for those whose receiver vanished, or for new ones.
 
-The assignor in use decides: the first of spec.assignors that every member supports, so a fleet changes over by restarts (Kafka).
-If it fails, the group keeps its owners, and the engine asks again with every step. Exclusive queues have one active member,
-which owns all partitions of the queue, and the others stand by (rule 8).
+The assignor in use decides: the first of spec.assignors that every member supports, so a rolling restart changes it (Kafka). If
+the assignor fails, the group keeps its owners, and every step tries again. An exclusive queue has one active member, which owns
+all partitions of the queue; the others stand by (rule 8).
 """
 
 from collections import Counter, defaultdict
@@ -22,8 +22,8 @@ from baton.model.ranges import Spans
 
 
 def assignor_in_use(draft: Draft) -> str | None:
-    """The first of spec.assignors that exists and that every member supports. None: there is none, and the draft gets a
-    problem."""
+    """Return the first of spec.assignors that exists and that every member supports. If none does, set the draft's problem and
+    return None."""
     missing: UnknownAssignorError | None = None
     for name in draft.spec.assignors:
         try:
@@ -36,17 +36,17 @@ def assignor_in_use(draft: Draft) -> str | None:
     if missing is not None:
         draft.problem = PlanProblem("UnknownAssignor", str(missing))
     else:
-        wanted = set(draft.spec.assignors)
-        choosy = {name: member.assignors for name, member in draft.eligible.items() if member.assignors is not None}
-        stubborn = sorted(name for name, supported in choosy.items() if not wanted & set(supported))
-        who = (stubborn or sorted(choosy))[0]
-        nowhere = [name for name in choosy[who] if not _exists(name)]
-        common = sorted(name for name in set.intersection(*map(set, choosy.values())) if _exists(name))
+        # names() lists assignors without loading them: a pod's annotation must not make the operator load one
+        listed = {member: seen.assignors for member, seen in draft.eligible.items() if seen.assignors is not None}
+        supports_none = sorted(member for member, supported in listed.items() if not set(draft.spec.assignors) & set(supported))
+        who = (supports_none or sorted(listed))[0]
+        unknown = [name for name in listed[who] if name not in names()]
+        common = sorted(name for name in set.intersection(*map(set, listed.values())) if name in names())
         draft.problem = PlanProblem(
             "UnknownAssignor",
             f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member: {who} announces "
-            f"{', '.join(choosy[who])} in its annotation baton.dev/assignors"
-            + (f" (there is no assignor {nowhere[0]} here: correct it, or install it beside the operator)" if nowhere else "")
+            f"{', '.join(listed[who])} in its annotation baton.dev/assignors"
+            + (f" (there is no assignor {unknown[0]} here: correct it, or install it beside the operator)" if unknown else "")
             + (f"; add {common[0]}, which all support, to spec.assignors, or" if common else ";")
             + " let the pods announce one of these",
         )
@@ -54,17 +54,12 @@ def assignor_in_use(draft: Draft) -> str | None:
 
 
 def traits(draft: Draft) -> Traits:
-    """The traits that the assignor in use declares; the defaults if none is in use."""
+    """Return the traits that the assignor in use declares; the defaults if none is in use."""
     name = draft.facts.assignor if draft.facts is not None else None
     return Traits() if name is None else traits_of(name)
 
 
-def _exists(name: str) -> bool:
-    """Without loading it: it is a pod that names it."""
-    return name in names()
-
-
-# Its inputs: members and partitions as they were observed, and the options
+# The assignor's inputs: members and partitions as observed, and the options
 
 
 T = TypeVar("T")
@@ -73,9 +68,9 @@ ONE = Fraction(1)
 
 
 def fingerprint(observation: Observation) -> str:
-    """A digest of these inputs: 12 hexadecimal digits, or empty if there are none. A change of it is a trigger.
+    """Return a digest of options, zones and weights: 12 hexadecimal digits, or empty without any. A change of it is a trigger.
 
-    The ledger keeps the digest instead of the inputs, to stay small.
+    The ledger stores the digest instead of the inputs, to stay small.
     """
     options = [
         (name, sorted(value) if isinstance(value, frozenset) else value)
@@ -94,7 +89,7 @@ def fingerprint(observation: Observation) -> str:
 
 
 def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tuple[T, ...]:
-    """The value of each of these partitions of one queue, in their order. `otherwise`: the value of one that no span covers."""
+    """Return the value of each of these partitions of one queue, in order; `otherwise` for partitions that no span covers."""
     by_number = {partition.number: place for place, partition in enumerate(partitions)}
     values = [otherwise] * len(partitions)
     top = max(by_number, default=-1)
@@ -106,7 +101,7 @@ def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tu
 
 
 def member_input(seen: ObservedMember, queues: frozenset[QueueName], owned: Sequence[Partition] = (), rank: int = 0) -> Member:
-    """A member as assignors see it. `queues`: those of the group; `owned`, `rank`: see `Member`."""
+    """Return a member as assignors see it. `queues`: those of the group; `owned`, `rank`: see `Member`."""
     return Member(
         subscribed=queues if seen.subscribed is None else seen.subscribed & queues,
         owned=owned,
@@ -120,7 +115,7 @@ def member_input(seen: ObservedMember, queues: frozenset[QueueName], owned: Sequ
 def request_of(
     seen: Observation, partitions: Mapping[QueueName, Sequence[Partition]], members: Mapping[MemberId, Member]
 ) -> Request:
-    """What an assignor is asked about these partitions, which it numbers from 0 in each queue."""
+    """Return the request to an assignor about these partitions. Assignors number the partitions of each queue from 0."""
     queues = [(queue, mine, seen.queues[queue]) for queue, mine in partitions.items()]
     return Request(
         queues={queue: len(mine) for queue, mine, _ in queues},
@@ -132,7 +127,7 @@ def request_of(
 
 
 def left_out(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
-    """Those of these partitions that the assignor in use gives to no member, so that nothing waits for their owner."""
+    """Return those of these partitions that the assignor in use gives to no member, so nothing waits for an owner."""
     leaves_out = traits(draft).leaves_out
     if leaves_out is None:
         return set()
@@ -144,7 +139,7 @@ def left_out(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
     return outside
 
 
-# Its call
+# The call of the assignor
 
 
 Claims = Mapping[MemberId, Collection[Partition]]
@@ -157,11 +152,10 @@ def ask_assignor(
     claims: Claims,
     kept: Collection[Partition],
 ) -> dict[Partition, MemberId]:
-    """The owners that the assignor plans for the partitions of non-exclusive queues.
+    """Return the owners that the assignor plans for the partitions of non-exclusive queues.
 
-    `ranked`: the members of the plan, by slot. `claims`: what each member has or had, which it keeps at no cost. `kept`:
-    partitions that the assignor does not see. It numbers a queue's partitions from 0, so the others are renumbered. Raises
-    AssignorError.
+    `ranked`: the members of the plan, by slot. `claims`: the partitions that each member has or had, and keeps without a move.
+    `kept`: partitions that the assignor does not see; the others are renumbered from 0 in each queue. Raises AssignorError.
     """
     order = {queue: _order(draft, queue, kept) for queue in sorted(draft.queues) if not draft.queues[queue].exclusive}
     numbers = {p: Partition(queue, number) for queue, mine in order.items() for number, p in enumerate(mine)}
@@ -177,7 +171,7 @@ def ask_assignor(
 
 
 def _order(draft: Draft, queue: QueueName, kept: Collection[Partition]) -> list[Partition]:
-    """The queue's partitions by number. If members give up their highest numbers first, moving partitions come last."""
+    """Return the queue's partitions by number. If the assignor takes the highest numbers first, moving partitions come last."""
     mine = [Partition(queue, number) for number in range(draft.queues[queue].partitions)]
     if kept or draft.moves:
         mine = [partition for partition in mine if partition not in kept]
@@ -191,7 +185,7 @@ FAILURES = (AssignorError, UnknownAssignorError)
 
 
 def problem_of(error: Exception) -> PlanProblem:
-    """The reason and message of the condition Ready for this error."""
+    """Return the reason and message of the condition Ready for this error."""
     return PlanProblem("InvalidAssignment" if isinstance(error, AssignorError) else "UnknownAssignor", str(error))
 
 
@@ -205,7 +199,7 @@ def owners_of_exclusive(
     kept: Collection[Partition],
     others: Mapping[Partition, MemberId],
 ) -> dict[Partition, MemberId]:
-    """The owners of all exclusive queues: of each queue the member that has most of it, else the one with the smallest load.
+    """Return the owners of all exclusive queues: the member that has most of the queue, else the one with the smallest load.
 
     `others`: the owners of the non-exclusive queues, which count as load.
     """
@@ -216,8 +210,8 @@ def owners_of_exclusive(
         if not facts.exclusive or not readers:
             continue
         mine = [Partition(queue, number) for number in range(facts.partitions)]
-        there = set(mine)  # without those that are being withdrawn
-        has = {member: len(there & claims.get(member, set())) for member in readers}
+        existing = set(mine)  # without partitions that are being withdrawn
+        has = {member: len(existing & claims.get(member, set())) for member in readers}
         active = max(readers, key=lambda member: (has[member], -load[member], -readers.index(member)))
         load[active] += len(mine)
         owners.update((partition, active) for partition in mine if partition not in kept)
@@ -225,7 +219,7 @@ def owners_of_exclusive(
 
 
 def several_active(draft: Draft, members: Collection[MemberId]) -> list[QueueName]:
-    """Exclusive queues that have several active members, and that one of these members reads; sorted."""
+    """Return the exclusive queues that have several active members and that one of these members reads, sorted."""
     exclusive = {queue for queue, facts in draft.queues.items() if facts.exclusive}
     if not exclusive:
         return []
@@ -234,11 +228,11 @@ def several_active(draft: Draft, members: Collection[MemberId]) -> list[QueueNam
         for queue in exclusive & {partition.queue for partition in partitions}:
             active[queue].add(member)
     reads = {queue for member in members for queue in draft.subscribed(member)}
-    return sorted(queue for queue, those in active.items() if len(those) > 1 and queue in reads)
+    return sorted(queue for queue, owners in active.items() if len(owners) > 1 and queue in reads)
 
 
 def active_members(draft: Draft, line: Sequence[MemberId]) -> dict[QueueName, MemberId]:
-    """The active member of each exclusive queue that has one: the member with most of its partitions.
+    """Return the active member of each exclusive queue that has one: the member with most of its partitions.
 
     A tie goes to the first in `line`, then to the first to join, then to the lower name.
     """
@@ -260,26 +254,26 @@ def active_members(draft: Draft, line: Sequence[MemberId]) -> dict[QueueName, Me
 
 
 def plan_owners(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition]) -> dict[Partition, MemberId]:
-    """The owners that the assignor in use plans, for these members of the plan in the order of their slots.
+    """Return the owners that the assignor in use plans, for these members of the plan in the order of their slots.
 
-    `kept`: partitions that the plan leaves out. A partition stays at no cost with its last owner, also if that static member has
-    another name now. Raises AssignorError.
+    `kept`: partitions that the plan leaves out. A partition stays with its last owner without a move, even if that is a static
+    member that now has another name. Raises AssignorError.
     """
     claims: defaultdict[MemberId, set[Partition]] = defaultdict(set)
     for partition, record in draft.records.items():
         if record.last is not None:
             claims[record.last].add(partition)
     if draft.spec.session_timeout > 0:
-        names = {draft.identity(member): member for member in members}
+        by_identity = {draft.identity(member): member for member in members}
         for last in claims.keys() - set(members):
             identity = draft.identity(last)
-            if identity is not None and identity in names:
-                claims[names[identity]] |= claims.pop(last)
+            if identity is not None and identity in by_identity:
+                claims[by_identity[identity]] |= claims.pop(last)
     return _by_assignor(draft, members, claims, kept)
 
 
 def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Receivers for these partitions alone, among the members of the plan.
+    """Return receivers for these partitions alone, among the members of the plan.
 
     If the assignor fails, the partitions go to the members with the fewest, and a trigger starts a holddown.
     """
@@ -298,8 +292,10 @@ def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition])
 
 
 def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition, MemberId]) -> dict[Partition, MemberId]:
-    """The receivers that cost the fewest moves for all hand-offs under way. `without_receiver`: receivers chosen for the lost
-    hand-offs alone; they stand unless redirecting the others too saves moves. A partition at rest never moves."""
+    """Return the receivers that cost the fewest moves for all running hand-offs. A partition at rest never moves.
+
+    `without_receiver`: receivers chosen for the lost hand-offs alone. They stand unless redirecting others too saves moves.
+    """
     holders = draft.slot_holders()
     open_ = {p for p, move in draft.moves.items() if not move.quiet and move.receiver is not None}
     claims = {member: partitions - open_ for member, partitions in draft.loads().items()}
@@ -324,7 +320,7 @@ def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition
 
 
 def receivers_with_fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Receivers for new partitions: the members of the plan with the fewest, under any assignor (rule 1)."""
+    """Return receivers for new partitions: the members of the plan with the fewest, under any assignor (rule 1)."""
     holders = draft.slot_holders()
     if not holders:
         return {}
@@ -344,5 +340,5 @@ def _by_assignor(
 
 
 def _resting(draft: Draft) -> set[Partition]:
-    """Partitions whose owner, after running hand-offs, is no eligible member."""
+    """Return the partitions whose owner, after running hand-offs, is not an eligible member."""
     return {partition for partition in draft.records if draft.planned_owner(partition) not in draft.eligible}

@@ -1,8 +1,8 @@
-"""The plan at the end of a holddown: the owners it assigns, and the hand-offs that lead there (rules 2, 4, 8).
+"""The plan at the end of a holddown: the owners that it assigns, and the hand-offs that lead there (rules 2, 4, 8).
 
-With spec.approval Manual it is a proposal first, which waits for a person (Strimzi's KafkaRebalance). Only moves of partitions
-that a member works on wait. A partition without an owner, or with one that is stopping, goes to its planned owner at once,
-because it cannot wait for a person.
+With spec.approval Manual the plan is a proposal first, which waits for a person (Strimzi's KafkaRebalance). Only moves of
+partitions that a member works on wait. A partition without an owner, or with an owner that is stopping, cannot wait for a person:
+it goes to its planned owner at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,11 +18,11 @@ from baton.engine.state import Holddown, PartitionRecord, Proposal, moment
 from baton.model.ids import MemberId, Partition, Uid
 
 TO_GRANT = 5.0
-"""Seconds beyond its deadlines for which the rest of a plan waits for grants: a queue may not answer."""
+"""Seconds after the last deadline until the rest of a plan is planned, even if a queue has not answered to a grant."""
 
 
 def plan_when_due(draft: Draft) -> None:
-    """Make a plan if one is due. If the assignor fails, the holddown stands: what changed before it was asked is restored."""
+    """Make a plan if one is due. If the assignor fails, restore the state before the plan, so the holddown stands."""
     if not due(draft):
         return
     before = draft.holddown, dict(draft.waiting), list(draft.member_slots), list(draft.standbys)
@@ -52,7 +52,7 @@ def _plan(draft: Draft) -> None:
     kept = draft.vacated()
     owners = plan_owners(draft, members, kept)
     if set(members) - set(owners.values()):
-        mark_overtaken(draft)  # a member goes without because of a reserved slot
+        mark_overtaken(draft)  # a member gets no partition because of a reserved slot
     changed = [p for p in sorted(draft.records) if p not in kept and draft.planned_owner(p) != owners.get(p)]
     changed = [p for p in changed if p in owners or _must_go(draft, p)]
     asked = {p: owners[p] for p in changed if needs_approval(draft, p) and approved.get(p) != owners[p]}
@@ -76,7 +76,7 @@ def _plan(draft: Draft) -> None:
 
 
 def carry_out_approved(draft: Draft) -> None:
-    """Begin the hand-offs of an approved proposal, exactly as it was shown."""
+    """Begin the hand-offs of an approved proposal, exactly as they were shown."""
     proposal = take_approved(draft)
     if proposal is not None:
         kept = draft.vacated()
@@ -131,14 +131,18 @@ def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str)
 
 
 def _reason(draft: Draft, partition: Partition, receiver: MemberId | None, why: str) -> str:
-    """That of the move's own giver or receiver, if it went or came in this holddown. Hand-offs that wait longer than this step
-    have the plan's reason, `why`."""
+    """Return why the giver left or the receiver joined, if that was in this holddown; else the plan's reason, `why`.
+
+    Hand-offs that begin in a later step have the plan's reason.
+    """
     return draft.reasons.get(partition) or (draft.reasons.get(receiver) if receiver else None) or why
 
 
 def _first(draft: Draft, changed: Mapping[Partition, MemberId | None], most: int) -> dict[Partition, MemberId | None]:
-    """The hand-offs to begin of a plan that does not fit into the ledger: partitions without a live owner first. Those of
-    exclusive queues all begin, because each has one active member."""
+    """Return the hand-offs to begin of a plan that does not fit into the ledger: partitions without a live owner first.
+
+    Those of exclusive queues all begin, because each of these queues has one active member.
+    """
     exclusive = [p for p in changed if draft.queues[p.queue].exclusive]
     others = sorted(
         (p for p in changed if not draft.queues[p.queue].exclusive), key=lambda p: (_bounded(draft, p), p in draft.moves, p)
@@ -147,10 +151,10 @@ def _first(draft: Draft, changed: Mapping[Partition, MemberId | None], most: int
 
 
 def _members(draft: Draft) -> list[MemberId]:
-    """The members of the plan, ordered by joining, then name: those that can own a partition.
+    """Return the members of the plan, which can own a partition, ordered by joining, then name.
 
-    If there are too many, members with the most partitions come first, so that the fewest move. Then come holders of slots, then
-    standbys by waiting, then newcomers by joining.
+    If there are too many, members with the most partitions come first, so that the fewest partitions move. Then come holders of
+    slots, then standbys (longest waiting first), then newcomers by joining.
     """
     loads = draft.loads()
     line = sorted(draft.slot_holders() + _rest(draft), key=lambda member: -len(loads.get(member, ())))
@@ -161,24 +165,24 @@ def _members(draft: Draft) -> list[MemberId]:
 
 
 def _rest(draft: Draft) -> list[MemberId]:
-    """Members without a slot: standbys first, then by joining."""
+    """Return the members without a slot: standbys first, then by joining."""
     holders = set(draft.slot_holders())
     return [member for member in draft.standbys if member not in holders] + members_without_slot(draft)
 
 
 def _bounded(draft: Draft, partition: Partition) -> bool:
-    """maxConcurrentHandoffs applies to the partition, because its owner is a member that works on it."""
+    """True if maxConcurrentHandoffs applies to the partition, because its owner is a member that works on it."""
     return draft.records[partition].owner in draft.eligible
 
 
 def _must_go(draft: Draft, partition: Partition) -> bool:
-    """The owner of the partition is no member any more, so it has to be released even without a receiver."""
+    """True if the owner is no longer a member, so the partition has to be released even without a receiver."""
     owner = draft.records[partition].owner
     return owner is not None and owner not in draft.eligible and draft.at_rest(partition)
 
 
 def _release_without_receiver(draft: Draft) -> None:
-    """The holddown ended without a member: owners release their partitions, but what a reserved slot keeps."""
+    """End a holddown without a member: owners release all partitions that are not in a reserved slot."""
     kept = draft.vacated()
     for partition in sorted(draft.records):
         if partition not in kept and _must_go(draft, partition):
@@ -186,7 +190,7 @@ def _release_without_receiver(draft: Draft) -> None:
 
 
 def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept: Collection[Partition], why: str) -> None:
-    """Eager, as in Kafka: all members release all partitions, before any is granted."""
+    """Protocol Eager, as in Kafka: all members release all partitions before any is granted."""
     draft.running_rebalance().eager = True
     for partition in sorted(draft.records):
         owner = draft.records[partition].owner
@@ -198,7 +202,7 @@ def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept:
 
 
 def needs_approval(draft: Draft, partition: Partition) -> bool:
-    """The move of this partition needs approval: spec.approval is Manual, and a member works on it."""
+    """True if a move of this partition needs approval: spec.approval is Manual, and a member works on the partition."""
     return (
         draft.spec.approval is Approval.MANUAL and draft.records[partition].owner in draft.eligible and draft.at_rest(partition)
     )
@@ -208,7 +212,7 @@ def propose(draft: Draft, receivers: Mapping[Partition, MemberId], why: str) -> 
     """Propose these moves instead of the current proposal. Equal moves keep its id; no moves withdraw it."""
     before = draft.proposal
     if not receivers:
-        _withdraw(draft, "there is nothing to move any more")
+        _withdraw(draft, "nothing has to move any more")
         return
     uids = {member: draft.eligible[member].uid for member in set(receivers.values())}
     proposal = Proposal(_identity(draft.records, receivers, uids), dict(receivers), uids, why, draft.now)
@@ -221,12 +225,12 @@ def withdraw_overtaken(draft: Draft) -> None:
     """Withdraw a proposal whose moves are no longer possible, or no longer lead to balance. Then a new plan is due."""
     proposal = draft.proposal
     if proposal is not None and (draft.unsettled or not _holds(draft, proposal)):
-        _withdraw(draft, "it does not fit the fleet and its partitions any more")
+        _withdraw(draft, "it no longer fits the fleet and its partitions")
         draft.trigger(f"the proposal {proposal.id} was overtaken")
 
 
 def take_approved(draft: Draft) -> Proposal | None:
-    """The proposal, if it was approved; it then stops to be one. An approval of another id is refused once."""
+    """Return and remove the proposal if it was approved. An approval of another id is refused once."""
     assert draft.facts is not None
     proposal, approved = draft.proposal, draft.observation.approved
     if proposal is not None and draft.spec.approval is Approval.AUTOMATIC:
@@ -265,9 +269,9 @@ def _holds(draft: Draft, proposal: Proposal) -> bool:
 def _identity(
     records: Mapping[Partition, PartitionRecord], receivers: Mapping[Partition, MemberId], uids: Mapping[MemberId, Uid]
 ) -> str:
-    """The id of these moves: ten hexadecimal digits of a digest that includes epochs.
+    """Return the id of these moves: ten hexadecimal digits of a digest that includes epochs.
 
-    Once the moves are carried out or overtaken the id never comes again, so an approval that stays approves nothing else.
+    Once the moves are carried out or overtaken, the id never occurs again. So an approval that remains approves nothing else.
     """
     moves = "".join(
         f"{partition.queue}/{partition.number}@{record.epoch} {record.owner} {receiver} {uids[receiver]}\n"

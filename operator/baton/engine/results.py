@@ -16,7 +16,7 @@ from baton.model.ids import Epoch, MemberId, Partition, Uid
 class Grant(NamedTuple):
     """Make this member the owner at the queue, which fences every earlier owner. The caller reports an Outcome.
 
-    `member` and `uid` None: the partition is withdrawn, and no member owns it.
+    `member` and `uid` None: the partition is withdrawn, and gets no owner.
     """
 
     partition: Partition
@@ -24,23 +24,25 @@ class Grant(NamedTuple):
     uid: Uid | None
     epoch: Epoch
     above: Epoch | None = None
-    """The epoch of the last grant that the ledger counts as done. If the queue was seen to have an owner above that, and below
-    this grant, it had accepted another grant, and the answer was lost. Then that Outcome is reported first. None: it is not."""
+    """The epoch of the last grant that the ledger counts as done.
+
+    If the queue's owner record has an epoch above that and below this grant, the queue had accepted another grant, and the answer
+    was lost. The caller then reports that record as the Outcome first. None: it does not."""
 
 
 class Pause(NamedTuple):
-    """Stop delivery of this partition to its owner, who holds it at `epoch`; acknowledgements stay allowed.
+    """Stop delivery of this partition to its owner at `epoch`; acknowledgements stay allowed.
 
-    The caller then reports `Observation.drained` as soon as nothing is outstanding.
+    The caller reports the partition in `Observation.drained` as soon as nothing is outstanding.
     """
 
     partition: Partition
     epoch: Epoch
     deadline: float
-    """When the owner loses it: seconds since 1970, of the same clock as the observations'."""
+    """When the owner loses the partition: Unix seconds, on the clock of the observations."""
     then: Grant | None = None
-    """To be carried out as soon as nothing is outstanding, unless the owner has granted itself, by a direct hand-off: the ledger
-    has it already. None: another step says what comes next."""
+    """The grant to carry out as soon as nothing is outstanding, unless the owner makes it (direct hand-off). The ledger has the
+    grant already. None: a later step decides what follows."""
 
 
 Effect = Pause | Grant
@@ -50,7 +52,7 @@ Effect = Pause | Grant
 
 
 class State(StrEnum):
-    """A group's state, in the words of Solace's rebalancing status."""
+    """A group's state, named as in Solace's rebalancing status."""
 
     READY = "Ready"
     HOLDDOWN = "Holddown"
@@ -119,8 +121,8 @@ class DeadlineMissed:
     partition: Partition
     member: MemberId
     taken: bool
-    """The hand-off goes on without the member. Otherwise the member keeps the partition: its queue cannot fence, or grants it
-    to the member again."""
+    """True: the hand-off goes on without the member. False: the member keeps the partition, because its queue cannot fence, or
+    grants it to the member again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ _DECIDES = frozenset({Mode.DECIDES})
 
 # fmt: off
 RULES = (
-    # What happened, and what follows from it even while the group is paused
+    # Facts, and what follows from them even while the group is paused
     Rule(handoff.clamp_deadlines, ("Ledger 4",), _ALWAYS,
          "Bounds each time of the ledger by its duration. First, because later rules read times."),
     Rule(partitions.drop_missing_queues, ("Ledger 1",), _ALWAYS,
@@ -78,7 +78,7 @@ RULES = (
     Rule(partitions.follow_servers, ("Ledger 2",), _NOT_FULL,
          "Grants all owners again after another run of a queue's server."),
     Rule(partitions.grant_released_again, ("Ledger 2",), _NOT_FULL,
-         "Grants again what was released because of an overwritten ledger. Before its next hand-off."),
+         "Grants partitions again that were released because of an overwritten ledger. Before their next hand-off."),
     Rule(handoff.take_releases, ("3",), _ALWAYS,
          "Takes in releases and passed deadlines. Before decisions, which depend on owners."),
     Rule(handoff.free_released, ("5",), _ALWAYS,
@@ -103,7 +103,7 @@ RULES = (
     Rule(member_slots.fill_with_standbys, ("1",), _GOES_ON,
          "The standby that has waited longest takes a vacant slot, before newcomers."),
     Rule(member_slots.promote_standbys, ("1",), _DECIDES,
-         "Standbys that can own a partition by now become newcomers."),
+         "Standbys that can now own a partition become newcomers."),
     Rule(member_slots.fill_with_newcomers, ("1",), _GOES_ON,
          "Newcomers take vacant slots, if there are no more newcomers than slots."),
     Rule(partitions.place_opened, ("1",), _DECIDES,
@@ -143,7 +143,7 @@ RULES = (
 
 
 def apply_rules(draft: Draft) -> None:
-    """All rules of the draft's mode, in order."""
+    """Apply all rules of the draft's mode, in order."""
     mode = mode_of(draft.observation)
     for rule in RULES:
         if mode in rule.modes:

@@ -1,4 +1,4 @@
-"""The state of a group between two steps. The ledger has all of it but the view."""
+"""The state of a group between two steps. The ledger has all of it except the view."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,14 +15,14 @@ PodKey = tuple[MemberId, Uid]
 """A pod: its name and its UID."""
 
 Seconds = Annotated[float, Field(ge=0, le=253_402_300_799)]
-"""A duration, or a time since 1970: none is after the year 9999. A ledger that says otherwise is refused."""
+"""A duration, or a time since 1970 up to the year 9999. A ledger with a larger value is rejected."""
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-"""The API server accepts no greater integer."""
+"""The API server accepts no larger integer."""
 
 
 def moment(seconds: float) -> float:
-    """Times are kept to the microsecond, so that sums of the same durations are the same time."""
+    """Round a time to the microsecond, so that sums of the same durations are equal."""
     return round(seconds, 6)
 
 
@@ -30,17 +30,17 @@ class PartitionRecord(NamedTuple):
     """The record of one partition."""
 
     epoch: Epoch = Epoch(0)
-    """The epoch of the owner's grant, or of the last one; where a move has begun without an owner, the move's."""
+    """The epoch of the last grant; without an owner, that of a move that has begun."""
     owner: MemberId | None = None
-    """The owner. A giver owns the partition until the next grant."""
+    """A giver owns the partition until the next grant."""
     last: MemberId | None = None
-    """The last owner: the owner, if there is one."""
+    """The owner, or without an owner the previous one."""
     ended: Epoch = Epoch(0)
-    """Without an owner: the epoch at which the last one had it. No grant above that has made any pod the owner."""
+    """Without an owner: the epoch at which the last owner had the partition. No later grant has made any pod the owner."""
 
     @property
     def granted_at(self) -> Epoch:
-        """The epoch of the last grant that made a pod the owner here."""
+        """The epoch of the last grant that is known to have made a pod the owner."""
         return self.ended if self.owner is None else self.epoch
 
 
@@ -62,35 +62,35 @@ class Move:
     """The time of the revoke; None if there is no giver."""
     why: str = ""
     quiet: bool = False
-    """The owner only gets a new epoch, and works on meanwhile."""
+    """The owner only gets a new epoch, and keeps working."""
     missed: bool = False
     """The deadline passed before the release."""
     released: ReleaseCause | None = field(default=None, compare=False)
-    """The cause of the release; None: not released. It is not in the ledger, because an observation shows it again."""
+    """The cause of the release; None: not released. Not in the ledger, because an observation shows it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSlot:
-    """The place of one member of the last plan. It is taken, or vacant with the partitions that its member left."""
+    """The slot of one member of the last plan: held by the member, or vacant with the partitions that the member left."""
 
     member: MemberId
     uid: Uid
     instance: str | None = None
     vacated: frozenset[Partition] | None = None
-    """Vacant slot: the partitions that go to the member that takes it. None: the slot is taken."""
+    """Vacant slot: the partitions that go to the member that takes it. None: the slot is held."""
     expires: float | None = None
     """Reserved slot: the end of the session timeout, in Unix seconds. None: the slot is not reserved."""
     length: float = 0.0
     """Reserved slot: the session timeout, in seconds."""
     late: bool = False
-    """Reserved slot: the session timeout is over, and the slot waits for the end of a holddown that others need."""
+    """Reserved slot: the session timeout is over, and the slot waits for the end of a holddown for other departures."""
     overtaken: bool = False
-    """Vacant slot: partitions were given to others while it was vacant."""
+    """Vacant slot: other members were given partitions while it was vacant."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownMember(GroupMember):
-    """A member that has a key in the ledger, as a step took it in last."""
+    """A member that has a key in the ledger, as of the last step."""
 
     active: bool = False
     generation: int = 0
@@ -98,25 +98,25 @@ class KnownMember(GroupMember):
 
 
 IN_DOUBT = "in doubt"
-"""No server's incarnation: what stands of the queue is to be granted again."""
+"""Stands for a server's incarnation when all partitions of the queue have to be granted again."""
 
 
 class KnownQueue(NamedTuple):
-    """A queue as the last step took it in."""
+    """A queue as of the last step."""
 
     partitions: Count
     exclusive: bool = False
     incarnation: str | None = None
-    """IN_DOUBT: it is unknown what the pods were told."""
+    """The run of the queue's server. IN_DOUBT: it is unknown which owners the pods have read."""
 
     @property
     def refuses(self) -> bool:
-        """It has a server, which refuses earlier owners."""
+        """True if the queue has a server, which rejects earlier owners."""
         return self.incarnation not in (None, IN_DOUBT)
 
 
 class Unreleased(NamedTuple):
-    """Who owned a partition that the group does not have any more, and has not released it."""
+    """The last owner of a partition that the group no longer has, and that the owner has not released."""
 
     member: MemberId
     uid: Uid
@@ -125,7 +125,7 @@ class Unreleased(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts that the engine last acted on. A difference to them is a trigger."""
+    """The facts that the engine last acted on. A difference from them is a trigger."""
 
     assignor: str | None = None
     protocol: Protocol = Protocol.COOPERATIVE
@@ -134,7 +134,7 @@ class Facts:
     answered: str | None = None
     """The last approval that was carried out or refused."""
     inputs: str = ""
-    """See `baton.engine.placement`."""
+    """A digest of the assignor's inputs (`baton.engine.placement.fingerprint`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,9 @@ class Holddown:
     length: Seconds
     why: str
     pinned: bool = False
-    """It runs to its end even if all vacant slots are taken again."""
+    """The holddown runs to its end even if all vacant slots are taken again."""
     rest: bool = False
-    """It is over, and its plan is carried out in parts: the rest is planned when this part's hand-offs end, or at `until`."""
+    """The holddown is over and its plan is carried out in parts. The rest is planned when this part ends, or at `until`."""
 
 
 @dataclass(slots=True)
@@ -155,13 +155,13 @@ class Rebalance:
     """The rebalance under way. Only a draft changes one."""
 
     origins: dict[Partition, MemberId | None] = field(default_factory=dict)
-    """The owners of the partitions that it moves, from before it. All other partitions stay."""
+    """The owners, before the rebalance, of the partitions that it moves."""
     full: bool = False
-    """It includes a plan, and did not only fill slots or place partitions."""
+    """The rebalance includes a plan, and does not only fill slots or place partitions."""
     eager: bool = False
     """Protocol Eager: no partition is granted before all are released."""
     why: str = ""
-    """The reason of its plan."""
+    """The reason of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Totals(NamedTuple):
 
 
 class PlanProblem(NamedTuple):
-    """The reason why no plan can be made."""
+    """Why no plan can be made."""
 
     reason: str
     """A condition's reason, such as UnknownAssignor."""
@@ -194,7 +194,7 @@ class PlanProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The results of the last step, for `summary` and for a step without news. They are not in the ledger."""
+    """The results of the last step, for `summary` and for a step with the same observation. Not in the ledger."""
 
     observation: Observation
     effects: tuple[Effect, ...]
@@ -209,44 +209,40 @@ class View:
 
 @dataclass(slots=True)
 class GroupState:
-    """The state of one group. It stays as it is between steps: a step changes a copy of it, the `Draft`."""
+    """The state of one group. A step does not change it, but a copy of it: the `Draft`."""
 
     group: str
+    """namespace/name"""
     generation: int = 0
     queues: dict[QueueName, KnownQueue] = field(default_factory=dict)
     records: dict[Partition, PartitionRecord] = field(default_factory=dict)
     epoch_tombstones: dict[Partition, Epoch] = field(default_factory=dict)
-    """The highest epochs of withdrawn partitions, which may come back; and of those that have an owner by an earlier grant of a
-    hand-off that was redirected, and is over."""
+    """The highest epochs of withdrawn partitions, which may come back; and of partitions whose owner has an earlier epoch,
+    because their hand-off was redirected after the queue had accepted its first grant."""
     queue_tombstones: dict[QueueName, Epoch] = field(default_factory=dict)
-    """The highest epoch of a queue's withdrawn partitions, if they have no tombstones of their own."""
+    """The highest epoch of those withdrawn partitions of a queue that are not in `epoch_tombstones`."""
     unreleased: dict[Partition, Unreleased] = field(default_factory=dict)
-    """The last owners of partitions that are gone, where no queue refuses them. They may still work on them."""
+    """The last owners of partitions that are gone. No queue rejects these owners, so they may still work."""
     known: dict[MemberId, KnownMember] = field(default_factory=dict)
     member_slots: list[MemberSlot] = field(default_factory=list)
     standbys: list[MemberId] = field(default_factory=list)
-    """Members without a partition, longest waiting first. One that a plan left without partitions may hold a slot."""
+    """Members without a partition, longest waiting first. A member that a plan left without partitions may hold a slot."""
     moves: dict[Partition, Move] = field(default_factory=dict)
     waiting: dict[Partition, MemberId] = field(default_factory=dict)
-    """The receivers of hand-offs that are planned and not begun (maxConcurrentHandoffs)."""
+    """The receivers of hand-offs that are planned and have not begun (maxConcurrentHandoffs)."""
     proposal: Proposal | None = None
     """The plan that waits for approval."""
     holddown: Holddown | None = None
     rebalance: Rebalance | None = None
     facts: Facts | None = None
     fenced: frozenset[PodKey] = frozenset()
-    """Pods that are fenced off, because a newer pod has their identity."""
+    """Pods that are fenced off because a newer pod has the same identity."""
     replicas: int | None = None
     """The desired size that the driver applies (mode Spark)."""
     victims: tuple[PodKey, ...] = ()
-    """The pods that the driver removes (mode Spark), in the order of choice."""
+    """The pods that the driver has to remove (mode Spark), in the order of choice."""
     totals: Totals = field(default_factory=Totals)
     view: View | None = field(default=None, compare=False)
-
-    @classmethod
-    def new(cls, group: str) -> "GroupState":
-        """The state of a new group. `group` is namespace/name."""
-        return cls(group=group)
 
     @property
     def moving(self) -> int:
@@ -254,12 +250,12 @@ class GroupState:
         return sum(not move.quiet for move in self.moves.values()) + len(self.waiting)
 
     def slot_holders(self) -> list[MemberId]:
-        """The members that hold a slot, in the order of the slots."""
+        """Return the members that hold a slot, in the order of the slots."""
         return [slot.member for slot in self.member_slots if slot.vacated is None]
 
     @property
     def hold_until(self) -> float | None:
-        """The end of the holddown or of the first reserved slot, whichever is earlier, in Unix seconds."""
+        """The end of the holddown or of the first reserved slot, whichever is earlier, in Unix seconds; None: neither runs."""
         ends = [slot.expires for slot in self.member_slots if slot.expires is not None]
         if self.holddown is not None:
             ends.append(self.holddown.until)
@@ -267,6 +263,8 @@ class GroupState:
 
 
 def in_doubt(state: GroupState, queue: QueueName) -> GroupState:
-    """The same state, in which what stands of this queue is to be granted again."""
+    """Return the state with a mark that all partitions of this queue have to be granted again."""
     facts = state.queues[queue]._replace(incarnation=IN_DOUBT)
-    return replace(state, queues={**state.queues, queue: facts}, view=None)  # what was seen last is looked at again
+    return replace(
+        state, queues={**state.queues, queue: facts}, view=None
+    )  # so the next step looks at the same observation again

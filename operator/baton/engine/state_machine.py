@@ -1,7 +1,7 @@
-"""The states of a group and of its partitions in the words of Solace, and the state machine as a table.
+"""The states of a group and of its partitions, named as in Solace, and tables of all transitions between them.
 
-The rules are code elsewhere. `tests/simulation/test_seeds.py` compares them with the tables in hundreds of random fleets.
-docs/concepts/state-machine.md is generated from them.
+The transitions are made by the rules. `tests/simulation/test_seeds.py` compares the rules with the tables in hundreds of random
+fleets. docs/concepts/state-machine.md is generated from the tables.
 """
 
 from collections.abc import Mapping
@@ -15,23 +15,23 @@ from baton.model.ids import Partition, QueueName
 
 
 def state_of(state: GroupState) -> State:
-    """The group's state. A running rebalance hides a holddown and a pause beside it."""
+    """Return the group's state. A running rebalance hides a holddown or a pause."""
     if any(not move.quiet for move in state.moves.values()):
         return State.REBALANCING
     if state.facts is not None and state.facts.paused:
-        return State.PAUSED  # what is planned and has not begun waits
+        return State.PAUSED  # hand-offs that are planned and have not begun wait
     if state.waiting:
         return State.REBALANCING
     return State.READY if state.hold_until is None else State.HOLDDOWN
 
 
 def until_of(state: GroupState) -> float | None:
-    """The end of the holddown, in seconds; None if the state is not Holddown."""
+    """Return the end of the holddown, in seconds; None if the state is not Holddown."""
     return state.hold_until if state_of(state) is State.HOLDDOWN else None
 
 
 def why_of(state: GroupState) -> str:
-    """The reason of the group's state; empty for Ready and Paused."""
+    """Return the reason of the group's state; empty for Ready and Paused."""
     match state_of(state):
         case State.REBALANCING:
             planned = "" if state.rebalance is None else state.rebalance.why
@@ -44,12 +44,12 @@ def why_of(state: GroupState) -> str:
 
 
 class PartitionState(StrEnum):
-    """The state of one partition. Solace has these words for a partition and the flow that it is mapped to."""
+    """State of one partition. Solace uses these names for a partition and the flow that it is mapped to."""
 
     UNASSIGNED = "Unassigned"
     """The partition is mapped to no member: it is new, its slot lapsed, or it is withdrawn and had no owner."""
     READY = "Ready"
-    """The owner works on the partition. A planned hand-off has not begun, or the owner only gets a new epoch."""
+    """The owner works on the partition, also while it gets a new epoch or a planned hand-off has not begun."""
     PAUSED = "Paused"
     """A hand-off runs. Delivery to the owner is paused until the release or the deadline, and then until the grant."""
     UNBOUND = "Unbound"
@@ -57,24 +57,24 @@ class PartitionState(StrEnum):
 
 
 def partition_state(state: GroupState, partition: Partition) -> PartitionState:
-    """The state of one partition. Raises KeyError for one that the group does not have."""
+    """Return the state of one partition. Raises KeyError for a partition that the group does not have."""
     return _partition_state(state, partition, _mapped(state))
 
 
 def partition_states(state: GroupState) -> Mapping[Partition, PartitionState]:
-    """The state of every partition of the group, sorted by partition. Partitions that are being withdrawn are included."""
+    """Return the state of every partition of the group, sorted, including partitions that are being withdrawn."""
     mapped = _mapped(state)
     return {partition: _partition_state(state, partition, mapped) for partition in sorted(state.records)}
 
 
 def unopened(known: Mapping[QueueName, KnownQueue], seen: Observation) -> Mapping[QueueName, int]:
-    """New partitions of each queue that the group has not added yet, because it is paused or its ledger has no room."""
+    """Return how many new partitions of each queue the group has not added yet, being paused or without room in the ledger."""
     more = {queue: one.partitions - (known[queue].partitions if queue in known else 0) for queue, one in seen.queues.items()}
     return {queue: count for queue, count in more.items() if count > 0}
 
 
 def _mapped(state: GroupState) -> set[Partition]:
-    """Partitions that are mapped without a running hand-off: in a vacant slot, or by the plan."""
+    """Return the partitions that are mapped without a running hand-off: by a vacant slot or by the plan."""
     return {
         partition for slot in state.member_slots if slot.vacated is not None for partition in slot.vacated
     } | state.waiting.keys()
@@ -89,7 +89,7 @@ def _partition_state(state: GroupState, partition: Partition, mapped: set[Partit
 
 
 class PartitionTransition(NamedTuple):
-    """One transition of a partition. `before` None: it does not exist yet; `after` None: it does not exist any more."""
+    """One transition of a partition. `before` is None if it does not exist yet, `after` if it no longer exists."""
 
     before: PartitionState | None
     after: PartitionState | None
@@ -130,7 +130,7 @@ PARTITION_TRANSITIONS = (
     ),
     PartitionTransition(_UNBOUND, _UNASSIGNED, "its slot lapses, or its receiver vanishes, and there is no member", "no effect"),
     PartitionTransition(_READY, _PAUSED, "its hand-off or withdrawal begins", "giver, receiver, new epoch, deadline; then pause"),
-    PartitionTransition(_READY, _UNBOUND, "its owner vanishes or does not read its queue any more", "the slot waits, or a grant"),
+    PartitionTransition(_READY, _UNBOUND, "its owner vanishes or no longer reads its queue", "the slot waits, or a grant"),
     PartitionTransition(_READY, _UNASSIGNED, "its owner vanishes, and no slot becomes vacant", "it waits for a plan"),
     PartitionTransition(
         _PAUSED, _READY, "released, or the deadline passed; then the queue accepted the grant", "the members' keys; resume"
@@ -142,7 +142,7 @@ PARTITION_TRANSITIONS = (
     PartitionTransition(_UNASSIGNED, None, "it is deleted", "an epoch tombstone; a grant to no pod, if it was ever granted"),
     PartitionTransition(_PAUSED, None, "it is deleted: the queue accepted the grant to no pod", "an epoch tombstone"),
 )
-"""Ready to Ready is no transition: an owner that only gets a new epoch works on. A PartitionedQueue that is deleted loses its
+"""Ready to Ready is not a transition: an owner that only gets a new epoch keeps working. A deleted PartitionedQueue loses its
 partitions at once, in any state, because no queue is left to act on."""
 
 GROUP_TRANSITIONS = (
@@ -157,25 +157,21 @@ GROUP_TRANSITIONS = (
     GroupTransition(State.REBALANCING, State.READY, "everything is granted", "the rebalance is counted"),
     GroupTransition(State.REBALANCING, State.HOLDDOWN, "everything is granted, and a timer runs", "the rebalance is counted"),
     GroupTransition(State.REBALANCING, State.PAUSED, "the hand-offs in flight are done while spec.paused", "nothing new begins"),
-    GroupTransition(State.PAUSED, State.READY, "the group goes on, and there is nothing to do", "a running timer ends"),
+    GroupTransition(State.PAUSED, State.READY, "the pause ends, and there is nothing to do", "a running timer ends"),
     GroupTransition(
-        State.PAUSED, State.REBALANCING, "the group goes on, or a server's records are in doubt", "the plan, without delay"
+        State.PAUSED, State.REBALANCING, "the pause ends, or a server's records are in doubt", "the plan, without delay"
     ),
     GroupTransition(
-        State.PAUSED, State.HOLDDOWN, "the group goes on, and slots are reserved for static members", "their slots wait"
+        State.PAUSED, State.HOLDDOWN, "the pause ends, and slots are reserved for static members", "their slots wait"
     ),
 )
 
 
 def page() -> str:
-    """Both tables in Markdown, for docs/concepts/state-machine.md."""
+    """Return both tables in Markdown, for docs/concepts/state-machine.md."""
     partitions = "".join(
-        f"| {_word(before)} | {cause} | {_word(after)} | {done} |\n" for before, after, cause, done in PARTITION_TRANSITIONS
+        f"| {before or '—'} | {cause} | {after or '—'} | {done} |\n" for before, after, cause, done in PARTITION_TRANSITIONS
     )
     groups = "".join(f"| {before} | {cause} | {after} | {done} |\n" for before, after, cause, done in GROUP_TRANSITIONS)
     head = "| From | When | To | Written, then done |\n|---|---|---|---|\n"
     return f"## Partitions\n\n{head}{partitions}\n## Groups\n\n{head}{groups}"
-
-
-def _word(state: PartitionState | None) -> str:
-    return "—" if state is None else str(state)

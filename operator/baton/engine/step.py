@@ -1,7 +1,7 @@
 """One step of the state machine: a state and an observation in, the next state and its effects out.
 
-`fitting_step` makes the one whose ledger fits into a ConfigMap: all that is due, else a part of the plan, else what has begun
-(rule 9).
+`fitting_step` returns a step whose ledger fits into a ConfigMap: one that does everything that is due, or begins a part of the
+plan, or only continues the hand-offs that have begun (rule 9).
 """
 
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ class Step:
 
 
 def step(state: GroupState, observation: Observation, now: float) -> Step:
-    """The next state of a group. `now` is in seconds, on the clock of the observation. Pure.
+    """Return the next state of a group. `now` is in seconds, on the clock of the observation. Pure.
 
-    Level-triggered: every step returns each effect until an observation shows it done.
+    Level-triggered: each step returns every effect that no observation has shown as done.
     """
     now, view = moment(now), state.view
     if view is not None and (view.wake_at is None or now < view.wake_at) and observation == view.observation:
@@ -62,7 +62,7 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
 
 
 def _numbers(draft: Draft) -> GroupNumbers:
-    """The counts of the group. New partitions that the group has not added yet count as partitions without an owner."""
+    """Return the counts of the group. New partitions that the group has not added yet count as unowned."""
     owned = sum(map(len, draft.owned.values()))
     return GroupNumbers(
         members=len(draft.eligible),
@@ -82,7 +82,7 @@ def _wake_at(draft: Draft) -> float | None:
 
 
 def _hold_ends(draft: Draft) -> list[float]:
-    """The ends of the holddown and of reserved slots. None of them counts while the group cannot act on it."""
+    """Return the ends of the holddown and of reserved slots; none while the group cannot act on them."""
     if draft.spec.paused or draft.observation.held_back:
         return []
     ends = [slot.expires for slot in draft.member_slots if slot.expires is not None]
@@ -91,17 +91,17 @@ def _hold_ends(draft: Draft) -> list[float]:
     return ends
 
 
-# The step whose ledger fits
+# A step whose ledger fits into a ConfigMap
 
 
 SIZE_LIMIT = 900 * 1024
-"""Bytes of keys and values that a plan may lead to. A ConfigMap may have 1 MiB."""
+"""Most bytes of keys and values after a plan. A ConfigMap may have 1 MiB."""
 
 IN_FLIGHT = 9
-"""A ninth of the limit may be added for hand-offs that have begun: they are to come to their end."""
+"""The ledger may exceed the limit by a ninth, so that hand-offs that have begun can end."""
 
 OF_A_PART = 2 * IN_FLIGHT
-"""Half of that is for a part of a plan. So a plan that fits when it is done can be carried out in parts."""
+"""It may exceed the limit by half of that to begin a part of a plan. So a plan that fits once it is done can be carried out."""
 
 
 class TooLarge(Exception):  # noqa: N818 -- says which limit
@@ -117,16 +117,15 @@ class Fitted:
 
     step: Step
     texts: Mapping[str, str] | None
-    """The ledger's data. None: the state is as before. A group at rest costs what its observation costs, however many partitions
-    it has."""
+    """The ledger's data; None if the state did not change. So a large group at rest is as cheap as its observation."""
     too_large: TooLarge | None = None
-    """Why the step left decisions for later; None: it left none."""
+    """Why decisions wait; None if none wait."""
 
 
 def fitting_step(state: GroupState, observation: Observation, now: float, limit: int = SIZE_LIMIT) -> Fitted:
-    """The step that does the most with a ledger that fits. `limit`: bytes of a ledger that a plan may lead to.
+    """Return the step that does the most with a ledger that fits. `limit`: most bytes of the ledger after a plan.
 
-    Raises TooLarge where nothing fits.
+    Raises TooLarge if no step fits.
     """
     too_large: TooLarge | None = None
     for held_back in HeldBack:
@@ -142,26 +141,26 @@ def fitting_step(state: GroupState, observation: Observation, now: float, limit:
             part = _part(state, observation, now, limit, Fitted(made, texts))
             if part is not None:
                 return part
-        del made, texts  # two of a large group at a time would be much
+        del made, texts  # two states of a large group at a time would take too much memory
     assert too_large is not None
     raise too_large
 
 
 def size(data: Mapping[str, str]) -> int:
-    """Bytes of keys and values."""
+    """Return the bytes of keys and values."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in data.items())
 
 
 def _part(state: GroupState, observation: Observation, now: float, limit: int, whole: Fitted) -> Fitted | None:
-    """The step that begins as many hand-offs as fit. `whole`: the step that begins all.
+    """Return the step that begins as many hand-offs as fit. `whole`: the step that begins all.
 
-    None: none fits, or the group would not fit when all are done either. Eager is never carried out in parts, because it releases
-    everything first.
+    Returns None if no hand-off fits, or if the ledger would not fit even when all are done. An Eager plan is never carried out in
+    parts, because it releases everything first.
     """
     part, room = _begun(state, whole.step.state), limit + limit // OF_A_PART
     if not part or observation.spec.protocol is Protocol.EAGER:
         return None
-    rest = state.holddown is not None and state.holddown.rest  # of a plan that has begun, and ends a little differently
+    rest = state.holddown is not None and state.holddown.rest  # a plan that has begun may end a little larger than planned
     if size(dump(_done(whole.step.state))) > (room if rest else limit):
         return None
     bytes_ = size(whole.texts or {})
@@ -178,18 +177,18 @@ def _part(state: GroupState, observation: Observation, now: float, limit: int, w
 
 
 def _adds(before: GroupState, after: GroupState) -> bool:
-    """More than hand-offs in flight need to come to their end."""
+    """True if the step adds members, hand-offs or a proposal, and does not only continue hand-offs."""
     members = after.known.keys() - before.known.keys()
     return bool(members) or after.proposal != before.proposal or _begun(before, after) > 0
 
 
 def _begun(before: GroupState, after: GroupState) -> int:
-    """How many hand-offs began or were planned."""
+    """Return the number of hand-offs that began or were planned."""
     return len((after.moves.keys() | after.waiting.keys()) - before.moves.keys() - before.waiting.keys())
 
 
 def _done(state: GroupState) -> GroupState:
-    """The state after all hand-offs."""
+    """Return the state after all hand-offs."""
     records = dict(state.records)
     records |= {p: PartitionRecord(move.epoch, move.receiver, move.receiver) for p, move in state.moves.items()}
     records |= {p: PartitionRecord(records[p].epoch, receiver, receiver) for p, receiver in state.waiting.items()}

@@ -1,5 +1,5 @@
-"""The summary of a group, which its status, its metrics and `baton status` show; with the preview of a proposal, for the person
-who approves it."""
+"""The summary of a group for its status, its metrics and `baton status`, with the preview of a proposal for the person who
+approves it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from baton.model.times import to_text
 
 
 def preview(state: GroupState) -> ProposalStatus | None:
-    """The preview of the current proposal. None: there is no proposal, or no step has made this state."""
+    """Return the preview of the current proposal. None: there is no proposal, or the state does not come from a step."""
     proposal = state.proposal
     if proposal is None or state.view is None:
         return None
@@ -87,31 +87,31 @@ class Summary:
 
     state: State
     hold_until: float | None
-    """The time of the next plan, also while a rebalance hides the holddown. None: no plan is due, or it waits for something else:
-    the end of a pause, room in the ledger, or an assignor."""
+    """The time of the next plan, also while a rebalance hides the holddown. None: no plan is due, or the plan waits for the end
+    of a pause, for room in the ledger, or for an assignor."""
     generation: int
     numbers: GroupNumbers
     in_flight: Mapping[Partition, Move]
     assignor: str | None
     balanced: bool
-    """The members own the partitions as the assignor would plan it, and nothing runs, is due or held down. False before a
-    step."""
+    """The members own the partitions as the assignor would plan it, and no hand-off or holddown runs or is due. False before the
+    first step."""
     settled: bool
     """Balanced, each owner is a member that its queue has recorded, and the engine can act: no pause, no failing assignor, and
     room in the ledger."""
     held_back: bool
-    """The ledger had no room for what is due."""
+    """The ledger had no room for a decision that is due."""
     problem: PlanProblem | None
     proposal: ProposalStatus | None
 
 
 def summary(state: GroupState) -> Summary:
-    """The numbers are those of the last step; before the first: of the ledger."""
+    """Return the summary of a state. The numbers are those of the last step, or those of the ledger before the first step."""
     view = state.view
     hold_until = state.hold_until if view is None else view.hold_until
-    doing = state_of(state)
+    shown = state_of(state)
     return Summary(
-        state=State.READY if doing is State.HOLDDOWN and hold_until is None else doing,
+        state=State.READY if shown is State.HOLDDOWN and hold_until is None else shown,
         hold_until=hold_until,
         generation=state.generation,
         numbers=_of_ledger(state) if view is None else view.numbers,

@@ -289,7 +289,7 @@ class _Run:
                 self._tally.told(consumer.uid, consumer.told(entry, self._now))
 
     def _begin(self) -> GroupRuntime:
-        state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
+        state = load(self._ledger) if self._ledger else GroupState(GROUP)
         return GroupRuntime(state, self, self, self._cluster.records, LargeWork().of(""))
 
     async def to_the_end(self) -> Result:

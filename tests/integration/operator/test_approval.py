@@ -153,7 +153,7 @@ async def test_baton_rebalance_makes_a_plan(shop: World, kubeconfig: Path, redis
 
     async def held_down() -> bool:
         told = [event["note"] for event in await shop.events("Holddown") if event["regarding"]["name"] == "by-hand"]
-        return any("a rebalance was asked for" in note for note in told)
+        return any("a rebalance was requested" in note for note in told)
 
     await eventually(held_down, "the group waits before it makes a plan")
 

@@ -72,7 +72,7 @@ def test_partitions_of_a_slot_are_on_hold_in_the_row_of_whom_they_wait_for() -> 
 
 def test_ten_thousand_partitions_of_a_thousand_members_are_a_page_of_a_few_hundred_kilobytes() -> None:
     records = {Partition(ORDERS, n): PartitionRecord(Epoch(n), MemberId(f"p-{n % 1000}")) for n in range(10_000)}
-    state = replace(GroupState.new("shop/orders"), records=records)
+    state = replace(GroupState("shop/orders"), records=records)
     every = partitions(state)
     names = rows([], every, [])
     assert len(names) == 1000 and len(json.dumps(columns(names, every, []), separators=(",", ":"))) < 200_000
@@ -80,7 +80,7 @@ def test_ten_thousand_partitions_of_a_thousand_members_are_a_page_of_a_few_hundr
 
 def owned(count: int, owner: str) -> GroupState:
     records = {Partition(ORDERS, n): PartitionRecord(Epoch(1), MemberId(owner), MemberId(owner)) for n in range(count)}
-    return replace(GroupState.new("shop/orders"), records=records)
+    return replace(GroupState("shop/orders"), records=records)
 
 
 def test_a_timeline_tells_who_got_what_from_whom() -> None:
@@ -139,7 +139,7 @@ async def test_a_plan_that_is_given_up_before_its_turn_is_not_made(monkeypatch: 
     monkeypatch.setattr(what_if, "with_pods", lambda _state, _seen, pods: pods)
     monkeypatch.setattr(what_if, "pods_of", lambda _seen: 1)
     monkeypatch.setattr(what_if, "answer", lambda of, _now, _pods: {"pods": of})
-    rehearsals, state, seen = Rehearsals(), GroupState.new("shop/orders"), object()
+    rehearsals, state, seen = Rehearsals(), GroupState("shop/orders"), object()
 
     def ask(pods: int) -> asyncio.Task[dict[str, Any]]:
         return asyncio.create_task(rehearsals.rehearse("shop/orders", state, seen, pods, 0.0))  # type: ignore[arg-type]

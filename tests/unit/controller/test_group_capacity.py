@@ -35,7 +35,7 @@ def having(*queues: QueueSight, withdrawn: int = 0) -> GroupState:
     }
     first = queues[0]
     epoch_tombstones = {Partition(first.name, (first.recorded or 0) + n): Epoch(1) for n in range(withdrawn)}
-    return replace(GroupState.new("shop/orders"), records=records, epoch_tombstones=epoch_tombstones)
+    return replace(GroupState("shop/orders"), records=records, epoch_tombstones=epoch_tombstones)
 
 
 @pytest.mark.parametrize(

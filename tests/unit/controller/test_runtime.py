@@ -52,7 +52,7 @@ def around() -> Surroundings:
 
 @pytest.fixture
 def runtime(around: Surroundings) -> GroupRuntime:
-    return GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork().of("shop"))
+    return GroupRuntime(GroupState("shop/orders"), around, around, around, LargeWork().of("shop"))
 
 
 async def test_nothing_of_a_step_is_done_before_it_is_written(runtime: GroupRuntime, around: Surroundings) -> None:

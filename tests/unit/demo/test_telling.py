@@ -152,7 +152,7 @@ def test_a_ledger_that_somebody_broke_is_shown_without_what_cannot_be_read() -> 
 
 
 def test_processes_of_a_laptop_are_shown_with_the_engines_own_view_of_the_ledger() -> None:
-    state = GroupState.new("dev/orders")
+    state = GroupState("dev/orders")
     facts = Observation(
         GroupSpec(delay=0.0),
         {QueueName("orders"): ObservedQueue(2)},

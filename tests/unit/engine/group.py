@@ -23,7 +23,7 @@ class Group:
         self.queues = {QueueName("orders"): ObservedQueue(partitions, **queue)}
         self.members: dict[MemberId, ObservedMember] = {}
         self.away: dict[MemberId, Uid] = {}
-        self.state = GroupState.new("shop/orders")
+        self.state = GroupState("shop/orders")
         self.records: dict[Partition, Ownership] = {}
         self.releases: set[Release] = set()
         self.drained: set[tuple[Partition, Epoch]] = set()

@@ -119,7 +119,7 @@ def test_what_hands_have_edited_is_refused_with_the_key(key: str, text: str | No
 def test_a_partition_with_two_owners_is_refused() -> None:
     data = dump(Group(4).start("a", "b").state)
     data["b"] = data["b"].replace('"1@1', '"0@1')
-    with pytest.raises(LedgerError, match="partition 0 of orders stands at b and elsewhere"):
+    with pytest.raises(LedgerError, match="partition 0 of orders is listed for b and elsewhere"):
         load(data)
 
 

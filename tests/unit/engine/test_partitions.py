@@ -212,7 +212,7 @@ ORDERS = QueueName("orders")
 
 
 def lose_the_ledger(group: Group) -> Group:
-    group.state = GroupState.new("shop/orders")
+    group.state = GroupState("shop/orders")
     owners = {p.number: record for p, record in group.records.items()}
     group.queues[ORDERS] = replace(group.queues[ORDERS], owners=owners)
     return group

@@ -87,7 +87,7 @@ def test_another_capacity_is_a_trigger() -> None:
     group = Group(6, GroupSpec(assignors=("minimal",))).start("a", "b")
     group.members[MemberId("b")] = replace(group.members[MemberId("b")], capacity=Fraction(1, 2))
     group.step(10)
-    assert group.state.holddown is not None and group.state.holddown.why == "b can carry 1/2 instead of 1"
+    assert group.state.holddown is not None and group.state.holddown.why == "b has capacity 1/2 instead of 1"
     group.settle(15)
     assert len(group.state.moves) == 1
     assert load(dump(group.state)) == group.state
@@ -155,7 +155,7 @@ def each_queue_with_another_member(assignor: str) -> Group:
     group = Group(2, GroupSpec(assignors=(assignor,)))
     group.queues[PAYMENTS] = ObservedQueue(2)
     group.start("a", "b")
-    group.state = GroupState.new("shop/orders")
+    group.state = GroupState("shop/orders")
     for queue, uid in ((ORDERS, Uid("uid-a")), (PAYMENTS, Uid("uid-b"))):
         owners = {number: Ownership(uid, Epoch(7)) for number in range(2)}
         group.records |= {partition(number, queue): record for number, record in owners.items()}

@@ -86,7 +86,7 @@ def test_a_proposal_whose_receiver_is_gone_is_withdrawn_and_a_new_plan_is_made()
     old = proposed(group)
     group.leave("c").join("d")
     done = group.step(110)
-    assert Withdrawn(old, "it does not fit the fleet and its partitions any more") in done.events
+    assert Withdrawn(old, "it no longer fits the fleet and its partitions") in done.events
     assert state_of(group.state) is State.HOLDDOWN
     group.approved = old
     assert ApprovalRefused(old, None) in group.step(111).events
