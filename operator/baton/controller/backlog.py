@@ -1,86 +1,72 @@
-"""How much there is to do in a queue, and for how long, as its last looks say: fresh, or not told at all. Pure."""
+"""The backlog of a queue: its lag, and how long the lag takes to process, from its last looks. Pure."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
-from types import MappingProxyType
 from typing import NamedTuple
 
+from baton.queues.protocol import QueueCheck
+
 FRESH = 15.0
-"""Seconds that a look counts. A queue is looked at every five seconds, with or without members."""
+"""Seconds for which a look counts. A queue is looked at every five seconds, with or without members."""
 RATED_OVER = 60.0
-"""Seconds over which the rate is averaged at most."""
+"""Most seconds over which the rate is averaged."""
 RATED_FROM = 10.0
-"""Seconds with something to do without which there is no rate: two looks say too little."""
+"""Least seconds with lag from which a rate is computed: two looks are too few."""
 
 
-class Look(NamedTuple):
-    """What a queue said at one look."""
-
-    at: float
-    """monotonic seconds"""
-    lag: Mapping[int, int]
-    """Entries that are not finished with, per partition. Empty: its kind cannot say."""
-    finished: int | None
-    """Entries that are, since it was made."""
-    oldest: float | None = None
-    """Seconds since the oldest of those that are not was sent. None: not asked."""
-    unfinished: Mapping[int, tuple[str, int]] = MappingProxyType({})
-    """See `QueueCheck.unfinished`."""
-
-
-class DoneSoFar(NamedTuple):
-    """Of a look, what the rate is made of."""
+class Progress(NamedTuple):
+    """The part of a look that the rate is computed from."""
 
     at: float
     finished: int
     lags: bool
-    """There was something to do."""
 
 
 class Known(NamedTuple):
-    """What is known of a queue."""
+    """A queue's last look, with what was computed from the looks before. Times are monotonic seconds."""
 
-    last: Look
+    at: float
+    check: QueueCheck
     rate: float | None
-    """Entries finished with per second, while there was something to do: who waits is not slow. None: not known yet."""
+    """Entries finished per second while there was lag: idle times do not count. None: not known yet."""
     waiting_since: float
-    """When the oldest waiting entry was sent (monotonic seconds). Where the queue does not tell: since when none was finished."""
+    """When the oldest waiting entry was sent. If the queue does not report it: since when no entry was finished."""
 
 
 class Backlog:
-    """One queue's. Read from any thread: a look replaces what was known in one go."""
+    """The backlog of one queue. May be read from any thread, because a look replaces one immutable value."""
 
     def __init__(self) -> None:
         self._known: Known | None = None
-        self._progress: deque[DoneSoFar] = deque()
-        """The oldest first."""
+        self._progress: deque[Progress] = deque()
+        """Oldest first."""
 
-    def saw(self, look: Look) -> None:
-        """A queue that was made again, or lost entries, counts from the beginning."""
+    def saw(self, check: QueueCheck, at: float) -> None:
+        """Take in a look. A queue that was created again, or lost entries, counts from the beginning."""
         before = self._known
-        if look.finished is None or (self._progress and look.finished < self._progress[-1].finished):
+        if check.finished is None or (self._progress and check.finished < self._progress[-1].finished):
             self._progress.clear()
-        if look.finished is not None:
-            self._progress.append(DoneSoFar(look.at, look.finished, any(look.lag.values())))
-            while look.at - self._progress[0].at > RATED_OVER:
+        if check.finished is not None:
+            self._progress.append(Progress(at, check.finished, any(check.lag.values())))
+            while at - self._progress[0].at > RATED_OVER:
                 self._progress.popleft()
-        waiting_since = look.at
-        if look.oldest is not None:
-            waiting_since -= look.oldest
-        elif before is not None and any(before.last.lag.values()) and before.last.finished == look.finished:
+        waiting_since = at
+        if check.oldest is not None:
+            waiting_since -= check.oldest
+        elif before is not None and any(before.check.lag.values()) and before.check.finished == check.finished:
             waiting_since = before.waiting_since
-        self._known = Known(look, self._rate(), waiting_since)
+        self._known = Known(at, check, self._rate(), waiting_since)
 
     def lost(self) -> None:
-        """It does not answer."""
+        """Forget all looks, because the queue does not answer."""
         self._known = None
         self._progress.clear()
 
     def fresh(self, now: float) -> Known | None:
-        """None: nothing that counts."""
+        """Return the last look; None if it is too old, or the queue does not report its lag."""
         known = self._known
-        return known if known is not None and known.last.lag and now - known.last.at <= FRESH else None
+        return known if known is not None and known.check.lag and now - known.at <= FRESH else None
 
     def _rate(self) -> float | None:
         busy = [(a, b) for a, b in pairwise(self._progress) if a.lags and b.lags]
@@ -89,31 +75,31 @@ class Backlog:
 
 
 class Work(NamedTuple):
-    """What there is to do."""
+    """The work that a group has to do."""
 
     lag: int
     """Entries."""
     seconds: float
-    """How long it takes as fast as work was done in the last minute; without a known pace, `waiting`. Finite, and 0 only without
-    lag: autoscalers take infinity and a missing number for 0."""
+    """How long the lag takes at the rate of the last minute; without a known rate, `waiting`. Finite, and 0 only without lag,
+    because autoscalers treat infinity and a missing number as 0."""
     waiting: float | None = None
-    """The age of the oldest entry, while nothing is done or no pace is known yet."""
+    """The age of the oldest entry, while no entry is finished or no rate is known yet."""
     partitions: int = 0
-    """Those with lag: more pods than that have nothing to do."""
+    """The number of partitions with lag. More pods than that have nothing to do."""
 
 
 def work(backlogs: Iterable[Backlog], now: float) -> Work | None:
-    """Of all of these queues. None: of one of them it is not known, or there is none."""
+    """Return the work of all of these queues. None: no queue, or the lag of one of them is not known."""
     known = [one.fresh(now) for one in backlogs]
     fresh = [one for one in known if one is not None]
     if not fresh or len(fresh) < len(known):
         return None
-    lags = [lag for one in fresh for lag in one.last.lag.values() if lag]
+    lags = [lag for one in fresh for lag in one.check.lag.values() if lag]
     lag = sum(lags)
     if lag == 0:
         return Work(0, 0.0)
     rates = [one.rate for one in fresh if one.rate is not None]
     if len(rates) == len(fresh) and sum(rates) > 0:
         return Work(lag, lag / sum(rates), None, len(lags))
-    waiting = max(1.0, *(now - one.waiting_since for one in fresh if any(one.last.lag.values())))
+    waiting = max(1.0, *(now - one.waiting_since for one in fresh if any(one.check.lag.values())))
     return Work(lag, waiting, waiting, len(lags))

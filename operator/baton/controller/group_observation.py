@@ -17,7 +17,7 @@ from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
 from baton.model.ranges import Spans
 from baton.model.wording import counted
-from baton.queues.protocol import Ownership, Resizing
+from baton.queues.protocol import Ownership, QueueCheck, Resizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +27,21 @@ class QueueFacts:
     partitions: int | None = None
     """Partitions that the queue serves; None: not yet known in this run of the operator."""
     fenced: bool = True
-    incarnation: str | None = None
     owners: Mapping[int, Ownership] = field(default_factory=dict)
     """Owner records by partition, as of the last look that found a difference."""
     problem: Problem | None = None
     resizing: Resizing | None = None
     """Set while the number of partitions changes."""
-    stale_refused: Mapping[int, int] | None = None
-    dead_letters: Mapping[int, int] | None = None
-    vanished: int | None = None
-    """Vanished entries as of the last look. None: not counted for this kind, or not looked yet."""
-    letters: int | None = None
-    """Dead letters that exist now. None: not counted for this kind, or not looked yet."""
+    check: QueueCheck = field(default_factory=QueueCheck)
+    """The last look. Empty: there was no look yet."""
     warnings: tuple[str, ...] | None = None
-    """Risks of the server's configuration; None: not asked yet."""
-    zones: Mapping[int, str] = field(default_factory=dict)
-    """Zone of each partition's server, if the queue knows it."""
+    """Warnings of the last look, and partitions that cannot be granted. None: there was no look yet."""
 
     @property
     def telling(self) -> tuple[object, ...]:
         """The facts whose changes affect the group."""
-        server = (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings, self.zones)
-        return (*server, self.letters)
+        server = (self.partitions, self.fenced, self.check.incarnation, self.problem, self.resizing, self.warnings)
+        return (*server, self.check.zones, self.check.letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +187,11 @@ def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> Obse
     by_spec = observed_queue(sight.spec, group, partitions)
     return replace(
         by_spec,
-        zones=by_spec.zones or _zones(sight.facts.zones),
+        zones=by_spec.zones or _zones(sight.facts.check.zones),
         zones_known=bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None,
         fenced=sight.enforced,
         given_up=not sight.wanted,
-        incarnation=sight.facts.incarnation,
+        incarnation=sight.facts.check.incarnation,
         owners=sight.facts.owners if sight.owners_wanted else {},
     )
 

@@ -196,9 +196,9 @@ class LagPage:
         except KeyError:
             return _refused(HTTPStatus.NOT_FOUND, f"there is no ConsumerGroup {namespace}/{name} that this operator serves")
         if each:
-            looks = sorted(self._metrics.looks((namespace, name)).items())
-            lags = {queue: None if look is None else dict(look.lag) for queue, look in looks}
-            unfinished = {queue: dict(look.unfinished) for queue, look in looks if look is not None and look.unfinished}
+            checks = sorted(self._metrics.checks((namespace, name)).items())
+            lags = {queue: None if check is None else dict(check.lag) for queue, check in checks}
+            unfinished = {queue: dict(check.unfinished) for queue, check in checks if check is not None and check.unfinished}
             told = _told(namespace, name, work) | {"queues": lags, "unfinished": unfinished}
             return WebPage(HTTPStatus.OK, f"{json.dumps(told)}\n".encode(), _JSON)
         if work is None:

@@ -15,12 +15,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
-from baton.controller.backlog import Look, Work, work
+from baton.controller.backlog import Work, work
 from baton.controller.event_loop import EventLoopStalls
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.ledger import LedgerWrites
 from baton.controller.queue_reports import scale_status
 from baton.kube.clock import ApiServerClock
+from baton.queues.protocol import QueueCheck
 
 if TYPE_CHECKING:
     from baton.controller.operator_replica import Replica
@@ -106,11 +107,11 @@ class Metrics(Collector):
         now = self._clock.ticks()
         return {key: one.work(now) for key, one in sorted(self._groups.copy().items())}
 
-    def looks(self, key: Key) -> dict[str, Look | None]:
-        """At each of its queues; None: none that is fresh. Raises KeyError as `work` does."""
+    def checks(self, key: Key) -> dict[str, QueueCheck | None]:
+        """Return the last look at each of the group's queues; None if it is too old. Raises KeyError as `work` does."""
         now = self._clock.ticks()
         known = {name: one.backlog.fresh(now) for name, one in self._groups[key].queues.items() if one.named}
-        return {name: None if one is None else one.last for name, one in known.items()}
+        return {name: None if one is None else one.check for name, one in known.items()}
 
     def without_group(self, pods: Mapping[Key, int]) -> None:
         """Pods whose label names no group, by namespace and label."""
@@ -211,7 +212,7 @@ class Metrics(Collector):
                 ((*key, str(number)), float(lag))
                 for key, one in queues
                 if (known := one.backlog.fresh(now)) is not None
-                for number, lag in known.last.lag.items()
+                for number, lag in known.check.lag.items()
             ],
         )
         for name, about, value in _QUEUE_TOTALS:
@@ -257,14 +258,14 @@ _QUEUE_TOTALS: tuple[tuple[str, str, Callable[[QueueFacts], int | None]], ...] =
     (
         "baton_stale_refused",
         "Times the queue refused a consumer that does not own the partition (any more)",
-        lambda facts: _total(facts.stale_refused),
+        lambda facts: _total(facts.check.stale_refused),
     ),
     (
         "baton_dead_letters",
         "Entries that were set aside as dead letters, for whatever reason",
-        lambda facts: _total(facts.dead_letters),
+        lambda facts: _total(facts.check.dead_letters),
     ),
-    ("baton_vanished", "Entries that were gone before they were finished with", lambda facts: facts.vanished),
+    ("baton_vanished", "Entries that were gone before they were finished with", lambda facts: facts.check.vanished),
 )
 """Counted at the queue: name, what it is, value. None: the queue does not count them, or has not been looked at yet."""
 

@@ -201,7 +201,7 @@ def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> Part
         observed_generation=view.generation,
         partitions=operating if operating is not None else view.status.get("partitions"),
         partition_scale_status=scale_status(view, facts),
-        dead_letters=facts.letters if facts is not None else None,
+        dead_letters=facts.check.letters if facts is not None else None,
         conditions=conditions([_ready(view, facts), *_of_server(view, facts)], before, view.generation, now),
     )
 

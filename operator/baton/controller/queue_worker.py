@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 
-from baton.controller.backlog import Backlog, Look
+from baton.controller.backlog import Backlog
 from baton.controller.group_observation import QueueFacts
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.problems import Problem, Reason
@@ -203,7 +203,7 @@ class QueueWorker:
         self.effects.saw(seen.incarnation)
         self.begun_with = self.begun_with or seen.incarnation
         known = self.facts
-        afresh = known.partitions is None or seen.incarnation != known.incarnation
+        afresh = known.partitions is None or seen.incarnation != known.check.incarnation
         if self.effects.work.answered:
             self.troubled_since = None
         next_owners = self.effects.work.next_owners
@@ -213,18 +213,13 @@ class QueueWorker:
             self.facts,
             partitions=seen.partitions if seen.partitions is not None else self._asked_for,
             fenced=adapter.fenced,
-            incarnation=seen.incarnation,
             owners=known.owners if owners is None else owners,
             problem=None if self.troubled_since is None else self.facts.problem,
             resizing=resizing,
-            stale_refused=seen.stale_refused,
-            dead_letters=seen.dead_letters,
-            vanished=seen.vanished,
-            letters=seen.letters,
+            check=seen,
             warnings=seen.warnings + self.effects.warnings,
-            zones=seen.zones,
         )
-        self.backlog.saw(Look(asked, seen.lag, seen.finished, seen.oldest, seen.unfinished))
+        self.backlog.saw(seen, asked)
         if surprised or self.facts.telling != known.telling:
             self._changed()
 

@@ -192,7 +192,7 @@ class QueueWorkers:
         if recorded is None:
             settled: str | None = _NEVER
         else:
-            settled = self._settled.get(name, recorded.incarnation or facts.incarnation)
+            settled = self._settled.get(name, recorded.incarnation or facts.check.incarnation)
         return QueueSight(
             name=name,
             named=named,
@@ -201,20 +201,22 @@ class QueueWorkers:
             backlog=worker.backlog if worker is not None else Backlog(),
             reachable=worker is not None and name not in self._lost,
             recorded=recorded.partitions if recorded is not None else None,
-            owners_wanted=facts.partitions is not None and settled != facts.incarnation,
+            owners_wanted=facts.partitions is not None and settled != facts.check.incarnation,
         )
 
     def settle(self, sights: Iterable[QueueSight]) -> None:
         """The engine has taken in what it was shown of these, and the ledger says so."""
         for sight in sights:
             if sight.facts.partitions is not None:
-                self._settled[sight.name] = sight.facts.incarnation
+                self._settled[sight.name] = sight.facts.check.incarnation
 
     def heard(self, sights: Iterable[QueueSight]) -> None:
         """A step has looked at these, whether or not anything came of it: where the ledger cannot be written, or the spec does
         not read, what the ledger says is done."""
         for sight in sights:
-            if (worker := self._workers.get(sight.name)) is not None and worker.facts.incarnation == sight.facts.incarnation:
+            if (
+                worker := self._workers.get(sight.name)
+            ) is not None and worker.facts.check.incarnation == sight.facts.check.incarnation:
                 worker.effects.go_on()
 
     def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Ownership], bool]]:

@@ -128,7 +128,7 @@ class DevGroup:
             if facts is not None:
                 before = self._runtime.state
                 await self._runtime.advance(facts)
-                self._settled = self._worker.facts.incarnation
+                self._settled = self._worker.facts.check.incarnation
                 if self._runtime.state != before:
                     self._news.set()
             self._tell()
@@ -155,7 +155,7 @@ class DevGroup:
         facts = self._worker.facts
         if facts.partitions is None:
             return None
-        afresh = self._settled != facts.incarnation
+        afresh = self._settled != facts.check.incarnation
         now = self._clock.ticks()
         leases = [lease for lease in map(view, self.server.leases()) if lease is not None]
         for lease in leases:
@@ -172,7 +172,7 @@ class DevGroup:
                 self._queue: ObservedQueue(
                     partitions=facts.partitions,
                     max_handoff=self._max_handoff,
-                    incarnation=facts.incarnation,
+                    incarnation=facts.check.incarnation,
                     owners=facts.owners if afresh else {},
                 )
             },

@@ -1,27 +1,32 @@
 """How much there is to do in queues, and for how long."""
 
-from baton.controller.backlog import FRESH, Backlog, Look, Work, work
+from baton.controller.backlog import FRESH, Backlog, Work, work
+from baton.queues.protocol import QueueCheck
 
 
-def backlog(*looks: Look) -> Backlog:
+def look(at: float, lag: dict[int, int], finished: int | None = None, oldest: float | None = None) -> tuple[QueueCheck, float]:
+    return QueueCheck(lag=lag, finished=finished, oldest=oldest), at
+
+
+def backlog(*looks: tuple[QueueCheck, float]) -> Backlog:
     found = Backlog()
-    for look in looks:
-        found.saw(look)
+    for check, at in looks:
+        found.saw(check, at)
     return found
 
 
 def test_it_is_as_of_the_last_look_and_takes_as_long_as_entries_are_done() -> None:
-    queue = backlog(Look(0, {0: 50}, 0), Look(20, {0: 30, 1: 10}, 40))
+    queue = backlog(look(0, {0: 50}, 0), look(20, {0: 30, 1: 10}, 40))
     assert work([queue], now=21) == Work(lag=40, seconds=20.0, partitions=2)
 
 
 def test_of_several_queues_it_is_the_sum() -> None:
-    fast, slow = backlog(Look(0, {0: 9}, 0), Look(10, {0: 80}, 90)), backlog(Look(0, {0: 20}, 5), Look(10, {0: 20}, 15))
+    fast, slow = backlog(look(0, {0: 9}, 0), look(10, {0: 80}, 90)), backlog(look(0, {0: 20}, 5), look(10, {0: 20}, 15))
     assert work([fast, slow], now=10) == Work(lag=100, seconds=10.0, partitions=2)
 
 
 def test_what_is_not_fresh_is_not_told() -> None:
-    queue = backlog(Look(0, {0: 4}, 0))
+    queue = backlog(look(0, {0: 4}, 0))
     assert work([queue], now=FRESH) == Work(4, 15.0, 15.0, 1)
     assert work([queue], now=FRESH + 0.1) is None
     assert work([queue, Backlog()], now=1) is None, "nothing is known of one of them"
@@ -31,31 +36,31 @@ def test_what_is_not_fresh_is_not_told() -> None:
 
 
 def test_a_kind_that_cannot_say_says_nothing() -> None:
-    assert work([backlog(Look(0, {}, None))], now=1) is None
+    assert work([backlog(look(0, {}, None))], now=1) is None
 
 
 def test_nothing_to_do_takes_no_time_and_a_fleet_that_does_nothing_as_long_as_the_oldest_entry_has_waited() -> None:
-    assert work([backlog(Look(0, {0: 0}, 9))], now=1) == Work(0, 0.0)
-    assert work([backlog(Look(0, {0: 4}, 9), Look(30, {0: 6}, 9))], now=31) == Work(6, 31.0, 31.0, 1)
-    assert work([backlog(Look(0, {0: 4}, 9, 100.0), Look(30, {0: 6}, 9, 130.0))], now=31) == Work(6, 131.0, 131.0, 1)
-    assert work([backlog(Look(0, {0: 4}, 9, 0.0))], now=0) == Work(4, 1.0, 1.0, 1), "0 would be no lag"
-    idle, waits = backlog(Look(0, {0: 0}, 9)), backlog(Look(0, {0: 4}, 9, 20.0))
+    assert work([backlog(look(0, {0: 0}, 9))], now=1) == Work(0, 0.0)
+    assert work([backlog(look(0, {0: 4}, 9), look(30, {0: 6}, 9))], now=31) == Work(6, 31.0, 31.0, 1)
+    assert work([backlog(look(0, {0: 4}, 9, 100.0), look(30, {0: 6}, 9, 130.0))], now=31) == Work(6, 131.0, 131.0, 1)
+    assert work([backlog(look(0, {0: 4}, 9, 0.0))], now=0) == Work(4, 1.0, 1.0, 1), "0 would be no lag"
+    idle, waits = backlog(look(0, {0: 0}, 9)), backlog(look(0, {0: 4}, 9, 20.0))
     assert work([idle, waits], now=1) == Work(4, 21.0, 21.0, 1)
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
-    busy_then_idle = [Look(at, {0: 10}, min(at, 60)) for at in range(0, 181, 5)]
+    busy_then_idle = [look(at, {0: 10}, min(at, 60)) for at in range(0, 181, 5)]
     assert work([backlog(*busy_then_idle)], now=180) == Work(10, 120.0, 120.0, 1), "since the last progress was seen"
 
 
 def test_who_had_nothing_to_do_is_not_slow_when_much_comes_at_once() -> None:
-    trickle = [Look(at, {0: 0}, at // 20) for at in range(0, 60, 5)]
-    burst = [Look(60, {0: 2997}, 3), Look(65, {0: 2497}, 503), Look(70, {0: 1997}, 1003)]
+    trickle = [look(at, {0: 0}, at // 20) for at in range(0, 60, 5)]
+    burst = [look(60, {0: 2997}, 3), look(65, {0: 2497}, 503), look(70, {0: 1997}, 1003)]
     assert work([backlog(*trickle, burst[0])], now=60) == Work(2997, 1.0, 1.0, 1)
     assert work([backlog(*trickle, *burst[:2])], now=65) == Work(2497, 1.0, 1.0, 1)
     assert work([backlog(*trickle, *burst)], now=70) == Work(1997, 19.97, None, 1)
 
 
 def test_a_queue_that_was_made_again_counts_from_the_beginning() -> None:
-    queue = backlog(Look(0, {0: 1}, 1000), Look(30, {0: 1}, 2), Look(50, {0: 1}, 22))
+    queue = backlog(look(0, {0: 1}, 1000), look(30, {0: 1}, 2), look(50, {0: 1}, 22))
     assert work([queue], now=50) == Work(1, 1.0, None, 1)

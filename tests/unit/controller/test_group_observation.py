@@ -35,7 +35,7 @@ from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.queues.protocol import Ownership, Resizing
+from baton.queues.protocol import Ownership, QueueCheck, Resizing
 
 ORDERS = QueueName("orders")
 SPEC = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}]})
@@ -48,7 +48,7 @@ def queue(**fields: Any) -> QueueView:
 
 
 def sight(**changes: Any) -> QueueSight:
-    seen = QueueSight(ORDERS, True, queue(), QueueFacts(partitions=4, incarnation="run-1"), reachable=True, recorded=4)
+    seen = QueueSight(ORDERS, True, queue(), QueueFacts(partitions=4, check=QueueCheck("run-1")), reachable=True, recorded=4)
     return replace(seen, **changes)
 
 
@@ -312,7 +312,7 @@ def test_zones_weights_and_options_are_shown_to_the_engine() -> None:
 
 def test_zones_that_a_queue_tells_of_are_shown_unless_the_spec_has_some() -> None:
     east, west = frozenset({"east"}), frozenset({"west"})
-    facts = QueueFacts(partitions=4, zones={0: "east", 1: "east", 3: "west"})
+    facts = QueueFacts(partitions=4, check=QueueCheck(zones={0: "east", 1: "east", 3: "west"}))
 
     source = {"type": "Kafka", "kafka": {"bootstrapServers": "broker:9092", "topic": "orders"}}
 

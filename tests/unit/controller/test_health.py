@@ -14,13 +14,14 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, PartitionedQueueSpec, ShownState
-from baton.controller.backlog import Backlog, Look
+from baton.controller.backlog import Backlog
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.health import MOST_CONNECTIONS, HealthServer, LagPage, PortTaken
 from baton.controller.metrics import Metrics, Snapshot
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
+from baton.queues.protocol import QueueCheck
 from tests.waiting import HOUR, PATIENCE
 
 
@@ -82,16 +83,17 @@ GROWS = PartitionedQueueSpec.model_validate({"partitions": 8, "source": {"type":
 VIEW = QueueView("shop", "orders", "u", 1, GROWS)
 
 
-def sight(backlog: Backlog | None = None, **facts: Any) -> dict[str, QueueSight]:
+def sight(backlog: Backlog | None = None, partitions: int | None = None, **check: Any) -> dict[str, QueueSight]:
     """The group's only queue."""
-    return {"orders": QueueSight(QueueName("orders"), True, VIEW, QueueFacts(**facts), backlog=backlog or Backlog())}
+    facts = QueueFacts(partitions, check=QueueCheck(**check))
+    return {"orders": QueueSight(QueueName("orders"), True, VIEW, facts, backlog=backlog or Backlog())}
 
 
 def seen(served: Served, lag: dict[int, int]) -> Backlog:
     """Twice: half a minute ago, and now, when 60 more entries were done."""
     backlog, now = Backlog(), served.clock.ticks()
-    backlog.saw(Look(now - 30, lag, 100))
-    backlog.saw(Look(now, lag, 160))
+    backlog.saw(QueueCheck(lag=lag, finished=100), now - 30)
+    backlog.saw(QueueCheck(lag=lag, finished=160), now)
     return backlog
 
 

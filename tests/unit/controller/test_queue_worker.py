@@ -50,7 +50,7 @@ class Kept:
 
     def lag(self) -> Mapping[int, int]:
         known = self.worker.backlog.fresh(self.clock.ticks())
-        return known.last.lag if known is not None else {}
+        return known.check.lag if known is not None else {}
 
     def want(self, *effects: Effect, told: Collection[Outcome] = ()) -> None:
         self.worker.effects.want({effect.partition: effect for effect in effects}, told)
@@ -88,7 +88,13 @@ async def kept() -> AsyncIterator[Kept]:
 async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
     await until(kept.lag)
     facts = kept.worker.facts
-    assert (facts.partitions, facts.incarnation, facts.problem, facts.resizing, kept.lag()) == (4, "run-1", None, None, {0: 5})
+    assert (facts.partitions, facts.check.incarnation, facts.problem, facts.resizing, kept.lag()) == (
+        4,
+        "run-1",
+        None,
+        None,
+        {0: 5},
+    )
     assert kept.news >= 1
 
 
@@ -339,7 +345,7 @@ async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
     await until(lambda: kept.worker.facts.problem is not None)
     kept.queue.run, kept.queue.down = "run-2", False
     kept.queue.records[1] = Ownership(Uid("rolled-back"), Epoch(1))
-    await until(lambda: kept.worker.facts.incarnation == "run-2")
+    await until(lambda: kept.worker.facts.check.incarnation == "run-2")
     assert kept.worker.facts.owners[1] == Ownership(Uid("rolled-back"), Epoch(1))
 
 
@@ -416,10 +422,10 @@ async def test_what_the_queue_counts_is_not_known_before_the_first_look() -> Non
     one = Kept(queue)
     try:
         await until(lambda: one.worker.facts.problem is not None)
-        assert (one.worker.facts.stale_refused, one.worker.facts.dead_letters) == (None, None)
+        assert (one.worker.facts.check.stale_refused, one.worker.facts.check.dead_letters) == (None, None)
         queue.down = False
         await until(lambda: one.worker.facts.problem is None)
-        assert (one.worker.facts.stale_refused, one.worker.facts.dead_letters) == ({0: 2}, {0: 1})
+        assert (one.worker.facts.check.stale_refused, one.worker.facts.check.dead_letters) == ({0: 2}, {0: 1})
     finally:
         one.task.cancel()
 
@@ -494,7 +500,7 @@ async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_
     await until(kept.lag)
     kept.queue.run = "run-2"
     kept.worker.ask_for(6)
-    await until(lambda: kept.worker.facts.incarnation == "run-2")
+    await until(lambda: kept.worker.facts.check.incarnation == "run-2")
     assert kept.worker.begun_with == "run-1"
     kept.worker.reconnect(kept._connect)
     await until(lambda: kept.worker.begun_with == "run-2")
@@ -526,7 +532,7 @@ async def test_what_was_wanted_of_the_queue_before_is_not_done_at_another_until_
         kept.worker.reconnect(kept._connect)
     else:
         kept.worker.ask_for(6)
-    await until(lambda: kept.worker.facts.incarnation == "run-2")
+    await until(lambda: kept.worker.facts.check.incarnation == "run-2")
     kept.queue.left[1] = 0
     kept.want(grant(0, "u", 4), Pause(partition(1), Epoch(3), 100.0, grant(1, "u", 4)))
     looks = kept.queue.calls.count("check")
@@ -582,7 +588,7 @@ async def test_an_answer_that_comes_from_another_queue_lets_nobody_have_the_part
         await until(lambda: "outstanding" in queue.calls)
         queue.run, queue.left[1] = "run-2", 0
         one.worker.ask_for(6)
-        await until(lambda: one.worker.facts.incarnation == "run-2")
+        await until(lambda: one.worker.facts.check.incarnation == "run-2")
         queue.answers.set()
         looks = queue.calls.count("check")
         one.worker.ask_for(7)

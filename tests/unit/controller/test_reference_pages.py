@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
 from baton.consumer.metrics import ConsumerMetrics
 from baton.controller.adapters import open_queue
-from baton.controller.backlog import Backlog, Look
+from baton.controller.backlog import Backlog
 from baton.controller.event_loop import EventLoopStalls
 from baton.controller.metrics import Metrics, ProcessMetrics, Snapshot
 from baton.controller.operator_replica import Options, Replica
@@ -23,6 +23,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
 from baton.kube.objects import GroupView
 from baton.model.ids import QueueName
+from baton.queues.protocol import QueueCheck
 from tests.unit.consumer.test_instrumentation import Answers, Mount
 from tests.unit.controller.test_health import sight
 from tests.unit.kube.memory_api import ShopApi
@@ -68,7 +69,7 @@ def families() -> dict[str, set[str]]:
     metrics = replica.metrics
     backlog, now = Backlog(), replica.clock.ticks()
     for ago in (30, 0):
-        backlog.saw(Look(now - ago, {0: 1}, 100 - ago))
+        backlog.saw(QueueCheck(lag={0: 1}, finished=100 - ago), now - ago)
     queues = sight(backlog, partitions=4, stale_refused={0: 2}, dead_letters={}, vanished=0)
     ready = Condition(type="Ready", status=ConditionStatus.TRUE, reason="Ready", last_transition_time="")
     status = ConsumerGroupStatus(conditions=[ready], moves=0, lower_bound=0, deadline_misses=0)
