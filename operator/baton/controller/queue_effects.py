@@ -1,5 +1,8 @@
-"""Carries out at one queue what the engine wants: pauses, what they wait for, and grants; many partitions at once. A change costs
-as much as changed, not as much as there is."""
+"""Carries out the engine's effects at one queue: pauses, the wait for outstanding messages, and grants; many partitions at
+once.
+
+A change of the wanted effects costs time in proportion to what changed, not to the number of partitions.
+"""
 
 import asyncio
 from collections import deque
@@ -13,13 +16,14 @@ from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, Partition
+from baton.model.retrying import doubling
 from baton.queues.protocol import IN_USE, Ownership, PartitionUnavailable, QueueAdapter, QueueUnreachable
 
 T = TypeVar("T")
 
 
 async def answer(queue: str, question: Awaitable[T], within: float) -> T:
-    """What the adapter answers. Raises what it raises, and QueueUnreachable where nothing comes in so many seconds."""
+    """Return the adapter's answer. Raises what the adapter raises, and QueueUnreachable after `within` seconds without one."""
     try:
         async with asyncio.timeout(within):
             return await question
@@ -31,52 +35,55 @@ NOTHING: Mapping[Partition, Effect] = {}
 
 
 class QueueWork:
-    """The work at one queue. A worker takes one effect at a time with `take`, and reports it with `granted`, `paused` or
-    `handed_over`."""
+    """The effects that are wanted at one queue, and their results.
+
+    A task takes one effect at a time with `take`, and reports it with `granted`, `paused` or `handed_over`.
+    """
 
     def __init__(self) -> None:
         self._wanted = NOTHING
         self._line: deque[Partition] = deque()
-        """The partitions that are due, in order. Some stand twice, and some are not due any more."""
+        """The partitions that are due, in order. Some are in it twice, and some are no longer due."""
         self._due: set[Partition] = set()
         self._draining: dict[Partition, Pause] = {}
-        """The pauses that had something outstanding at the last question."""
+        """The pauses that had messages outstanding when the queue was asked last."""
         self._next_owners: dict[Partition, set[Ownership]] = {}
-        """Of the pauses that are wanted (`next_owners`)."""
+        """See `next_owners`; only of wanted pauses."""
         self._outcomes: dict[Partition, Outcome] = {}
-        self._last_told: dict[Partition, Epoch] = {}
-        """The epochs of the last outcomes, of partitions that are wanted."""
+        self._last_outcomes: dict[Partition, Epoch] = {}
+        """The epochs of the last outcomes, for partitions with a wanted effect."""
         self._drained: dict[Partition, Epoch] = {}
         self.unacknowledged: dict[Partition, int | None] = {}
-        """The outstanding messages of each paused partition; None: its owner has not released it, and no number says why."""
+        """The outstanding messages of each paused partition; None: the owner has not released it, and the queue gives no
+        number."""
         self.held = False
-        """Nothing is due: the effects are of an earlier incarnation of the queue."""
+        """No effect is due, because the effects are for an earlier incarnation of the queue."""
 
-    # -- what the engine wants
+    # -- the wanted effects
 
     def want(self, wanted: Mapping[Partition, Effect], told: Collection[Outcome] = ()) -> bool:
-        """Replace the wanted effects. Returns False if nothing more is due than before.
+        """Replace the wanted effects. Returns False if no more effects are due than before.
 
-        `told`: outcomes that the ledger already has. An effect that is still wanted for the partition of one is due again. An
-        outcome that the ledger does not have stays, and what is wanted of its partition waits until it does: the queue may have
-        accepted a grant just before the ledger had another receiver for it.
+        `told`: outcomes that the ledger already has. If an effect is still wanted for such a partition, it is due again. An
+        outcome that the ledger does not have yet is kept, and the wanted effect of its partition waits: the queue may have
+        accepted a grant just before the ledger got another receiver.
         """
         before, self._wanted = self._wanted, wanted
-        heard = {one.partition for one in told if self._outcomes.get(one.partition) == one}
+        written = {one.partition for one in told if self._outcomes.get(one.partition) == one}
         changed = [partition for partition in before if partition not in wanted] if before else []
-        changed += [one for one, effect in wanted.items() if one in heard or before.get(one) != effect]
-        _drop(self._outcomes, heard)
-        _drop(self._next_owners, heard)
+        changed += [one for one, effect in wanted.items() if one in written or before.get(one) != effect]
+        _drop(self._outcomes, written)
+        _drop(self._next_owners, written)
         for one in changed:
             self._add_next_owner(one, wanted.get(one))
         _drop(self._drained, changed)
         _drop(self._draining, changed)
-        _drop(self._last_told, (one for one in changed if one not in wanted))
+        _drop(self._last_outcomes, (one for one in changed if one not in wanted))
         _drop(self.unacknowledged, (one for one in changed if not isinstance(wanted.get(one), Pause)))
         self._due.difference_update(one for one in changed if one not in wanted)
         return self._add(one for one in changed if one in wanted and one not in self._outcomes)
 
-    # -- carrying it out
+    # -- carrying them out
 
     @property
     def due(self) -> int:
@@ -85,22 +92,22 @@ class QueueWork:
 
     @property
     def next_owners(self) -> Mapping[int, Collection[Ownership]]:
-        """Who is to have the partitions that are paused, or was to have them before that was another, by their numbers: their
-        owners may have heard of that one alone."""
+        """The next owners of paused partitions, by partition number, including earlier ones that were replaced meanwhile: an
+        owner that hands its partition over may know only of an earlier one."""
         return {partition.number: owners for partition, owners in self._next_owners.items()}
 
     @property
     def draining(self) -> Collection[Pause]:
-        """The pauses that the worker asks the queue about from time to time."""
+        """The pauses with messages outstanding, about which the queue has to be asked again."""
         return self._draining.values()
 
     @property
     def answered(self) -> bool:
-        """The queue has answered to every effect that is wanted; what is outstanding under a pause is waited for."""
+        """True if the queue has answered to every wanted effect, also if messages are outstanding under a pause."""
         return all(one in self._outcomes or one in self._drained or self.unacknowledged.get(one, 0) != 0 for one in self._wanted)
 
     def take(self) -> Effect | None:
-        """The next effect; None: nothing is due."""
+        """Return the next effect; None: no effect is due."""
         while self._line and not self.held:
             partition = self._line.popleft()
             if partition in self._due:
@@ -109,43 +116,47 @@ class QueueWork:
         return None
 
     def begin_again(self) -> None:
-        """Every effect without an answer is due again, because the queue may not have received it."""
+        """Make every effect without an answer due again, because the queue may not have received it."""
         self._draining.clear()
         self._add(one for one in self._wanted if one not in self._outcomes and one not in self._drained)
 
     def again(self, partition: Partition) -> bool:
-        """The same of one. Returns False if nothing is due."""
+        """Make the effect of one partition due again, if it has no answer. Returns False if it is not due."""
         self._draining.pop(partition, None)
         answered = partition in self._outcomes or partition in self._drained
         return partition in self._wanted and not answered and self._add([partition])
 
     def grants(self, partition: Partition) -> bool:
-        """It is to be granted, now or after a pause."""
+        """True if the partition has to be granted, now or after a pause."""
         wanted = self._wanted.get(partition)
         return isinstance(wanted, Grant) or (isinstance(wanted, Pause) and wanted.then is not None)
 
     def forget(self) -> None:
-        """The queue is somewhere else now: what came of anything where it was says nothing about it."""
+        """Forget all results, because the queue has moved to another server or name."""
         self._outcomes.clear()
         self._drained.clear()
-        self._last_told.clear()
+        self._last_outcomes.clear()
 
     def seen_before(self, grant: Grant, record: Ownership) -> bool:
-        """This record was seen at the queue before this grant. True: it is of an earlier grant, whose answer was lost, and the
-        engine hears of that first. It does so once: where nothing follows from it, this grant is made."""
+        """Take in the owner record that the queue had before this grant.
+
+        Returns True if the record is of an earlier grant whose answer was lost. The engine then gets that outcome first, but
+        only once: if it still wants this grant, the grant is made.
+        """
         is_news = grant.above is not None and record.uid is not None and grant.above < record.epoch < grant.epoch
-        if not is_news or self._last_told.get(grant.partition) == record.epoch:
+        if not is_news or self._last_outcomes.get(grant.partition) == record.epoch:
             return False
         self._accepted(Outcome(grant.partition, record), as_wanted=False)
         return True
 
     def granted(self, grant: Grant, outcome: Outcome) -> None:
-        """Record the outcome of a grant, also of one that is not wanted any more: the queue's owner is another for it."""
+        """Record the outcome of a grant, even if the grant is no longer wanted, because the queue has another owner now."""
         wanted = self._wanted.get(grant.partition)
         self._accepted(outcome, as_wanted=grant in (wanted, wanted.then if isinstance(wanted, Pause) else None))
 
     def handed_over(self, outcome: Outcome) -> None:
-        """The same where the owner that was paused has made another the owner itself: that which was next when it was told."""
+        """Record that the paused owner has granted the partition itself, to the next owner that it knew of (direct
+        hand-off)."""
         wanted = self._wanted.get(outcome.partition)
         then = wanted.then if isinstance(wanted, Pause) else None
         self._draining.pop(outcome.partition, None)
@@ -158,7 +169,7 @@ class QueueWork:
         if partition in self._outcomes and self._outcomes[partition].record.epoch > outcome.record.epoch:
             return  # a later grant was faster
         self._outcomes[partition] = outcome
-        self._last_told[partition] = outcome.record.epoch
+        self._last_outcomes[partition] = outcome.record.epoch
         if not as_wanted:
             self._due.discard(partition)
         elif isinstance(wanted, Pause):
@@ -166,8 +177,10 @@ class QueueWork:
             self._drained[partition] = wanted.epoch
 
     def paused(self, pause: Pause, left: int | None) -> bool:
-        """Record how much is outstanding under a pause. Returns True for the first answer, when nothing is outstanding, and when
-        only the owner's release is waited for any more."""
+        """Record the messages outstanding under a pause.
+
+        Returns True for news: the first answer, no message outstanding, or that now only the owner's release is missing.
+        """
         partition = pause.partition
         if self._wanted.get(partition) != pause:
             return False
@@ -183,7 +196,8 @@ class QueueWork:
         return news
 
     def let_go(self, pause: Pause) -> bool:
-        """Nothing is outstanding, and what comes `then` is done now. Returns False if the pause is not wanted any more."""
+        """Record that nothing is outstanding, so the grant `then` is made now. Returns False if the pause is no longer
+        wanted."""
         if self._wanted.get(pause.partition) != pause:
             return False
         self._draining.pop(pause.partition, None)
@@ -203,11 +217,11 @@ class QueueWork:
         self._line.extend(new)
         return bool(new)
 
-    # -- what came of it
+    # -- the results
 
     @property
     def outcomes(self) -> Iterable[Outcome]:
-        """The outcomes of grants, and of hand-overs by owners, that the engine has not taken in yet."""
+        """The outcomes of grants, by the operator or by owners, that the engine has not taken in yet."""
         return self._outcomes.values()
 
     @property
@@ -216,64 +230,64 @@ class QueueWork:
         return self._drained.items()
 
 
-def _drop(made: dict[Partition, T], partitions: Iterable[Partition]) -> None:
-    if made:
+def _drop(by_partition: dict[Partition, T], partitions: Iterable[Partition]) -> None:
+    if by_partition:
         for partition in partitions:
-            made.pop(partition, None)
+            by_partition.pop(partition, None)
 
 
 log = structlog.get_logger("baton.queue")
 
 SHORTEST_POLL, LONGEST_POLL = 0.005, 0.25
-"""Seconds between two questions for what is outstanding."""
+"""Shortest and longest pause, in seconds, before asking a queue for outstanding messages again."""
 REST, REST_FOR_EACH = 1, 0.0002
-"""So many times as long as the last round of questions took, but no longer than so many seconds for each partition: many are
-asked more seldom; a few are not, because the last answer was slow. That one may have been of a hand-off before."""
+"""The pause is at least REST times the duration of the last round, but no more than REST_FOR_EACH seconds for each partition.
+So many partitions are asked about less often, and a few are not delayed by one slow answer, perhaps of an earlier hand-off."""
 AT_ONCE = 256
-"""Partitions in hand. An adapter sends on together what is asked together."""
+"""Partitions worked on at once. An adapter sends together what it is asked together."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.25, 5.0
-"""Seconds after which what could not be done is tried again."""
+"""Seconds until a failure is tried again: the first and the longest pause."""
 TOLD = 3
-"""Partitions of which it is said why they cannot be granted: of more the number."""
+"""Partitions for which the status says why they cannot be granted; of more it gives the number."""
 TURN = 4
-"""Partitions after which others have their turn, where a queue answers without being waited for (External)."""
+"""Effects after which other tasks get a turn, because some queues answer without any wait (External)."""
 
 
 class QueueEffects:
-    """One queue's. `changed` is called when something came of it."""
+    """Carries out the effects at one queue. Calls `changed` when there is a result."""
 
     def __init__(self, records: OwnerRecords, clock: ApiServerClock, changed: Callable[[], None]) -> None:
         self.work = QueueWork()
         self.incarnation: str | None = None
-        """The queue's, of the last look; before the first one that of the ledger. None: neither had one."""
+        """The incarnation that the last look saw; before the first look, that of the ledger. None: neither has one."""
         self._records = records
         self._clock = clock
         self._changed = changed
         self._granting: set[Partition] = set()
-        """A grant of them is under way. What is wanted since then waits until the engine has heard what came of it."""
-        self._unavailable: dict[Partition, tuple[int, str]] = {}
-        """Those that could not be granted: how often one after the other, and why."""
+        """Partitions with a grant under way. Newer effects for them wait until the engine has taken the outcome in."""
+        self._unavailable: dict[Partition, tuple[Iterator[float], str]] = {}
+        """Partitions that could not be granted: the pauses until the next tries, and why."""
         self._put_off_until: dict[Partition, asyncio.Task[None]] = {}
-        """They are tried again when these end."""
+        """Tasks that make these partitions due again."""
         self._busy = 0
         self._wanted_since = 0.0
         self._due = asyncio.Event()
         self._drains = asyncio.Event()
 
     def want(self, effects: Mapping[Partition, Effect] = NOTHING, told: Collection[Outcome] = ()) -> None:
-        """All effects that are wanted now; see `QueueWork.want`."""
+        """Replace the wanted effects; see `QueueWork.want`."""
         if self.work.want(effects, told):
             self._wanted_since = self._clock.ticks()
             self._due.set()
 
     def saw(self, incarnation: str | None) -> None:
-        """A look has seen this incarnation. Where it is another, the effects are of the one before: none is carried out until
-        `go_on`."""
+        """Take in the incarnation that a look has seen. If it is a new one, no effect is carried out until `go_on`, because the
+        wanted effects are for the old one."""
         self.work.held |= self.incarnation is not None and incarnation not in (None, self.incarnation)
         self.incarnation = incarnation or self.incarnation
 
     def go_on(self) -> None:
-        """The engine has taken the incarnation in, or cannot: the effects are carried out at this one."""
+        """Carry out effects at the new incarnation, because the engine has taken it in, or cannot."""
         if self.work.held:
             self.work.held = False
             self.work.begin_again()
@@ -281,26 +295,27 @@ class QueueEffects:
 
     @property
     def busy(self) -> bool:
-        """Effects are being carried out. What is waited for under a pause is none."""
+        """True if effects are being carried out. Waiting for outstanding messages does not count."""
         return self._busy > 0 or self.work.due > 0
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Partitions that cannot be granted, while the queue does what is wanted of the others."""
+        """Why partitions cannot be granted, although the queue works for others."""
         known = sorted(self._unavailable.items())
         told = [f"{one.queue}/{one.number}: {why}" for one, (_, why) in known if self.work.grants(one)]
         more = len(told) - TOLD
-        return (*told[:TOLD], f"nor can {more} more partitions be granted now") if more > 0 else tuple(told)
+        return (*told[:TOLD], f"and {more} more partitions cannot be granted") if more > 0 else tuple(told)
 
     def forget(self) -> None:
-        """The queue is somewhere else now."""
+        """Forget all results, because the queue has moved to another server or name."""
         self.work.forget()
         self._unavailable.clear()
 
     async def carry_out(self, adapter: QueueAdapter) -> None:
-        """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
+        """Carry out effects until cancelled, or until the adapter raises. Effects without an answer are due again at the
+        start."""
         self.work.begin_again()
-        self._granting.clear()  # a task that was cancelled before it began has not cleared up after itself
+        self._granting.clear()  # a task that was cancelled before it began has not removed its partition
         self._put_off_until.clear()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ask_again(adapter, tasks))
@@ -313,7 +328,7 @@ class QueueEffects:
                 await self._due.wait()
 
     async def _some(self, adapter: QueueAdapter, tasks: asyncio.TaskGroup) -> None:
-        """One after the other, until nothing is due."""
+        """Carry out one effect after the other, until none is due."""
         done = 0
         try:
             while (effect := self.work.take()) is not None:
@@ -362,15 +377,14 @@ class QueueEffects:
         self._left(adapter, pause, left, tasks)
 
     def _put_off(self, partition: Partition, problem: PartitionUnavailable, tasks: asyncio.TaskGroup) -> None:
-        """It is tried again after a while, and no other waits for it."""
-        tries, _ = self._unavailable.get(partition, (0, ""))
-        if not tries:
+        """Try the partition again after a pause, without delaying the others."""
+        if (known := self._unavailable.get(partition)) is None:
             log.warning("a partition cannot be granted", queue=partition.queue, partition=partition.number, why=str(problem))
-        self._unavailable[partition] = tries + 1, str(problem)
+        pauses = doubling(FIRST_BACKOFF, LONGEST_BACKOFF) if known is None else known[0]
+        self._unavailable[partition] = pauses, str(problem)
         if (before := self._put_off_until.get(partition)) is not None:
             before.cancel()
-        seconds = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(tries, 10))
-        self._put_off_until[partition] = tasks.create_task(self._again(partition, seconds))
+        self._put_off_until[partition] = tasks.create_task(self._again(partition, next(pauses)))
         self._changed()
 
     async def _again(self, partition: Partition, seconds: float) -> None:
@@ -380,7 +394,7 @@ class QueueEffects:
             self._due.set()
 
     async def _ask_again(self, adapter: QueueAdapter, granting: asyncio.TaskGroup) -> None:
-        """From time to time, how much is outstanding of what is paused."""
+        """Ask the queue repeatedly for the outstanding messages of paused partitions."""
         took = 0.0
         while True:
             self._drains.clear()
@@ -400,7 +414,7 @@ class QueueEffects:
             self._left(adapter, pause, left, granting)
 
     def _left(self, adapter: QueueAdapter, pause: Pause, left: int | Ownership | None, tasks: asyncio.TaskGroup) -> None:
-        if pause.partition in self._granting or self.work.held:  # held: the answer may be of another queue
+        if pause.partition in self._granting or self.work.held:  # held: the answer may be of another incarnation
             return
         if isinstance(left, Ownership):
             self._records.granted(pause.partition.number, left)
@@ -409,7 +423,7 @@ class QueueEffects:
             self._changed()
             return
         if left == 0 and pause.then is not None and self.work.let_go(pause):
-            self._granting.add(pause.partition)  # before the task begins: others may have their turn until then
+            self._granting.add(pause.partition)  # now, because other tasks may run before the new one begins
             tasks.create_task(self._grant(adapter, pause.then, tasks))
         elif self.work.paused(pause, left):
             self._changed()
@@ -418,6 +432,8 @@ class QueueEffects:
 
 
 def pause_between(partitions: int, took: float, waited: float) -> float:
-    """Seconds until so many partitions are asked again. The last round `took` so long, and what is wanted has waited for so long
-    already."""
+    """Return the seconds until the next round of questions.
+
+    `took`: seconds that the last round took; `waited`: seconds since the wanted effects changed.
+    """
     return max(min(REST * took, REST_FOR_EACH * partitions), min(LONGEST_POLL, max(SHORTEST_POLL, waited / 40)))

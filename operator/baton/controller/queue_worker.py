@@ -1,9 +1,8 @@
-"""Works on one queue of one group: carries out the engine's effects there, and knows the queue's last answers.
+"""The worker of one queue of one group: carries out the engine's effects there, and knows the queue's last answers.
 
-Each queue has a worker with a task of its own. A queue that hangs delays no other, and no code waits for a worker. The worker
-asks a queue that does not answer again, after longer and longer pauses, and keeps the effects that it has to carry out. Regularly
-it looks at the queue: whether it is there and belongs to the group, who owns what, and how large the backlog is. That delays no
-grant and no pause.
+Each queue has a worker with a separate task. A queue that hangs delays no other, and no code waits for a worker. If the queue
+does not answer, the worker tries again after longer and longer pauses, and keeps its effects. It looks at the queue regularly:
+whether the queue exists and belongs to the group, its owner records, and its backlog. Looks delay no grant and no pause.
 """
 
 import asyncio
@@ -20,6 +19,7 @@ from baton.controller.queue_effects import FIRST_BACKOFF, LONGEST_BACKOFF, Queue
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
 from baton.model.ids import QueueName
+from baton.model.retrying import doubling
 from baton.model.wording import quoted
 from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import QueueAdapter, QueueConflict, QueueUnreachable, Resizing
@@ -27,12 +27,13 @@ from baton.queues.protocol import QueueAdapter, QueueConflict, QueueUnreachable,
 LOOK_EVERY = 5.0
 """Seconds between two looks, unless the queue asks for more (`QueueCheck.rest`)."""
 RESIZE_EVERY = 0.1
-"""Seconds between two steps of a change of the number of partitions, and"""
+"""Least seconds between two steps of a change of the number of partitions."""
 REST = 4
-"""so many times as long as the last of them took: a large queue is asked more seldom, unless there is more to do at once."""
+"""The pause is also at least REST times the duration of the last step, so that a large queue is asked less often. There is no
+such pause if the queue has more to do at once."""
 
 EXPECTED = (QueueUnreachable, QueueConflict, ApiError, UnavailableError)
-"""What can go wrong at a queue. Anything else is a mistake of Baton's, or of a library."""
+"""Expected failures at a queue. Any other exception is a bug in Baton or in a library."""
 MOST_SHOWN = 300
 """Characters of an unexpected exception."""
 
@@ -40,7 +41,7 @@ log = structlog.get_logger("baton.queue")
 
 
 class _Turned(Exception):  # noqa: N818 -- what happened
-    """The queue is somewhere else now, or is to be given up."""
+    """The queue has moved to another server or name, or has to be given up."""
 
 
 class QueueWorker:
@@ -55,55 +56,55 @@ class QueueWorker:
         self.records = OwnerRecords()
         self.effects = QueueEffects(self.records, clock, self._done)
         self.troubled_since: float | None = None
-        """Since when nothing is done at the queue of what is to be done (monotonic seconds); None: it is, or there is nothing. A
-        queue may answer to looks alone: a server that is full, or whose user may no more write."""
+        """Since when the queue carries out no effect (monotonic seconds); None: it does, or there is none. A queue may answer
+        to looks only, if its server is full or the user has lost the right to write."""
         self.ended = False
-        """The queue was given up, or giving it up failed and is not awaited: there is nothing left to do."""
+        """The queue was given up, or could not be and is not waited for: the worker has nothing left to do."""
         self.begun_with: str | None = None
-        """The queue's incarnation as it was first known; None: it is not."""
+        """The first incarnation of the queue that was seen; None: none yet."""
         self._clock = clock
         self._connect = connect
         self._changed = changed
         self._adapter: QueueAdapter | None = None
         self._asked_for: int | None = None
-        self._backoff = FIRST_BACKOFF
+        self._pauses = doubling(FIRST_BACKOFF, LONGEST_BACKOFF)
         self._look_every = LOOK_EVERY
         self._patient: bool | None = None
-        """The queue is to be given up: at all events, or if that is possible at once. None: it is not."""
+        """Whether giving the queue up is retried until it succeeds (True) or tried once (False); None: the queue is kept."""
         self._moved = False
         self._turn = asyncio.Event()
         self._claiming = asyncio.Lock()
-        """The queue is being asked for: a claim that came after the release would make the queue the group's again."""
+        """Held while the queue is claimed: a claim that arrived after the release would make the queue the group's again."""
         self._look_now = asyncio.Event()
 
-    # -- what is wanted
+    # -- instructions
 
     def ask_for(self, partitions: int | None) -> None:
-        """The queue is to have so many partitions; None: those that it has, or that a change under way gives it."""
+        """Set the wanted number of partitions; None: keep the present number, or that of a change under way."""
         if partitions != self._asked_for:
             self._asked_for = partitions
             self._look_now.set()
 
     def reconnect(self, connect: Callable[[], Awaitable[QueueAdapter]]) -> None:
-        """The queue is somewhere else now."""
+        """Use another connection, because the queue has moved to another server or name."""
         self._connect = connect
         self._moved = True
         self._turn.set()
 
     def leave(self, *, patient: bool) -> None:
-        """Give the queue up for another group, then end. `patient`: however long it takes; else if it can be done at once."""
+        """Give the queue up, so that another group may have it, and end. `patient`: retry until that succeeds."""
         if self._patient is None or (self._patient and not patient):
             self._patient = patient
             self._turn.set()
 
     @property
     def leaving(self) -> bool:
-        """It is being given up."""
+        """True if the queue is being given up."""
         return self._patient is not None
 
     def stop(self) -> None:
-        """Leave the queue as it is. Not by cancelling the task alone: a task group passes that on to its tasks only once,
-        and one that loses it would go on for ever."""
+        """End, and leave the queue as it is. Cancelling the task is not enough: a task group passes a cancellation on to its
+        tasks only once, and a task that loses it would run for ever."""
         self.ended = True
         self._turn.set()
         self._look_now.set()
@@ -111,7 +112,7 @@ class QueueWorker:
     # -- the task
 
     async def run(self) -> None:
-        """Keep at it until the queue is given up, or this is cancelled."""
+        """Work until the queue is given up, or the task is cancelled."""
         try:
             while not self.ended:
                 self._turn.clear()
@@ -132,7 +133,7 @@ class QueueWorker:
             await self._close()
 
     async def _serve(self) -> None:
-        """Look at the queue, then do what is wanted and look again every now and then. Raises _Turned, or what went wrong."""
+        """Look at the queue, then carry out effects and look again regularly. Raises _Turned, or the failure."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._turns())
@@ -144,7 +145,7 @@ class QueueWorker:
             raise _first(errors) from None
 
     async def _turns(self) -> None:
-        """What is given up is turned from between two claims."""
+        """Raise _Turned on an instruction; to give the queue up, only while no claim is under way."""
         await self._turn.wait()
         if self.leaving:
             await self._claiming.acquire()
@@ -152,7 +153,7 @@ class QueueWorker:
         raise _Turned
 
     async def _release(self) -> None:
-        """Another group may have the queue, once all of it is given up."""
+        """Give the queue up. The worker ends once all of the queue is given up."""
         adapter = await self._opened()
         if await answer(self.queue, adapter.release(), adapter.answers_within):
             self._end()
@@ -167,23 +168,22 @@ class QueueWorker:
         if self.troubled_since is None:
             self.troubled_since = self._clock.ticks()
         self.backlog.lost()
-        problem = problem_of(self.queue, error)
+        problem = queue_problem(self.queue, error)
         if self.facts.problem != problem:
             if isinstance(error, EXPECTED):
-                log.warning("a queue cannot be worked with", queue=self.queue, reason=problem.reason, why=problem.message)
+                log.warning("a queue cannot be used", queue=self.queue, reason=problem.reason, why=problem.message)
             else:
                 log.error("unexpected failure at a queue", queue=self.queue, why=problem.message, exc_info=error)
             self.facts = replace(self.facts, problem=problem)
             self._changed()
-        await self._close()  # its Secret may say something else next time
+        await self._close()  # the Secret may have changed by the next try
         if self._patient is False:
             self._end()
             return
-        await _until(self._turn, self._backoff)  # news would not make it answer
-        self._backoff = min(LONGEST_BACKOFF, self._backoff * 2)
+        await _until(self._turn, next(self._pauses))  # new effects would not make the queue answer
 
     def _done(self) -> None:
-        """Something came of an effect. After trouble the next look tells that it is over."""
+        """An effect has a result. After trouble, look at once, so that the problem is cleared."""
         if self.troubled_since is not None:
             self.troubled_since = None
             self._look_now.set()
@@ -192,13 +192,12 @@ class QueueWorker:
     # -- looking
 
     async def _look(self, adapter: QueueAdapter) -> None:
-        """Is it there, is it ours, is it what the spec says, has its server been restarted, and who owns what?"""
+        """Claim and create the queue as the spec says, then read its incarnation, owner records and backlog."""
         self._look_now.clear()
         resizing = await self._ensure(adapter)
         self.records.look()
         asked = self._clock.ticks()
-        # After the queue was made, for before it had no incarnation.
-        seen = await answer(self.queue, adapter.check(), adapter.answers_within)
+        seen = await answer(self.queue, adapter.check(), adapter.answers_within)  # it has no incarnation before it is created
         self._look_every = max(LOOK_EVERY, seen.rest)
         self.effects.saw(seen.incarnation)
         self.begun_with = self.begun_with or seen.incarnation
@@ -224,8 +223,8 @@ class QueueWorker:
             self._changed()
 
     async def _ensure(self, adapter: QueueAdapter) -> Resizing | None:
-        """Make the queue as asked for; what is still to be done of a change of its number of partitions. One that is not to grow
-        goes on with what has begun."""
+        """Create the queue with the wanted number of partitions, or continue a change of that number. Returns what is left of
+        the change."""
         async with self._claiming:
             return await answer(self.queue, adapter.ensure(self._asked_for), adapter.answers_within)
 
@@ -233,10 +232,10 @@ class QueueWorker:
         while not self._turn.is_set():
             await self._rest(adapter)
             await self._look(adapter)
-            self._backoff = FIRST_BACKOFF
+            self._pauses = doubling(FIRST_BACKOFF, LONGEST_BACKOFF)
 
     async def _rest(self, adapter: QueueAdapter) -> None:
-        """Until the next look is due. A change of the number of partitions goes on meanwhile; its end is worth a look."""
+        """Wait until the next look is due. Meanwhile, continue a change of the number of partitions; look when it ends."""
         rests_until, took = self._clock.ticks() + self._look_every, 0.0
         while self.facts.resizing is not None and not self._look_now.is_set() and self._clock.ticks() < rests_until:
             await _until(self._look_now, max(RESIZE_EVERY, REST * took))
@@ -274,19 +273,20 @@ class QueueWorker:
 
 
 def _cancelled() -> bool:
-    """Before Python 3.13 a task group that is cancelled just when something fails in it raises the failure only."""
+    """True if the current task was cancelled. Before Python 3.13, a task group that is cancelled just when one of its tasks
+    fails raises only the failure."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What happened first; that there is a turn comes before what it interrupted."""
+    """Return the first failure; a _Turned comes before the failures that it interrupted."""
     flat = [_first(one) if isinstance(one, BaseExceptionGroup) else one for one in errors.exceptions]
     return next((one for one in flat if isinstance(one, _Turned)), flat[0])
 
 
-def problem_of(queue: QueueName, error: Exception) -> Problem:
-    """What an error means for the group, in a sentence for people."""
+def queue_problem(queue: QueueName, error: Exception) -> Problem:
+    """Return what an error at the queue means for the group, in a sentence for people."""
     match error:
         case QueueConflict():
             return Problem(Reason.CONFLICT, str(error))
@@ -300,7 +300,7 @@ def problem_of(queue: QueueName, error: Exception) -> Problem:
 
 
 async def _until(event: asyncio.Event, seconds: float | None) -> None:
-    """The event, or so many seconds."""
+    """Wait for the event, at most so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -145,7 +145,7 @@ async def test_a_password_is_shown_nowhere_whatever_goes_wrong_at_its_server(
     }
     operator.stop()
     shown["log"] = operator.log.read_text()
-    assert "a queue cannot be worked with" in shown["log"]
+    assert "a queue cannot be used" in shown["log"]
     for where, what in shown.items():
         text = what if isinstance(what, str) else json.dumps(what)
         assert not [trace for trace in (PASSWORD, IN_URL, *TRACES) if trace in text], f"the {where} show a password"

@@ -59,7 +59,7 @@ async def test_a_line_of_whatever_works_for_a_group_names_the_group_and_its_name
         structlog.get_logger("baton.watch").info("of no group")
 
     async def of_orders() -> None:
-        structlog.get_logger("baton.queue").warning("a queue cannot be worked with")
+        structlog.get_logger("baton.queue").warning("a queue cannot be used")
         logging.getLogger("baton.queues.redis.adapter").warning("a change of owner is not durable")
         await asyncio.create_task(deeper())
         await tasks.start("list", elsewhere())

@@ -148,7 +148,7 @@ async def test_a_partition_that_cannot_be_granted_keeps_no_other_from_it_and_is_
     await until(lambda: len(kept.worker.facts.warnings or ()) == 4)
     assert kept.worker.facts.warnings is not None and kept.worker.facts.warnings[0::3] == (
         "orders/0: somebody else's transaction is open",
-        "nor can 2 more partitions be granted now",
+        "and 2 more partitions cannot be granted",
     )
     assert (kept.connections, kept.worker.facts.problem) == (1, None)
     kept.queue.unavailable = {}
