@@ -1,7 +1,7 @@
-"""What happened, told to people: the reasons and sentences of events, rounds in which they are posted, log lines, and histograms.
+"""Kubernetes events of a group: their reasons and sentences, the rounds in which they are posted, log lines, and histograms.
 
-What happens to partitions is told in rounds: similar events share a sentence, and where there would be too many sentences to
-read, one sums them up. A hand-off that begins is told when its queue has said what is still to be waited for.
+Events about partitions are posted in rounds: similar ones share a sentence, and one sentence sums up what would be too many to
+read. The event of a hand-off that begins waits until its queue has reported the outstanding messages.
 """
 
 import logging
@@ -47,7 +47,7 @@ LONGEST_LIST = 240
 
 
 class EventMessage(NamedTuple):
-    """An event to be: one word for machines, a sentence for people."""
+    """An event to be posted: a reason for programs, a sentence for people."""
 
     reason: str
     note: str
@@ -55,7 +55,7 @@ class EventMessage(NamedTuple):
 
 
 def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None], most: int) -> list[EventMessage]:
-    """Hand-offs that have begun. `unacknowledged`: what their queues said is still to be waited for."""
+    """Return messages about hand-offs that have begun. `unacknowledged`: outstanding messages, as their queues report them."""
 
     def sentence(some: list[Revoked]) -> str:
         return f"{_goes(some)}{_because(some)}; {_waits(some, unacknowledged)}"
@@ -69,7 +69,7 @@ def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | N
 
 
 def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
-    """Hand-offs under way that go elsewhere."""
+    """Return messages about hand-offs that got another receiver."""
     alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
     if len(alike) > most:
         note = f"{_counted(those)} get other receivers{_because(those)}"
@@ -85,7 +85,7 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
 
 
 def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[EventMessage]:
-    """Who let go, who is gone, and who missed the deadline."""
+    """Return messages about members that let go, are gone, or missed a deadline."""
     told: list[EventMessage] = []
     for what, reason, kind, one_did, many_did in _RELEASES:
         of = [one for one in those if (one.how if isinstance(one, Released) else one.taken) == what]
@@ -98,7 +98,7 @@ def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[Even
 
 
 def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
-    """The messages about members that own more partitions now."""
+    """Return messages about members that got partitions."""
     members = _alike(those, lambda one: one.member)
     if len(members) > most:
         note = f"{len(members):,} members own {_counted(those)} more{_paused(those) or _because(those)}"
@@ -113,12 +113,12 @@ def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
 
 
 def named(those: Iterable[OfPartition]) -> str:
-    """`partition 5 of orders`, `partitions 0-3,7 of orders and 2 of returns`"""
+    """Name the partitions: `partition 5 of orders`, `partitions 0-3,7 of orders and 2 of returns`."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for partition in sorted({Partition(*one.partition) for one in those}):
         numbers[partition.queue].append(partition.number)
-    words = " and ".join(f"{_short(format_numbers(of))} of {queue}" for queue, of in numbers.items())
-    return f"{'partition' if sum(map(len, numbers.values())) == 1 else 'partitions'} {words}"
+    parts = " and ".join(f"{_short(format_numbers(of))} of {queue}" for queue, of in numbers.items())
+    return f"{'partition' if sum(map(len, numbers.values())) == 1 else 'partitions'} {parts}"
 
 
 _RELEASES = (
@@ -140,12 +140,12 @@ _RELEASES = (
         True,
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not let go of {what} in time: the hand-off goes on without its word, and a queue that fences refuses it "
-        "from then on. What it left unfinished is delivered again to the next owner; if this happens often, raise "
-        "maxHandoffSeconds or make the consumer's batches smaller",
-        "{members} did not let go of {what} in time: the hand-offs go on without their word, and a queue that fences refuses "
-        "them from then on. What they left unfinished is delivered again; if this happens often, raise maxHandoffSeconds or make "
-        "the consumers' batches smaller",
+        "{member} did not let go of {what} in time: the hand-off goes on without it, and a queue that fences rejects it from "
+        "then on. Unfinished entries are delivered again to the next owner; if this happens often, raise maxHandoffSeconds or "
+        "make the consumer's batches smaller",
+        "{members} did not let go of {what} in time: the hand-offs go on without them, and a queue that fences rejects them "
+        "from then on. Unfinished entries are delivered again to the next owners; if this happens often, raise maxHandoffSeconds "
+        "or make the consumers' batches smaller",
     ),
     (
         False,
@@ -223,25 +223,25 @@ def _alike(those: Iterable[H], key: Callable[[H], Hashable]) -> list[list[H]]:
 
 
 MOST_SENTENCES = 3
-"""Of one kind in one round."""
+"""Most sentences of one kind in one round."""
 
 BURST = 40
-"""Sentences about partitions that may be told before they become fewer and rarer."""
+"""Sentences about partitions before they become fewer and rarer."""
 
 REFILL = 0.2
-"""Sentences a second in the long run; client-go filters a component's events of one object in the same way."""
+"""Sentences per second in the long run; client-go limits a component's events about one object in the same way."""
 
 ROUND, SLOW_ROUND = 1.0, 10.0
 """Seconds between two rounds: usually, and when the burst is used up."""
 
 PATIENCE = 1.0
-"""Seconds for which a hand-off waits to be told until its queue has answered."""
+"""Seconds for which the event of a hand-off waits for the answer of its queue."""
 
 Happened = TypeVar("Happened", bound=OfPartition)
 
 
 def _joined(told: Iterable[EventMessage]) -> list[EventMessage]:
-    """One event for each reason that is no warning: an event costs as much as the ledger's write."""
+    """Join all messages of one reason that are not warnings, because posting an event costs as much as writing the ledger."""
     made: dict[tuple[str, str], EventMessage] = {}
     for one in told:
         key = (one.reason, "" if one.kind is Kind.NORMAL else one.note)
@@ -254,11 +254,11 @@ def _of(those: Iterable[OfPartition], kind: type[Happened]) -> list[Happened]:
 
 
 TROUBLE_APART = 10.0
-"""Seconds between two sentences on a trouble whose reason stays: what is said of a thousand pods changes with each of them."""
+"""Seconds between two events about a problem with the same reason, because a message about a thousand pods changes often."""
 
 
 _LAST = (State.READY, State.HOLDDOWN)
-"""States that a step ends with; the others are what its hand-offs begin with."""
+"""Changes to these states are posted after the events of their step, others before them."""
 
 
 class EventRecorder:
@@ -271,53 +271,54 @@ class EventRecorder:
         self._metrics = metrics
         self._held_since: float | None = None
         self._trouble: Problem | None = None
-        """As it was told last; None: there is none."""
+        """The problem of the last event; None: no problem."""
         self._trouble_told_at = 0.0
         self._trouble_due_at: float | None = None
         self._absent_since: float | None = None
-        """Since when a queue has not been there."""
-        self._untold: list[tuple[float, OfPartition | EventMessage]] = []
-        """In the order in which it happened, and when. Messages about the group itself keep their place in it."""
+        """Since when a queue has been missing."""
+        self._waiting: list[tuple[float, OfPartition | EventMessage]] = []
+        """Times and events that wait for a round, in order. Messages about the group itself keep their place among them."""
         self._answers: dict[Partition, int | None] = {}
-        """What queues said of hand-offs that are not yet told."""
+        """Outstanding messages of hand-offs whose event waits, as their queues reported them."""
         self._round_at = float("-inf")
         self._round_due_at: float | None = None
-        """When there is something to tell of partitions, if nothing else happens."""
+        """When the next round is due, if nothing else happens."""
         self._tokens = float(BURST)
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def tell(self, events: Sequence[StepEvent], now: float) -> None:
+        """Record the events of a step."""
         await aside(len(events), self._measure, events, now)
         last = next((one for one in reversed(events) if isinstance(one, StateChanged)), None)
         for one in events:
             if not isinstance(one, OfPartition) and (one is not last or last.state not in _LAST):
                 self._of_group(one)
-        await self._turn([one for one in events if isinstance(one, OfPartition)], {}, now)
+        await self._play_round([one for one in events if isinstance(one, OfPartition)], {}, now)
         self._standbys([one for one in events if isinstance(one, StandsBy)])
         if last is not None and last.state in _LAST:
             self._of_group(last)
 
     async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
-        """`unacknowledged`: what the queues say is still to be acknowledged of partitions that are being handed off (None: their
-        owners have not released them, and no number says why)."""
-        if self._untold:
-            await self._turn((), unacknowledged, now)
+        """Post events that are due. `unacknowledged`: the outstanding messages of partitions that are being handed off, as their
+        queues report them (None: the owner has not released the partition, and the queue gives no number)."""
+        if self._waiting:
+            await self._play_round((), unacknowledged, now)
 
     @property
     def due_at(self) -> float | None:
-        """When there is something to tell, if nothing else happens; call `hear` and `trouble` then."""
+        """When to call `hear` and `trouble` next, if nothing else happens; None: no event waits."""
         return min((at for at in (self._round_due_at, self._trouble_due_at) if at is not None), default=None)
 
     def flush(self) -> None:
-        """Record what still waits for its turn."""
-        those, self._untold, self._round_due_at = [one for _, one in self._untold], [], None
+        """Post all events that wait."""
+        those, self._waiting, self._round_due_at = [one for _, one in self._waiting], [], None
         self._post(self._told(those))
 
     def trouble(self, problem: Problem | None, now: float) -> None:
-        """Record the group's problem: when its reason changes, when its message changes for the same reason (a Secret was
-        missing, and now the server does not answer), and when it is over."""
+        """Record the group's problem. An event is posted when the reason or the message changes (a Secret was missing, and now
+        the server does not answer), and when the problem is over."""
         if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
-            problem = None  # it has not gone wrong
+            problem = None  # nothing has gone wrong yet
         told, self._trouble_due_at = self._trouble, None
         if problem is None or problem.reason is not Reason.QUEUE_NOT_FOUND:
             self._absent_since = None
@@ -339,18 +340,18 @@ class EventRecorder:
         self._trouble, self._trouble_told_at = problem, now
 
     def warn(self, reason: EventReason, note: str) -> None:
-        """Something that a person should look at."""
+        """Record a warning."""
         self.say(reason, note, Kind.WARNING)
 
     def say(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
-        """In the order in which things happened: messages about partitions may still wait for their round."""
+        """Record a message, after the events about partitions that still wait for a round."""
         message = EventMessage(reason, note, kind)
-        if self._untold:
-            self._untold.append((self._untold[-1][0], message))
+        if self._waiting:
+            self._waiting.append((self._waiting[-1][0], message))
         else:
             self._post([message])
 
-    # -- what happened to the group
+    # -- events about the group
 
     def _of_group(self, one: StepEvent) -> None:
         match one:
@@ -371,7 +372,7 @@ class EventRecorder:
                     f"proposal {one.id} was approved: {counted(one.moves, 'partition changes', 'partitions change')} hands",
                 )
             case ApprovalRefused():
-                cure = f"the proposal is now {one.current}: look at it" if one.current else "nothing waits for approval"
+                cure = f"the current proposal is {one.current}: review it" if one.current else "nothing waits for approval"
                 self.say(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}; {cure}", Kind.WARNING)
             case Fenced():
                 self.say(EventReason.FENCED, f"{one.member} is fenced off: {one.why}", Kind.WARNING)
@@ -383,30 +384,32 @@ class EventRecorder:
                 until = f" until {to_text(change.until)}" if change.until is not None else ""
                 self.say(EventReason.HOLDDOWN, f"waiting{until} before partitions are moved{because}")
             case State.PAUSED:
-                self.say(EventReason.PAUSED, f"no new hand-off is begun{because}")
+                self.say(EventReason.PAUSED, f"no new hand-off begins{because}")
             case State.READY:
                 unowned = f"; {counted(change.unowned, 'partition has', 'partitions have')} no owner" if change.unowned else ""
                 self.say(EventReason.READY, f"no hand-offs in progress{unowned}{because}")
 
     def _standbys(self, those: list[StandsBy]) -> None:
         if len(those) > MOST_SENTENCES:
-            self.say(EventReason.STANDS_BY, f"{len(those):,} members stand by: there is nothing for them to own yet")
+            self.say(EventReason.STANDS_BY, f"{len(those):,} members stand by: there are no partitions for them yet")
             return
         for one in those:
-            self.say(EventReason.STANDS_BY, f"{one.member} stands by: there is nothing for it to own yet")
+            self.say(EventReason.STANDS_BY, f"{one.member} stands by: there is no partition for it yet")
 
-    # -- what happened to partitions
+    # -- events about partitions
 
-    async def _turn(self, happened: Sequence[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float) -> None:
-        much = len(happened) + len(self._untold)
+    async def _play_round(
+        self, happened: Sequence[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
+    ) -> None:
+        much = len(happened) + len(self._waiting)
         self._post(await aside(much, self._round, happened, unacknowledged, now))
 
     def _round(
         self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
     ) -> list[EventMessage]:
-        """What is to be told now. `unacknowledged`: as `hear`."""
-        self._untold += [(now, one) for one in happened]
-        for _, one in self._untold:
+        """Return the messages that are due. `unacknowledged`: see `hear`."""
+        self._waiting += [(now, one) for one in happened]
+        for _, one in self._waiting:
             if isinstance(one, Revoked) and one.partition in unacknowledged:
                 self._answers.setdefault(one.partition, unacknowledged[one.partition])
         ripe = self._ripe()
@@ -414,7 +417,7 @@ class EventRecorder:
             self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
             self._round_at = now
             count = len(list(takewhile(lambda at: at <= now, ripe)))
-            ready, self._untold = self._untold[:count], self._untold[count:]
+            ready, self._waiting = self._waiting[:count], self._waiting[count:]
             told, ripe = self._told([one for _, one in ready]), self._ripe()
         else:
             told = []
@@ -447,14 +450,14 @@ class EventRecorder:
         return self._round_at + (ROUND if self._tokens >= MOST_SENTENCES else SLOW_ROUND)
 
     def _ripe(self) -> list[float]:
-        """From when each can be told, after those before it. Where more has happened to a partition there is no answer to wait
-        for any more."""
-        happened = Counter(one.partition for _, one in self._untold if not isinstance(one, EventMessage))
+        """Return when each waiting event can be posted, after those before it. A hand-off waits for its queue's answer only until
+        something else happens to the partition."""
+        happened = Counter(one.partition for _, one in self._waiting if not isinstance(one, EventMessage))
         return [
             at + PATIENCE
             if isinstance(one, Revoked) and one.partition not in self._answers and happened[one.partition] == 1
             else at
-            for at, one in self._untold
+            for at, one in self._waiting
         ]
 
     def _measure(self, events: Iterable[StepEvent], now: float) -> None:

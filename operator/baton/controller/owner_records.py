@@ -1,4 +1,4 @@
-"""The owner records of one queue: from looks at all of them, from the answers to grants, and from owners that hand over."""
+"""The owner records of one queue: from looks at all of them, from answers to grants, and from direct hand-offs by owners."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -9,25 +9,25 @@ from baton.queues.protocol import Ownership
 
 
 class OwnerRecords:
-    """The records, with what this operator changed since its last look, so that a look shows what others changed."""
+    """The known records, including what this operator changed since the last look, so that a look shows what others changed."""
 
     def __init__(self) -> None:
         self.known: dict[int, Ownership] = {}
-        """By the partition's number."""
+        """Records by partition number."""
         self.surprises = 0
-        """How often a look found others than those that were known. The first look is one."""
-        self._untold: dict[int, Ownership] = {}
-        """Those that the last look left to be told when they are asked about."""
+        """How many looks found other records than the known ones. The first look is one of them."""
+        self._handed_over: dict[int, Ownership] = {}
+        """Records of direct hand-offs that a look found. They become known when the queue is asked about the partition."""
         self._in_hand: Counter[int] = Counter()
-        """Pauses and grants that have not been answered, by partition: a grant may be begun beside a pause."""
+        """Unanswered pauses and grants per partition. A grant may begin beside a pause."""
         self._touched: set[int] = set()
-        """Those that were, since a look began."""
+        """Partitions that had an unanswered pause or grant since a look began."""
         self._doubted: dict[int, Ownership] = {}
-        """Those of the last look that were from before what is known."""
+        """Records of the last look that are older than the known ones."""
 
     @contextmanager
     def changing(self, number: int) -> Iterator[None]:
-        """Around a pause or a grant of this partition."""
+        """Surround a pause or a grant of this partition."""
         self._in_hand[number] += 1
         self._touched.add(number)
         try:
@@ -38,34 +38,37 @@ class OwnerRecords:
                 del self._in_hand[number]
 
     def granted(self, number: int, record: Ownership) -> None:
-        """What stood there after a grant, or a hand-over: a look that began before it may have read what was there then."""
+        """Take in the record after a grant or a direct hand-off. A look that began earlier may have read an older one."""
         self.known[number] = record
-        self._untold.pop(number, None)
+        self._handed_over.pop(number, None)
         self._touched.add(number)
 
     def seen(self, number: int) -> Ownership | None:
-        """What stood there at the last look or since, also if that was not told."""
-        return self._untold.get(number, self.known.get(number))
+        """Return the latest record, including one of a direct hand-off that is not known yet."""
+        return self._handed_over.get(number, self.known.get(number))
 
     def paused(self, number: int, epoch: Epoch) -> None:
-        """The partition was paused under this epoch, which does nothing where another is in force."""
+        """Take in that the partition was paused at this epoch. The queue ignores a pause at any epoch but the current one."""
         record = self.known.get(number)
         if record is not None and record.epoch == epoch:
             self.known[number] = record._replace(paused=True)
 
     def look(self) -> None:
-        """All records are about to be read."""
+        """Begin a look: all records are about to be read."""
         self._touched = set(self._in_hand)
 
     def found(self, records: Mapping[int, Ownership], *, afresh: bool, next_owners: Mapping[int, Collection[Ownership]]) -> bool:
-        """What was read; True if it is a surprise. Of partitions that were touched meanwhile what is known since then counts,
-        unless (`afresh`) nothing that was known counts any more. `next_owners`: who is or was to have those that are paused.
-        Their owners may have handed them over, which is no surprise, and is told when they are asked about. A record from before
-        what is known counts from the second look that finds it: a server of Kafka that is none any more answers from its past."""
+        """Take in the records that were read. Returns True if they are a surprise.
+
+        For partitions that were touched meanwhile the known records count, unless nothing known counts any more (`afresh`).
+        `next_owners`: present and former next owners of paused partitions. The owners may have handed these partitions over,
+        which is no surprise, and becomes known when the queue is asked about them. A record older than the known one counts
+        only if two looks in a row find it: a Kafka server that has left the cluster answers from its past.
+        """
         found = dict(records)
         handed_over = [one for one, owners in next_owners.items() if found.get(one) in owners and not afresh]
-        stays = {} if afresh else {one: owner for one, owner in self._untold.items() if one in self._touched}
-        self._untold = stays | {one: found[one] for one in handed_over if one not in self._touched}
+        stays = {} if afresh else {one: owner for one, owner in self._handed_over.items() if one in self._touched}
+        self._handed_over = stays | {one: found[one] for one in handed_over if one not in self._touched}
         if not afresh:
             for number in self._touched.union(handed_over):
                 found.pop(number, None)
@@ -80,6 +83,6 @@ class OwnerRecords:
         return surprised
 
     def _is_before(self, number: int, owner: Ownership) -> bool:
-        """It is from before the record that is known. Epoch 0 is none: the record was taken away."""
+        """True if the record is older than the known one. Epoch 0 means that the record was removed."""
         known = self.known.get(number)
         return known is not None and 0 < owner.epoch < known.epoch

@@ -1,4 +1,4 @@
-"""What can be wrong with a group or a queue: a reason for machines, and a sentence with the cure for people. Pure."""
+"""Problems of a group or a queue: a reason for programs, and a sentence with the cure for people. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from baton.model.wording import one_line
 
 
 class Reason(StrEnum):
-    """Reasons of the conditions, the most telling problem first: the Ready condition has room for one.
+    """Reasons of the conditions, the most informative problem first, because the condition Ready has only one reason.
     docs/reference/conditions.md explains each of them."""
 
     DELETING = "Deleting"
@@ -64,8 +64,8 @@ class Reason(StrEnum):
 
 
 class EventReason(StrEnum):
-    """Reasons of events; besides these, a group has events with the reasons of its Ready condition. docs/reference/events.md says
-    of each what it means."""
+    """Reasons of events. A group also has events with the reasons of its Ready condition. docs/reference/events.md explains each
+    of them."""
 
     HOLDDOWN = "Holddown"
     READY = "Ready"
@@ -99,16 +99,16 @@ class EventReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong."""
+    """One problem."""
 
     reason: Reason
     message: str
     expected: bool = False
-    """It goes away by itself where all is well, as of pods that start: an event of it is no warning."""
+    """The problem usually goes away by itself, as while pods start. Its event is not a warning."""
 
 
 def worst(problems: list[Problem]) -> Problem | None:
-    """The most telling problem, with the sentences of all of its kind."""
+    """Return the most informative problem, with the sentences of all problems of its kind."""
     if not problems:
         return None
     first = min(problems, key=lambda problem: list(Reason).index(problem.reason))
@@ -118,14 +118,14 @@ def worst(problems: list[Problem]) -> Problem | None:
 
 
 PASSING = 5.0
-"""Seconds for which something may fail that usually works again in a moment, before it is said."""
+"""Seconds for which a failure that usually passes is not reported."""
 
 LONGEST_WORDS = 500
-"""Characters of what a server or an exception says."""
+"""Most characters of a server's or an exception's message."""
 
 
 class Stuck(Exception):  # noqa: N818 -- how the group is, in the user's words
-    """The group cannot go on before something that was refused is done. It was raised from that refusal."""
+    """The group cannot go on until a refused request succeeds. Raised from the refusal."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -134,22 +134,22 @@ class Stuck(Exception):  # noqa: N818 -- how the group is, in the user's words
 
 _CURES = {
     "exceeded quota": "raise the ResourceQuota that it names, or delete what uses it up",
-    "being terminated": "there is nothing to be done: the namespace is being deleted",
+    "being terminated": "nothing can be done: the namespace is being deleted",
     "denied (the )?request": "let the webhook or policy that it names pass ConfigMap {name}",
     "webhook": "start what the webhook calls, or let it pass ConfigMap {name}",
     r"User .* cannot": "give the operator the right that it names (the chart's RBAC has it)",
-    "field is immutable": "delete ConfigMap {name}, which was made immutable: it is written again at once, with all that it "
-    "says; then replace the group's pods, for no kubelet reads it again for pods that have mounted an immutable one",
-    "too large|larger than max|Too long": "use fewer partitions or members per group, take off what others put on ConfigMap "
+    "field is immutable": "delete ConfigMap {name}, which was made immutable: it is written again at once, with the same "
+    "content; then replace the group's pods, because a kubelet never reads an immutable ConfigMap again",
+    "too large|larger than max|Too long": "use fewer partitions or members per group, remove what others added to ConfigMap "
     "{name} (finalizers), or raise the limit (etcd's --max-request-bytes, or that of a proxy before the API server)",
 }
-"""By the words that match; the first that does."""
+"""The cure by a pattern of the API server's message; the first that matches."""
 
-_ELSE = "see what the API server says there, and its log"
+_ELSE = "see this message of the API server, and its log"
 
 
 def is_gone(error: Exception) -> bool:
-    """Nothing can be created in the namespace any more."""
+    """True if nothing can be created in the namespace any more."""
     return isinstance(error, ApiError) and ("NamespaceTerminating" in error.causes or error.status == 404)
 
 
@@ -160,57 +160,57 @@ def may_pass(error: Exception) -> bool:
 
 
 def ledger_refused(owner: LedgerOwner, error: Exception) -> Problem:
-    """The ledger cannot be written."""
+    """Return the problem of a ledger that cannot be written."""
     if isinstance(error, ForeignConfigMap):
-        return Problem(Reason.LEDGER_NAME_TAKEN, f"{error}. Until then nothing is moved")
+        return Problem(Reason.LEDGER_NAME_TAKEN, f"{error}. Until then no partition moves")
     what = f"ConfigMap {owner.namespace}/{owner.name}, the group's ledger, cannot be written"
     return Problem(
         Reason.SIZE_LIMIT if isinstance(error, TooLargeError) else Reason.LEDGER_REFUSED,
-        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, owner.name)}. Until then nothing is moved, and who owns "
-        "what stays as it is; it is tried again every few seconds",
+        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, owner.name)}. Until then no partition moves, and owners "
+        "keep their partitions; the operator tries again every few seconds",
     )
 
 
 def ledger_problems(
     owner: LedgerOwner, refusal: Exception | None, lasted: float, held_back: TooLarge | None, *, at_once: bool = False
 ) -> list[Problem]:
-    """What is wrong with the ledger. `refusal`: why it was not written, for `lasted` seconds; `held_back`: why plans wait.
-    `at_once`: also what may well pass in a moment."""
+    """Return the problems of the ledger. `refusal`: why it has not been written for `lasted` seconds; `held_back`: why plans
+    wait. `at_once`: include a refusal that may pass in a moment."""
     passes = not at_once and refusal is not None and may_pass(refusal) and lasted < PASSING
     problems = [] if refusal is None or passes else [ledger_refused(owner, refusal)]
     return problems if held_back is None else [*problems, too_large(held_back)]
 
 
 def request_refused(what: str, error: Exception) -> Problem:
-    """Something else that the API server is asked for: `what`, such as "the finalizer x cannot be put on the group"."""
+    """Return the problem of any other refused request. `what`: such as "the finalizer x cannot be put on the group"."""
     return Problem(
         Reason.API_REFUSED,
-        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, 'and group')}. Until then nothing is moved; it is tried "
-        "again every few seconds",
+        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, 'and group')}. Until then no partition moves; the "
+        "operator tries again every few seconds",
     )
 
 
 def failed(error: BaseException) -> Problem:
-    """An unexpected exception. Its words stay in the log, since they may be a secret."""
+    """Return the problem of an unexpected exception, without its message, which may have a secret."""
     return Problem(
         Reason.UNEXPECTED_ERROR,
-        f"the operator failed at this group ({one_line(type(error).__name__, LONGEST_WORDS)}; its log has the traceback): it is "
-        "a mistake in Baton, or in an assignor of your own. Undo what was changed last of the group, its queues or its pods, and "
-        "report it. Until then nothing is moved, and who owns what stays as it is; it is tried again every half minute",
+        f"the operator failed at this group ({one_line(type(error).__name__, LONGEST_WORDS)}; its log has the traceback): this "
+        "is a bug in Baton or in a custom assignor. Undo the last change of the group, its queues or its pods, and report the "
+        "bug. Until then no partition moves, and owners keep their partitions; the operator tries again every half minute",
     )
 
 
 def too_large(error: TooLarge) -> Problem:
-    """The ledger would not fit into a ConfigMap."""
+    """Return the problem of a ledger that would not fit into a ConfigMap."""
     return Problem(
         Reason.SIZE_LIMIT,
-        f"{error}: no plan is made until it fits, what is in flight comes to its end, and the rest stays as it is; use fewer "
+        f"{error}: no plan is made until it fits; hand-offs in flight end, and everything else stays as it is. Use fewer "
         "partitions or members per group, or an assignor that keeps a member's partitions together (range, contiguous)",
     )
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Of whatever a group's loop met."""
+    """Return the problem of any exception of a group's loop."""
     match error:
         case Stuck():
             return error.problem

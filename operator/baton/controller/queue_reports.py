@@ -1,5 +1,5 @@
-"""What the groups say of the queues they use, put together into the status of each PartitionedQueue; and a change of the number
-of partitions, as that status and events tell it."""
+"""The status of each PartitionedQueue, from the reports of the groups that use it; and messages about changes of the number of
+partitions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from baton.api import ConditionStatus, PartitionedQueueStatus, PartitionScaleSta
 from baton.controller.cluster_cache import ClusterCache, GroupKey, QueueKey
 from baton.controller.group_observation import QueueFacts
 from baton.controller.problems import EventReason, Reason
-from baton.controller.status import Told, conditions
+from baton.controller.status import BareCondition, conditions
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
@@ -21,35 +21,37 @@ from baton.model.wording import counted
 from baton.queues.protocol import Resizing
 
 
-def resized(facts: QueueFacts, wanted: int | None) -> Told:
-    """The condition Resized. `wanted`: what the spec asks for by now."""
+def resized(facts: QueueFacts, wanted: int | None) -> BareCondition:
+    """Return the condition Resized. `wanted`: spec.partitions."""
     resizing = facts.resizing
     if resizing is None and facts.partitions is not None and wanted is not None and wanted != facts.partitions:
-        goes = f"is to go from {facts.partitions:,} to {counted(wanted, 'partition')}"
-        return ("Resized", ConditionStatus.FALSE, Reason.RESIZING, goes)
+        goes = f"will go from {facts.partitions:,} to {counted(wanted, 'partition')}"
+        return BareCondition("Resized", ConditionStatus.FALSE, Reason.RESIZING, goes)
     if resizing is None:
-        return ("Resized", ConditionStatus.TRUE, Reason.RESIZED, "every key is where the number of partitions puts it")
-    then = "" if wanted in (None, resizing.after) else f"; after that it goes to {wanted:,}, as spec.partitions says by now"
-    return ("Resized", ConditionStatus.FALSE, Reason.RESIZING, f"{_goes(resizing)}{_waits(resizing)}{then}")
+        return BareCondition(
+            "Resized", ConditionStatus.TRUE, Reason.RESIZED, "every key is where the number of partitions puts it"
+        )
+    then = "" if wanted in (None, resizing.after) else f"; after that it goes to {wanted:,} (spec.partitions)"
+    return BareCondition("Resized", ConditionStatus.FALSE, Reason.RESIZING, f"{_goes(resizing)}{_waits(resizing)}{then}")
 
 
 class Resizings:
-    """What events tell of the changes of a group's queues."""
+    """Finds changes of the number of partitions of a group's queues, for events."""
 
     def __init__(self) -> None:
         self._known: dict[QueueName, tuple[int, Resizing | None]] = {}
-        """How many partitions each had when it was seen last, and how they changed."""
+        """For each queue: its number of partitions when seen last, and the change under way."""
         self._inherited: dict[QueueName, bool] = {}
-        """Whether its condition says that it changes, as another operator has left it: it goes until the queue has answered."""
+        """For each queue: whether its condition, left by another operator, reported a change when this one first saw it."""
 
     def news(
         self, facts: Mapping[QueueName, QueueFacts], view_of: Callable[[QueueName], QueueView | None]
     ) -> Iterator[tuple[EventReason, str]]:
-        """Changes that have begun or ended, each once: also one of which this operator sees the end only, for it was begun
-        under another or took no longer than one look."""
+        """Yield changes that have begun or ended, each once. A change that began under another operator, or took no longer than a
+        look, is yielded only at its end."""
         for queue, seen in facts.items():
             view = view_of(queue)
-            inherited = self._inherited.setdefault(queue, _says_that_it_changes(view))
+            inherited = self._inherited.setdefault(queue, _reports_change(view))
             if seen.problem is not None or seen.partitions is None:
                 continue
             known, now = self._known.get(queue), seen.resizing
@@ -63,14 +65,14 @@ class Resizings:
                 yield EventReason.RESIZING, f"{queue} {_goes(now)}{_waits(now)}"
 
 
-def _says_that_it_changes(view: QueueView | None) -> bool:
+def _reports_change(view: QueueView | None) -> bool:
     conditions = view.status.get("conditions") if view is not None else None
     return any(one.get("type") == "Resized" and one.get("status") == ConditionStatus.FALSE for one in conditions or ())
 
 
 def _ended(seen: QueueFacts, wanted: int | None, inherited: bool) -> bool:
-    """A change that another operator has seen, and that is over at the first look."""
-    return inherited and resized(seen, wanted)[1] is ConditionStatus.TRUE
+    """True if a change that another operator reported is over at the first look."""
+    return inherited and resized(seen, wanted).status is ConditionStatus.TRUE
 
 
 def _ended_since(known: tuple[int, Resizing | None], seen: QueueFacts, wanted: int | None) -> bool:
@@ -89,7 +91,7 @@ def _waits(resizing: Resizing) -> str:
     numbers = format_numbers(resizing.waits_for)
     return (
         f"; waits until the {'owner' if one else 'owners'} of {'partition' if one else 'partitions'} {numbers} "
-        f"{'is' if one else 'are'} done with what was sent before"
+        f"{'has' if one else 'have'} finished the entries sent before"
     )
 
 
@@ -98,16 +100,16 @@ class _Writing:
     uid: str
     writer: StatusWriter
     shown: tuple[QueueView, list[QueueFacts]] | None = None
-    """What the status was last made from."""
+    """The input of the last status."""
 
 
 class QueueReports:
-    """Reports by queue and group."""
+    """Writes the status of each queue from the reports of the groups that use it."""
 
     def __init__(
         self, api: Api, cache: ClusterCache, clock: ApiServerClock, tasks: Tasks, groups_seen: Callable[[str], bool]
     ) -> None:
-        """`groups_seen`: whether all groups of a namespace have been seen. Before that, no queue counts as unused."""
+        """`groups_seen`: True once all groups of a namespace have been seen. Before that, no queue counts as unused."""
         self._groups_seen = groups_seen
         self._tasks = tasks
         self._api = api
@@ -115,11 +117,11 @@ class QueueReports:
         self._clock = clock
         self._reports: dict[QueueKey, dict[GroupKey, QueueFacts]] = {}
         self._reported: dict[GroupKey, frozenset[str]] = {}
-        """Of which queues each group reported last."""
+        """The queues that each group reported last."""
         self._writing: dict[QueueKey, _Writing] = {}
 
     def report(self, group: GroupKey, facts: Mapping[str, QueueFacts]) -> None:
-        """What one group knows of all its queues; those that it no longer names are not its any more."""
+        """Take in the facts of one group about all its queues, and drop its reports on other queues."""
         namespace = group[0]
         for name in self._reported.get(group, frozenset()) - facts.keys():
             reports = self._reports.get((namespace, name), {})
@@ -135,12 +137,12 @@ class QueueReports:
                 self.refresh((namespace, name))
 
     def forget(self, group: GroupKey) -> None:
-        """Forget what a group said of its queues: it is gone, or another operator serves it."""
+        """Drop a group's reports, because it is gone or another operator serves it."""
         self.report(group, {})
         self._reported.pop(group, None)
 
     def refresh(self, queue: QueueKey) -> None:
-        """Write the queue's status if it reads differently now."""
+        """Write the queue's status if it has changed."""
         view = self._cache.queues.get(*queue)
         writing = self._writing.get(queue)
         if writing is not None and (view is None or view.uid != writing.uid):
@@ -153,37 +155,37 @@ class QueueReports:
             start = partial(self._tasks.start, "status", namespace=view.namespace, queue=view.name)
             writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock, start)
             writing = self._writing[queue] = _Writing(view.uid, writer)
-        if (reports := self._to_tell(queue)) is None:
+        if (reports := self._reports_on(queue)) is None:
             return
         facts = view, reports
         shown, writing.shown = writing.shown, facts
-        if facts == shown:  # at once where they are the same objects
+        if facts == shown:  # fast if they are the same objects
             return
         status = queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")
         writing.writer.want(status, view.status)
 
     def refresh_all(self) -> None:
-        """Also of queues that no group names."""
+        """Write the status of all queues that have changed, including queues that no group names."""
         for view in self._cache.queues:
             self.refresh((view.namespace, view.name))
 
     def put_right(self) -> None:
-        """Write again each status that another client has overwritten, from time to time, so that two writers do not race; and
-        each that had to wait until the groups of its namespace were seen."""
+        """Write statuses again that another client has overwritten, and those that had to wait until the groups of their
+        namespace were seen. Called only now and then, so that two writers do not race."""
         self.refresh_all()
         for queue, writing in self._writing.items():
             view = self._cache.queues.get(*queue)
-            if view is not None and view.uid == writing.uid and self._to_tell(queue) is not None:
+            if view is not None and view.uid == writing.uid and self._reports_on(queue) is not None:
                 writing.writer.put_right(view.status)
 
-    def _to_tell(self, queue: QueueKey) -> list[QueueFacts] | None:
-        """What its groups say. None: its group has not said anything yet, or was not seen yet, or another release of the operator
+    def _reports_on(self, queue: QueueKey) -> list[QueueFacts] | None:
+        """Return the reports on a queue. None: its group has not reported or was not seen yet, or another release of the operator
         serves it."""
         reports = list(self._reports.get(queue, {}).values())
         return None if not reports and (self._cache.named(queue) or not self._groups_seen(queue[0])) else reports
 
     def close(self) -> None:
-        """Stop writing: another replica writes from now on."""
+        """Stop, because another replica writes from now on."""
         for writing in self._writing.values():
             writing.writer.close()
         self._writing.clear()
@@ -192,7 +194,8 @@ class QueueReports:
 
 
 def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> PartitionedQueueStatus:
-    """The status of a queue from what its groups say. A group that may not use it (Conflict) has that in its own status."""
+    """Return the status of a queue from its groups' reports. A group that may not use the queue has Conflict in the group's
+    status."""
     usable = [facts for facts in reports if facts.problem is None or facts.problem.reason is not Reason.CONFLICT]
     facts = min(usable or reports, key=lambda one: one.problem is not None, default=None)
     before = view.status.get("conditions") or ()
@@ -206,46 +209,46 @@ def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> Part
     )
 
 
-def _ready(view: QueueView, facts: QueueFacts | None) -> Told:
+def _ready(view: QueueView, facts: QueueFacts | None) -> BareCondition:
     if view.spec is None:
-        return ("Ready", ConditionStatus.FALSE, Reason.INVALID_SPEC, view.problem or "")
+        return BareCondition("Ready", ConditionStatus.FALSE, Reason.INVALID_SPEC, view.problem or "")
     if facts is None:
-        return (
+        return BareCondition(
             "Ready",
             ConditionStatus.UNKNOWN,
             Reason.UNUSED,
             "no ConsumerGroup of this namespace names this queue in its spec.queues",
         )
     if facts.problem is not None:
-        return ("Ready", ConditionStatus.FALSE, facts.problem.reason, facts.problem.message)
+        return BareCondition("Ready", ConditionStatus.FALSE, facts.problem.reason, facts.problem.message)
     if facts.partitions is None:
-        return ("Ready", ConditionStatus.UNKNOWN, Reason.QUEUE_UNREACHABLE, "the queue has not answered yet")
+        return BareCondition("Ready", ConditionStatus.UNKNOWN, Reason.QUEUE_UNREACHABLE, "the queue has not answered yet")
     slips = attributes(view.spec.partition_attributes).beyond(facts.partitions)
     if slips:
-        return ("Ready", ConditionStatus.FALSE, Reason.INVALID_ATTRIBUTES, "; ".join(slips))
-    return ("Ready", ConditionStatus.TRUE, Reason.REACHABLE, "the queue answers and is as the spec says")
+        return BareCondition("Ready", ConditionStatus.FALSE, Reason.INVALID_ATTRIBUTES, "; ".join(slips))
+    return BareCondition("Ready", ConditionStatus.TRUE, Reason.REACHABLE, "the queue answers and is as the spec says")
 
 
-def _of_server(view: QueueView, facts: QueueFacts | None) -> list[Told]:
-    """What can be said only of a queue that has a server."""
+def _of_server(view: QueueView, facts: QueueFacts | None) -> list[BareCondition]:
+    """Return the conditions of a queue that has a server; none for other queues."""
     if facts is None or facts.partitions is None or not facts.fenced:
         return []
     return [_durable(facts), resized(facts, view.spec.partitions if view.spec is not None else None)]
 
 
-def _durable(facts: QueueFacts) -> Told:
+def _durable(facts: QueueFacts) -> BareCondition:
     if facts.warnings:
-        return ("Durable", ConditionStatus.FALSE, Reason.AT_RISK, "; ".join(facts.warnings))
-    return (
+        return BareCondition("Durable", ConditionStatus.FALSE, Reason.AT_RISK, "; ".join(facts.warnings))
+    return BareCondition(
         "Durable",
         ConditionStatus.TRUE,
         Reason.PERSISTENT,
-        "nothing in the server's configuration was seen to put entries at risk",
+        "no setting of the server is known to put entries at risk",
     )
 
 
 def scale_status(view: QueueView, facts: QueueFacts | None) -> PartitionScaleStatus | None:
-    """Whether the number of partitions in operation is the one asked for; None: not known."""
+    """Return whether the number of partitions in operation is that of the spec, or changes; None: not known."""
     if view.spec is None or facts is None or facts.partitions is None:
         return None
     operating, resizing = facts.partitions, facts.resizing

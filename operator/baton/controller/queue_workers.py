@@ -1,5 +1,7 @@
-"""The queues of one group: a worker each, as long as the group has anything to do with the queue. Nothing waits for one; and how
-long the end of a group waits for a queue that is out of reach."""
+"""The queue workers of one group: one for each queue that the group uses or still has to release. No code waits for a worker.
+
+Also how long the deletion of a group waits for a queue that cannot be reached.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -25,8 +27,7 @@ from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueUnreachable
 
 UNRECORDED_WITHIN = 5.0
-"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name: it may be put right
-just now."""
+"""Seconds for which the deletion of a group waits for an unreachable queue that is not in its ledger. The queue may recover."""
 
 
 log = structlog.get_logger("baton.queue")
@@ -56,16 +57,16 @@ class QueueWorkers:
         self._tasks: dict[QueueName, asyncio.Task[None]] = {}
         self._sources: dict[QueueName, object] = {}
         self._settled: dict[QueueName, str | None] = {}
-        """Incarnation of each queue whose records the engine has taken in."""
+        """For each queue whose owner records the engine has taken in: the incarnation."""
         self._shown: dict[QueueName, int] = {}
-        """Surprises of each queue that `surprising` has told."""
+        """For each queue: the number of surprises that `surprising` has returned."""
         self._released: set[QueueName] = set()
-        """Queues that the ledger may still know, but that are not the group's any more."""
+        """Queues that were released, and that the ledger may still have."""
         self._effects: Iterable[Effect] = ()
         self._wanted: Mapping[QueueName, Mapping[Partition, Effect]] = {}
-        """The same by queue."""
+        """The effects by queue."""
         self._lost: frozenset[QueueName] = frozenset()
-        """Queues to be let go of that another group has, or that do not answer: nothing can be done there, nor is waited for."""
+        """Queues to be released that belong to another group or do not answer. They are not waited for."""
         self._given_up: dict[QueueName, str] = {}
         self._deleting_since: float | None = None
         self._waits: asyncio.TimerHandle | None = None
@@ -79,8 +80,10 @@ class QueueWorkers:
         recorded: Mapping[QueueName, KnownQueue],
         without_room: Set[QueueName] = frozenset(),
     ) -> None:
-        """A worker for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended.
-        One whose PartitionedQueue does not read counts as out of reach. `without_room`: not to be made, nor to grow.
+        """Have a worker for each existing queue of the spec or the ledger. Other workers stay until they were dismissed and
+        ended.
+
+        A queue with an invalid PartitionedQueue counts as unreachable. `without_room`: queues not to be created, nor to grow.
         """
         self._reap()
         of_spec = set(named) - without_room
@@ -92,10 +95,10 @@ class QueueWorkers:
             if view is None or view.deleting:
                 if worker is not None and self._sources[name] is None:
                     worker.stop()
-                    self._forget(name)  # what never could be reached never will be
+                    self._forget(name)  # a queue that could never be reached never will be
             elif worker is None:
                 self._start(name, view, recorded.get(name), ask=name not in without_room)
-            elif view.spec is not None:  # else it stays where it was
+            elif view.spec is not None:  # else the worker keeps its connection
                 if name not in without_room:
                     worker.ask_for(view.spec.partitions)
                 if self._sources[name] != _where(view):
@@ -103,11 +106,11 @@ class QueueWorkers:
                     worker.reconnect(partial(self._open, view))
 
     def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
-        """Release queues that the group does not use any more, each in its own time. True when all of them are released.
+        """Release queues that the group no longer uses, independently of each other. Returns True when all are released.
 
         A queue leaves the observation, and so the ledger (`recorded`), only after its release, so an operator that restarts in
-        between releases it again. A queue that is not in the ledger may have been claimed just before an operator ended. If the
-        group is being deleted, the release is tried for a while; otherwise once.
+        between releases it again. A queue that is not in the ledger may have been claimed just before an operator ended. Its
+        release is tried once, or for a while if the group is being deleted.
         """
         ended = True
         for name in done_with:
@@ -121,17 +124,17 @@ class QueueWorkers:
         return frozenset(self._workers)
 
     def hold(self) -> None:
-        """Do nothing until `go_on`; then all effects that stand by then."""
+        """Stop all workers until `go_on`."""
         self._held = True
         for task in self._tasks.values():
             task.cancel()
 
     def go_on(self) -> None:
-        """The next `sync` starts the workers again."""
+        """Let the next `sync` start the workers again."""
         self._held = False
 
     async def close(self) -> None:
-        """Leave everything as it is."""
+        """End all workers, and leave the queues as they are."""
         if self._waits is not None:
             self._waits.cancel()
         for worker in self._workers.values():
@@ -141,13 +144,15 @@ class QueueWorkers:
             self._forget(name)
         self._effects, self._wanted = (), {}
 
-    # -- what is seen of them
+    # -- what was seen of them
 
     def sights(
         self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue], patience: float | None = None
     ) -> list[QueueSight]:
-        """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
-        `patience`: the group is being deleted, and waits so many seconds for one that does not answer."""
+        """Return the queues of the spec, those of the ledger (`recorded`), and those that are being released.
+
+        `patience`: the group is being deleted, and waits so many seconds for a queue that does not answer.
+        """
         of_spec, now = frozenset(named), self._clock.ticks()
         if patience is None:
             self._deleting_since = None
@@ -168,7 +173,7 @@ class QueueWorkers:
                 else:
                     lost[name] = problem.message
         for name in recorded.keys() - self._workers.keys() - self._released if patience is not None else ():
-            known = recorded[name].incarnation is not None  # its server has recorded the group
+            known = recorded[name].incarnation is not None  # the queue's server has recorded the group
             lost[name] = f"PartitionedQueue {self._key[0]}/{name} is gone." if known else None
         self._given_up |= {name: why for name, why in lost.items() if why is not None and name not in self._lost}
         self._lost = frozenset(lost)
@@ -178,7 +183,7 @@ class QueueWorkers:
         return self.known(of_spec, recorded)
 
     def known(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
-        """The same, as it was known before."""
+        """Return the same queues, without deciding again which of them are lost."""
         of_spec = frozenset(named)
         return [
             self._sight(name, name in of_spec, recorded.get(name))
@@ -187,7 +192,7 @@ class QueueWorkers:
 
     def _sight(self, name: QueueName, named: bool, recorded: KnownQueue | None) -> QueueSight:
         worker = self._workers.get(name)
-        # One that is being released is seen afresh if it is the group's again.
+        # A queue that is being released and is in the spec again counts as not seen yet.
         facts = worker.facts if worker is not None and not (named and worker.leaving) else QueueFacts()
         if recorded is None:
             settled: str | None = _NEVER
@@ -205,7 +210,7 @@ class QueueWorkers:
         )
 
     def settle(self, sights: Iterable[QueueSight]) -> None:
-        """The engine has taken in what it was shown of these, and the ledger says so."""
+        """Record that the engine has taken in the owner records of these queues, and that the ledger was written."""
         for sight in sights:
             if sight.facts.partitions is not None:
                 self._settled[sight.name] = sight.facts.check.incarnation
@@ -220,8 +225,8 @@ class QueueWorkers:
                 worker.effects.go_on()
 
     def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Ownership], bool]]:
-        """Queues whose owner records were others at the last look than what was known, each once: its records as they are by now,
-        and whether this is the first look."""
+        """Yield each queue whose last look found other owner records than the known ones, once: its present records, and whether
+        that was the first look."""
         for name, worker in self._workers.items():
             surprises = worker.records.surprises
             if surprises != self._shown.get(name, 0):
@@ -229,27 +234,27 @@ class QueueWorkers:
                 yield name, worker.records.known, surprises == 1
 
     def distrust(self, queue: QueueName) -> None:
-        """The engine is to be shown the queue's own records again."""
+        """Show the engine the queue's owner records again."""
         self._settled[queue] = _NEVER
 
     def given_up(self) -> dict[QueueName, str]:
-        """Queues of a group that is being deleted that were not waited for any longer, and what was wrong; each once."""
+        """Return queues that the deletion of the group no longer waits for, and why they could not be released; each once."""
         told, self._given_up = self._given_up, {}
         return told
 
     @property
     def busy(self) -> bool:
-        """A queue that answers is about to say what came of what it was asked."""
+        """True if effects are being carried out at a queue that answers."""
         return any(worker.effects.busy and worker.troubled_since is None for worker in self._workers.values())
 
     @property
     def facts(self) -> dict[QueueName, QueueFacts]:
         return {name: worker.facts for name, worker in self._workers.items()}
 
-    # -- what is done at them
+    # -- what is done to them
 
     def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
-        """All effects that are wanted now; see `QueueWork.want`."""
+        """Replace the wanted effects; see `QueueWork.want`."""
         if effects is self._effects and not told:
             return
         self._effects = effects
@@ -267,7 +272,7 @@ class QueueWorkers:
 
     @property
     def drained(self) -> frozenset[tuple[Partition, Epoch]]:
-        """A queue that does not exist has nothing outstanding."""
+        """The paused partitions with nothing outstanding; a queue that does not exist has nothing outstanding."""
         gone = frozenset((one.partition, one.epoch) for one in self._out_of_reach if isinstance(one, Pause))
         return gone.union(*(worker.effects.work.drained for worker in self._workers.values()))
 
@@ -280,7 +285,7 @@ class QueueWorkers:
 
     @property
     def unacknowledged(self) -> dict[Partition, int | None]:
-        """What is still to be waited for of the partitions that are paused; None: their queue cannot say."""
+        """The outstanding messages of paused partitions; None: the queue gives no number."""
         found: dict[Partition, int | None] = {}
         for worker in self._workers.values():
             found |= worker.effects.work.unacknowledged
@@ -288,7 +293,7 @@ class QueueWorkers:
 
     @property
     def _out_of_reach(self) -> frozenset[Effect]:
-        """Effects on queues that do not exist any more: there is nothing to carry them out at."""
+        """Effects at queues that no longer exist, so there is nothing to carry out."""
         gone = [wanted for name, wanted in self._wanted.items() if name not in self._workers]
         return frozenset(effect for wanted in gone for effect in wanted.values())
 
@@ -305,7 +310,8 @@ class QueueWorkers:
         self._run(name)
 
     async def _open(self, view: QueueView) -> QueueAdapter:
-        """Claim the queue. A claim of another group's queue is repeated, so each one looks up which groups may be taken over."""
+        """Claim the queue. Looks up each time which groups may be taken over, because claims of another group's queue are
+        retried."""
         if view.spec is None:
             raise QueueUnreachable(f"PartitionedQueue {view.full_name}: {view.problem}")
         group = self._cache.group(self._key)
@@ -322,7 +328,7 @@ class QueueWorkers:
             task.cancel()
 
     def _reap(self) -> None:
-        """Forget those that have ended, and start those again that should not have."""
+        """Forget workers that have ended, and start those again whose task ended without that."""
         for name, task in list(self._tasks.items()):
             if not task.done() or self._held:
                 continue
@@ -340,9 +346,9 @@ class QueueWorkers:
 
 
 _NEVER = "never"
-"""No incarnation: the ledger does not know the queue, so whatever it has recorded counts."""
+"""Stands for an incarnation if the ledger does not have the queue, so any owner records count."""
 
 
 def _where(view: QueueView) -> object | None:
-    """What makes a new connection necessary when it changes; None: the spec does not read as one."""
+    """Return what needs a new connection when it changes; None: the spec is invalid."""
     return view.spec and (view.uid, view.spec.source, view.spec.max_delivered_unacked, view.spec.max_redeliveries)

@@ -22,7 +22,7 @@ from baton.controller.status import (
     halted_status,
     missing,
     partitions_are_known,
-    problem_of,
+    plan_problem,
     written,
 )
 from baton.controller.status_writer import StatusWriter
@@ -67,7 +67,7 @@ class Reporter:
         if self._looked_at is None or self._looked_at[0] is not state:  # a step at rest gives the same state again
             self._looked_at = (state, *await aside(len(state.records), digest, state))
         whole, counts = as_of(self._looked_at[1], now), self._looked_at[2]
-        if (problem := problem_of(whole)) is not None:
+        if (problem := plan_problem(whole)) is not None:
             problems = [*problems, problem]
         bound = self._replica.options.admission_policy
         lacking = missing(group.name, seen, asked_for)

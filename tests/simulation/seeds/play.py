@@ -190,7 +190,7 @@ class Played:
 
 
 def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[float, str]] | None = None) -> Played:
-    """Play the life of a seed, with these events instead of its own."""
+    """Play the life of a seed, with these events instead of those drawn from it."""
     life = make(seed)
     return live(life if events is None else life._replace(events=list(events)), trace)
 

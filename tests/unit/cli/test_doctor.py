@@ -161,7 +161,7 @@ def test_the_status_names_pods_that_something_keeps_from_being_ready() -> None:
 
 
 def test_the_status_says_once_what_a_condition_says() -> None:
-    message = f"2 of the 4 pods that are asked for take part; b, c: not Ready ({NO_ROOM})"
+    message = f"2 of the 4 requested pods take part; b, c: not Ready ({NO_ROOM})"
     scaling = Condition(
         type="Settled",
         status=ConditionStatus.FALSE,

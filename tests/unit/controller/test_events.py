@@ -202,7 +202,7 @@ def test_a_proposal_is_told_with_what_to_do() -> None:
     assert "baton approve orders -n shop" in proposed[1]
     assert approved[1] == "proposal 17ab was approved: 2 partitions change hands"
     assert withdrawn[0] == "Withdrawn"
-    assert refused[0] == "ApprovalRefused" and refused[2] is Kind.WARNING and "the proposal is now 17ab" in refused[1]
+    assert refused[0] == "ApprovalRefused" and refused[2] is Kind.WARNING and "the current proposal is 17ab" in refused[1]
 
 
 def test_many_givers_of_one_receiver_share_one_sentence() -> None:

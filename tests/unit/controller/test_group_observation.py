@@ -77,7 +77,7 @@ def test_a_group_has_no_more_partitions_than_its_ledger_may_name(sights: list[Qu
     told = [one.message for one in queue_problems("shop", sights) if one.reason is Reason.SIZE_LIMIT]
     fits = partitions == [one.partitions for one in sights]
     assert (told == []) is fits
-    assert fits or "give some of its queues a group of their own" in told[0]
+    assert fits or "move some of its queues to another group" in told[0]
 
 
 AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
@@ -244,7 +244,7 @@ def test_a_group_whose_pods_are_there_and_wait_says_for_what(seen: GroupMembers,
 
 def test_pods_that_are_no_members_any_more_are_told_of_where_no_other_is_there() -> None:
     (problem,) = membership_problems("orders", "shop", GroupMembers(ended=2, stopping=1))
-    assert "has the label baton.dev/group: orders but 2 that came to an end and one that stops; add it" in problem.message
+    assert "has the label baton.dev/group: orders but 2 that have ended and one that is stopping; add it" in problem.message
 
 
 def test_why_fewer_pods_take_part_than_are_asked_for_is_told() -> None:
@@ -273,7 +273,7 @@ def test_members_that_are_all_asked_to_stop_are_nobody_for_what_has_no_owner() -
     assert membership_problems("orders", "shop", going, unowned=0) == [], "they work on what they have"
     (problem,) = membership_problems("orders", "shop", going, unowned=12)
     assert problem.reason is Reason.NO_MEMBERS
-    assert "a, b stop and take no more, and no other pod has the label baton.dev/group: orders" in problem.message
+    assert "a, b stop and take no more partitions, and no other pod has the label baton.dev/group: orders" in problem.message
     assert membership_problems("orders", "shop", going, 0, unowned=12) == [], "none is asked for"
     staying = GroupMembers({**going.members, MemberId("c"): ObservedMember(Uid("c"))}, pods=1)
     assert membership_problems("orders", "shop", staying, unowned=12) == []

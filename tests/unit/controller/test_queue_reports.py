@@ -25,9 +25,9 @@ def test_the_condition_says_how_far_it_is_and_what_it_waits_for() -> None:
     kind, status, reason, message = resized(growing(3, 4, 5, 7), 13)
     assert (kind, status.value, reason) == ("Resized", "False", Reason.RESIZING)
     assert (
-        message == "goes from 12 to 13 partitions; waits until the owners of partitions 3-5,7 are done with what was sent before"
+        message == "goes from 12 to 13 partitions; waits until the owners of partitions 3-5,7 have finished the entries sent before"
     )
-    assert "the owner of partition 3 is done" in resized(growing(3), 13)[3]
+    assert "the owner of partition 3 has finished" in resized(growing(3), 13)[3]
     assert resized(growing(), 13)[3] == "goes from 12 to 13 partitions"
     assert resized(REST, 13)[1].value == "True"
 
@@ -45,11 +45,11 @@ def news(known: Resizings, facts: QueueFacts, view: QueueView | None = None) -> 
 def test_a_change_that_has_not_begun_yet_is_not_done() -> None:
     """Who waits for the condition right after changing the spec waits for the change."""
     told = resized(REST, 14)
-    assert (told[1].value, told[3]) == ("False", "is to go from 13 to 14 partitions")
+    assert (told[1].value, told[3]) == ("False", "will go from 13 to 14 partitions")
 
 
 def test_a_spec_that_changed_again_is_told() -> None:
-    assert resized(growing(), 8)[3].endswith("; after that it goes to 8, as spec.partitions says by now")
+    assert resized(growing(), 8)[3].endswith("; after that it goes to 8 (spec.partitions)")
 
 
 def test_the_status_of_the_queue_says_so() -> None:

@@ -78,9 +78,9 @@ def test_rebalancing_is_told_in_a_sentence(
 
 def test_who_is_overdue_is_named_with_the_cure() -> None:
     (_, _, _, one), (_, _, _, two) = rebalancing(1, None, ["a"]), rebalancing(2, None, ["b", "a", "a"])
-    assert "; a did not let go by the deadline, and the hand-off waits, as no queue can fence it off: stop it, or set" in one
+    assert "; a did not let go by the deadline, and the hand-off waits, because no queue can fence it off: stop it, or set" in one
     assert (
-        "; a, b did not let go by the deadline, and the hand-off waits, as no queue can fence them off: stop them, or set" in two
+        "; a, b did not let go by the deadline, and the hand-off waits, because no queue can fence them off: stop them, or set" in two
     )
 
 
@@ -292,7 +292,7 @@ def test_a_group_whose_pods_are_still_to_come_says_what_they_wait_for() -> None:
         group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=3, missing="c: not Ready (Unschedulable: no cpu)"
     )
     (message,) = (message for kind, _, _, message in told if kind == "Settled")
-    assert message == "2 of the 3 pods that are asked for take part; c: not Ready (Unschedulable: no cpu)"
+    assert message == "2 of the 3 requested pods take part; c: not Ready (Unschedulable: no cpu)"
 
 
 def test_a_group_at_rest_says_why_it_has_fewer_pods_than_are_asked_for() -> None:
@@ -356,8 +356,8 @@ def test_a_group_without_a_member_is_not_ready_unless_none_is_asked_for(asked_fo
 
 
 HELD_UNTIL = "1970-01-01T00:00:25Z"
-PAUSE = "spec.paused holds back what is due, until it is false"
-ROOM = "what is due waits for room in the ledger"
+PAUSE = "spec.paused is true, so nothing new begins"
+ROOM = "decisions wait for room in the ledger"
 
 
 def shown(group: Group, *problems: Problem) -> ConsumerGroupStatus:
