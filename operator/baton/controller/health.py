@@ -1,11 +1,11 @@
-"""/metrics, /healthz, /readyz and other pages, on a thread of their own: they answer also when the event loop does not.
+"""/metrics, /healthz, /readyz and the lag pages, on a separate thread, so that they answer even if the event loop does not.
 
-A client that reaches the port may open connections, and be silent on them or slow. So a connection costs no thread and has a
-few seconds, and there are only so many: a new one, which may be a probe's, takes the place of the oldest.
+A client that reaches the port may open many connections and be silent or slow. So a connection costs no thread, has a few
+seconds, and their number is bounded: a new one, which may be a probe, replaces the oldest.
 
-`/groups/NAMESPACE/NAME/lag` has as JSON what a group has to do: for an autoscaler where there is no Prometheus. For `baton lag`
-and `baton top`, `/groups/NAMESPACE/NAME/lag/partitions` has the same of each partition, and `/groups/lag` of all groups: null
-where it is not known. Only the leader knows; another replica redirects to the leader's address, which stands on its Lease.
+`/groups/NAMESPACE/NAME/lag` returns the lag of a group as JSON, for an autoscaler without Prometheus. For `baton lag` and
+`baton top`, `/groups/NAMESPACE/NAME/lag/partitions` adds each partition, and `/groups/lag` has all groups; a value that is not
+known is null. Only the leader knows the lag; another replica redirects to the address on the leader's Lease.
 """
 
 import asyncio
@@ -26,33 +26,33 @@ from baton.controller.metrics import Metrics
 from baton.model.listening import listening
 
 ASKED_WITHIN = 5.0
-"""Seconds for a whole request."""
+"""Seconds for a client to send its whole request."""
 ANSWERED_WITHIN = 10.0
-"""Seconds until its answer is taken."""
+"""Seconds for a client to receive the answer."""
 MOST_CONNECTIONS = 128
 _TAKEN_AT_ONCE = 64
-"""Fewer: a probe that comes in a crowd is heard before the crowd takes its place."""
+"""The backlog of the socket. Less than MOST_CONNECTIONS, so that a probe among many connections is read before it is replaced."""
 _LONGEST = 16 * 1024
-"""Bytes of a request."""
+"""Most bytes of a request."""
 
 _PATHS = b"/metrics, /healthz, /readyz, /groups/lag, /groups/NAMESPACE/NAME/lag, /groups/NAMESPACE/NAME/lag/partitions\n"
 
 Check = Callable[[], str | None]
-"""None: fine; else what is wrong."""
+"""Returns None, or what is wrong."""
 
 
 class WebPage(NamedTuple):
-    """A page."""
+    """An answer of the server."""
 
     status: HTTPStatus
     body: bytes
     kind: str = "text/plain"
     location: str | None = None
-    """Where it is instead."""
+    """The address to which a redirect leads."""
 
 
 Pages = Callable[[str], WebPage | None]
-"""Of a path; None: there is no such page."""
+"""Returns the page of a path; None: no such page."""
 
 
 class PortTaken(Exception):  # noqa: N818 -- what is wrong, for the user
@@ -73,15 +73,15 @@ class HealthServer:
         *,
         asked_within: float = ASKED_WITHIN,
     ) -> None:
-        """Port 0 takes a free one. `page`: those that are not named here. Raises PortTaken."""
+        """Port 0 takes a free port. `page`: returns all other pages. Raises PortTaken."""
         self._registry = registry
         self._page = page
         self._checks = {"/healthz": alive, "/readyz": ready}
         self._asked_within = asked_within
         self._connections: dict[asyncio.Task[object], None] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._metrics_thread = ThreadPoolExecutor(1, "metrics")
-        """The page of metrics takes its time. One is made at a time, and probes are answered meanwhile."""
+        """Makes the page of metrics, which takes long, while probes are answered."""
         try:
             self._socket = listening(address, port)
         except OSError as error:
@@ -114,7 +114,7 @@ class HealthServer:
                 connection.cancel()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """In a task that asyncio makes, and whose failures it logs."""
+        """Serve one connection. asyncio runs this in a task, and logs its failures."""
         if len(self._connections) >= MOST_CONNECTIONS:
             oldest = next(iter(self._connections))
             del self._connections[oldest]
@@ -126,7 +126,7 @@ class HealthServer:
             try:
                 await self._converse(reader, writer)
             except BaseException:
-                writer.transport.abort()  # a transport that has ended must not be aborted: of a page that was buffered it fails
+                writer.transport.abort()  # only here: abort() fails on a closed transport with a buffered page
                 raise
             finally:
                 self._connections.pop(connection, None)
@@ -168,21 +168,21 @@ _JSON = "application/json"
 
 
 class LagPage:
-    """Answers on any thread."""
+    """The pages about lag. May be called on any thread."""
 
     def __init__(self, metrics: Metrics, leads: Callable[[], bool], leader: Callable[[], str]) -> None:
-        """`leader`: HOST:PORT of the replica that leads; empty: not known."""
+        """`leader`: returns HOST:PORT of the leading replica; empty: not known."""
         self._metrics, self._leads, self._leader = metrics, leads, leader
 
     def __call__(self, path: str) -> WebPage | None:
-        """None: this is another page."""
+        """Return the page; None: the path is not about lag."""
         found = _PATH.fullmatch(path)
         if found is None and path != _ALL:
             return None
         if not self._leads():
             leader = self._leader()
             if not _ADDRESS.fullmatch(leader):
-                return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, and does not know who does")
+                return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, and the leader's address is unknown")
             there = f"http://{leader}{path}"
             return WebPage(HTTPStatus.TEMPORARY_REDIRECT, f"{there}\n".encode(), location=there)
         if found is None:

@@ -1,9 +1,8 @@
-"""What Prometheus is told. Names and labels are listed in docs/reference/metrics.md.
+"""Prometheus metrics. docs/reference/metrics.md lists their names and labels.
 
 Gauges and totals are read from the last snapshot of each group when they are scraped, so a group that is gone leaves nothing
-behind, and totals that stand in the ledger survive a restart. Scrapes run on another thread: a snapshot is one immutable
-value, swapped at once. What there is to do is read from the queues' last looks, which are made with or without members.
-Metrics of the replica and its process are read then, too.
+behind, and totals that are in the ledger survive a restart. Scrapes run on another thread: a snapshot is one immutable value,
+swapped at once. The backlog is read from the queues' last looks, which happen with or without members.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 
-# No gauges `…_created`: when a replica began to count tells nothing of a group.
+# No gauges `…_created`: the time at which a replica began to count is of no use.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 LATENCIES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
@@ -41,22 +40,22 @@ class Snapshot:
     """One group as of its last reconcile."""
 
     status: ConsumerGroupStatus = field(default_factory=ConsumerGroupStatus)
-    """As it is written, or is to be."""
+    """The status that is written, or will be."""
     partitions: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By queue and state (`baton.engine.state_machine`)."""
+    """The number of partitions by queue and state (`baton.engine.state_machine`)."""
     reconciled_at: float = 0.0
     """monotonic seconds"""
     queues: Mapping[str, QueueSight] = field(default_factory=dict)
-    """Their backlogs are not of the last reconcile, but fresh."""
+    """The queues, with backlogs that are newer than the last reconcile."""
     ledger: LedgerWrites = field(default_factory=LedgerWrites)
 
     def work(self, now: float) -> Work | None:
-        """What there is to do in all of its queues; None: of one of them it is not known."""
+        """Return the work in all of the group's queues; None: the lag of one of them is not known."""
         return work([one.backlog for one in self.queues.values() if one.named], now)
 
 
 class Metrics(Collector):
-    """What is told of groups, and the registry to scrape it from. Metrics of the replica and its process are added to that."""
+    """The metrics of groups, and the registry to scrape. Metrics of the replica and its process are added to the registry."""
 
     def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
@@ -76,7 +75,7 @@ class Metrics(Collector):
         )
         self._histograms = (self.pause, self.holddown, self.ready_to_ledger)
         self._groups: dict[Key, Snapshot] = {}
-        """Scrapes take a copy, which is made in one go."""
+        """Scrapes take a copy, which is atomic."""
         self._strays: Mapping[Key, int] = {}
         self.registry.register(self)
 
@@ -86,7 +85,7 @@ class Metrics(Collector):
     def group(self, key: Key, snapshot: Snapshot) -> None:
         if key not in self._groups:
             for histogram in self._histograms:
-                histogram.labels(*key)  # from 0 on: Prometheus takes the first value that it sees for no increase
+                histogram.labels(*key)  # starts at 0, because Prometheus does not count the first value as an increase
         self._groups[key] = snapshot
 
     def forget(self, key: Key) -> None:
@@ -99,11 +98,11 @@ class Metrics(Collector):
                 continue
 
     def work(self, key: Key) -> Work | None:
-        """What this group has to do; None: it is not known. Raises KeyError for a group that this replica does not serve."""
+        """Return the work of a group; None: not known. Raises KeyError for a group that this replica does not serve."""
         return self._groups[key].work(self._clock.ticks())
 
     def works(self) -> dict[Key, Work | None]:
-        """What every group has to do that this replica serves."""
+        """Return the work of every group that this replica serves."""
         now = self._clock.ticks()
         return {key: one.work(now) for key, one in sorted(self._groups.copy().items())}
 
@@ -114,7 +113,7 @@ class Metrics(Collector):
         return {name: None if one is None else one.check for name, one in known.items()}
 
     def without_group(self, pods: Mapping[Key, int]) -> None:
-        """Pods whose label names no group, by namespace and label."""
+        """Set the number of pods whose label names no group, by namespace and label."""
         self._strays = dict(pods)
 
     def collect(self) -> Iterator[Metric]:
@@ -159,20 +158,20 @@ class Metrics(Collector):
         )
         yield gauge(
             "baton_partitions",
-            "Partitions by queue and by what they are doing",
+            "Partitions by queue and state",
             (*labels, "queue", "state"),
             [((*key, *of), float(count)) for key, one in groups.items() for of, count in one.partitions.items()],
         )
         now = self._clock.ticks()
         yield gauge(
             "baton_reconcile_age_seconds",
-            "Since the last reconcile that came to its end",
+            "Since the last reconcile that completed",
             labels,
             [(key, now - one.reconciled_at) for key, one in groups.items()],
         )
         yield gauge(
             "baton_ledger_failing_seconds",
-            "For how long the ledger could not be written; 0: it can be",
+            "For how long the ledger could not be written; 0: it can be written",
             labels,
             [(key, 0.0 if (since := one.ledger.fails_since) is None else now - since) for key, one in groups.items()],
         )
@@ -228,7 +227,7 @@ class Metrics(Collector):
 
 
 _Simple = tuple[tuple[str, str, Callable[[Snapshot], float]], ...]
-"""Metrics with a group's labels and no others: name, what it is, value."""
+"""Metrics with a group's labels and no others: name, help text, value."""
 
 _GAUGES: _Simple = (
     ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.status.proposed),
@@ -237,11 +236,11 @@ _GAUGES: _Simple = (
 )
 _LEDGER_TOTALS = (
     ("baton_moves", "Grants of a partition to another member than its last owner", "moves"),
-    ("baton_moves_lower_bound", "The least moves that would have done", "lower_bound"),
+    ("baton_moves_lower_bound", "The fewest moves that could have reached balance", "lower_bound"),
     ("baton_deadline_misses", "Partitions taken from a member that did not let go in time", "deadline_misses"),
 )
-"""Counted in the ledger: name, what it is, field of the status. Until the ledger was read nothing is told, for a 0 before the
-total would look like an increase by all of it."""
+"""Counted in the ledger: name, help text, field of the status. There is no sample before the ledger is read, because a 0 before
+the total would look like an increase by the total."""
 
 _COUNTERS: _Simple = (
     ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger.writes),
@@ -257,17 +256,17 @@ def _total(by_partition: Mapping[int, int] | None) -> int | None:
 _QUEUE_TOTALS: tuple[tuple[str, str, Callable[[QueueFacts], int | None]], ...] = (
     (
         "baton_stale_refused",
-        "Times the queue refused a consumer that does not own the partition (any more)",
+        "Times the queue rejected a consumer that does not own the partition (any more)",
         lambda facts: _total(facts.check.stale_refused),
     ),
     (
         "baton_dead_letters",
-        "Entries that were set aside as dead letters, for whatever reason",
+        "Entries that were moved to dead letters, for any reason",
         lambda facts: _total(facts.check.dead_letters),
     ),
-    ("baton_vanished", "Entries that were gone before they were finished with", lambda facts: facts.check.vanished),
+    ("baton_vanished", "Entries that were gone before they were finished", lambda facts: facts.check.vanished),
 )
-"""Counted at the queue: name, what it is, value. None: the queue does not count them, or has not been looked at yet."""
+"""Counted at the queue: name, help text, value. None: the queue does not count them, or has not been looked at yet."""
 
 _WORK: tuple[tuple[str, str, Callable[[Work], float | None]], ...] = (
     (
@@ -277,7 +276,7 @@ _WORK: tuple[tuple[str, str, Callable[[Work], float | None]], ...] = (
     ),
     (
         "baton_group_lag_seconds",
-        "How long they take, as fast as entries were done in the last minute; while none is done, the age of the oldest",
+        "Time to process the lag at the rate of the last minute; while no entry is finished, the age of the oldest",
         lambda found: found.seconds,
     ),
     (
@@ -285,14 +284,14 @@ _WORK: tuple[tuple[str, str, Callable[[Work], float | None]], ...] = (
         "Partitions of all of the group's queues that have lag",
         lambda found: found.partitions,
     ),
-    ("baton_group_waiting_seconds", "The age of the oldest entry, while none is done", lambda found: found.waiting),
+    ("baton_group_waiting_seconds", "The age of the oldest entry, while no entry is finished", lambda found: found.waiting),
 )
 
 Samples = list[tuple[tuple[str, ...], float]]
 
 
 def gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
-    """A metric that goes up and down, with a sample for each set of label values."""
+    """Return a gauge with a sample for each set of label values."""
     family = GaugeMetricFamily(name, about, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
@@ -300,7 +299,7 @@ def gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> M
 
 
 def counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
-    """A metric that only grows, with a sample for each set of label values."""
+    """Return a counter with a sample for each set of label values."""
     family = CounterMetricFamily(name, about, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
@@ -308,7 +307,7 @@ def counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) ->
 
 
 class ReplicaMetrics(Collector):
-    """Of a replica. Read when it is scraped, on another thread."""
+    """The metrics of a replica, which are read during a scrape, on another thread."""
 
     def __init__(self, replica: "Replica") -> None:
         self._replica = replica
@@ -327,7 +326,7 @@ class ReplicaMetrics(Collector):
         yield from self._of_capacity()
         yield counter(
             "baton_task_failures",
-            "Times a background task failed, or ended where it should have gone on",
+            "Times a background task failed, or ended although it should run for ever",
             ("task",),
             [((name,), float(count)) for name, count in self._replica.tasks.failures.copy().items()],
         )
@@ -335,11 +334,11 @@ class ReplicaMetrics(Collector):
     def _of_capacity(self) -> Iterator[Metric]:
         books, release = self._replica.capacity, self._replica.elector.release
         yield gauge(
-            "baton_most_partitions", "Partitions that all groups may have together", ("release",), [((release,), books.most)]
+            "baton_most_partitions", "Partitions that all groups together may have", ("release",), [((release,), books.most)]
         )
         yield gauge(
             "baton_booked_partitions",
-            "Partitions that are booked for groups of a namespace: it may have half of all where several are served",
+            "Partitions booked for the groups of a namespace, which may have half of all if several are served",
             ("release", "namespace"),
             [((release, namespace), float(count)) for namespace, count in books.by_namespace.items()],
         )
@@ -355,13 +354,13 @@ class ReplicaMetrics(Collector):
         listers = list(self._replica.relists.listers)
         yield gauge(
             "baton_list_age_seconds",
-            "Since the last list that came to its end was begun",
+            "Since the start of the last list that completed",
             ("namespace", "resource"),
             [((one.scope or "", one.of.value), now - one.begun) for one in listers if one.begun > float("-inf")],
         )
         yield gauge(
             "baton_list_failing_seconds",
-            "Since when lists fail; 0 where the last one worked",
+            "For how long lists have failed; 0: the last one succeeded",
             ("namespace", "resource"),
             [((one.scope or "", one.of.value), 0.0 if (since := one.failing_since) is None else now - since) for one in listers],
         )
@@ -386,7 +385,7 @@ class ProcessMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield gauge(
             "baton_loop_stall_seconds",
-            "The longest time in the last five minutes for which the event loop looked at nothing new",
+            "The longest stall of the event loop in the last five minutes",
             (),
             [((), self._stalls.recent())],
         )

@@ -1,7 +1,7 @@
-"""Warnings about pods with a wrong label or annotation. Without them a slip would only show as partitions that no pod works on.
+"""Warnings about pods with a wrong label or annotation, which would otherwise show only as partitions without an owner.
 
-All pods are looked through every few seconds. The first pods of a namespace get an event each, again before the API server
-forgets it; and a gauge counts all pods without a group.
+All pods are checked every few seconds. The first pods of a namespace get an event each, repeated before the API server forgets
+it. A gauge counts all pods without a group.
 """
 
 from collections import Counter, defaultdict
@@ -17,23 +17,23 @@ from baton.model.names import GROUP_LABEL
 from baton.model.wording import first_of
 
 EVERY = 5.0
-"""Seconds between looks. A pod may be there for so long before its group, as when both are applied together."""
+"""Seconds between checks. A pod may exist for so long before its group, if both are applied together."""
 
 AGAIN = 1800.0
-"""Seconds after which a pod is told again; the API server forgets events after an hour."""
+"""Seconds after which an event is repeated; the API server forgets events after an hour."""
 
 MOST_EVENTS = 50
-"""In a namespace, in AGAIN seconds."""
+"""Most events in a namespace in AGAIN seconds."""
 
 MOST_LABELS = 20
-"""Labels of a namespace that the gauge tells apart; pods of all others are counted together."""
+"""Most labels of a namespace that the gauge distinguishes; pods with other labels are counted together."""
 
 OTHERS = "*"
-"""Their label in the gauge. No label can have this value."""
+"""The label value of those other pods in the gauge. No label can have this value."""
 
 
 class PodWarnings:
-    """Warns of such pods by events and a gauge, in the replica that leads."""
+    """Warns of such pods through events and a gauge, in the leading replica."""
 
     def __init__(self, cache: ClusterCache, events: Events, metrics: Metrics, clock: ApiServerClock) -> None:
         self._cache = cache
@@ -42,12 +42,12 @@ class PodWarnings:
         self._clock = clock
         self._look_at = self._forget_at = float("-inf")
         self._lost: dict[Uid, float] = {}
-        """Ready pods whose group does not exist, and when they were seen so first."""
+        """Ready pods whose group does not exist, and when that was first seen."""
         self._told: defaultdict[str, set[tuple[Uid, str]]] = defaultdict(set)
-        """Pods by namespace, and what they were told since `_forget_at` was set."""
+        """Pods and mistakes by namespace for which an event was posted since `_forget_at` was set."""
 
     def end(self) -> None:
-        """Stop: another replica leads."""
+        """Stop, because another replica leads."""
         self._look_at = self._forget_at = float("-inf")
         self._lost.clear()
         self._metrics.without_group({})
@@ -78,15 +78,15 @@ class PodWarnings:
 
     def _look_at_names(self, pod: PodView) -> None:
         if not pod.nameable and self._is_news(pod, pod.name):
-            note = f"a pod named {pod.name} cannot take part, for the ledger has a key of that name: give it another name"
+            note = f"a pod named {pod.name} cannot take part, because the ledger has a key of that name: give it another name"
             self._warn(pod, EventReason.NAME_TAKEN, note)
         for problem in pod.problems:
             if self._is_news(pod, problem):
                 self._warn(pod, EventReason.BAD_ANNOTATION, problem)
 
-    def _is_news(self, pod: PodView, slip: str) -> bool:
-        """The pod was not told of this slip, and there is an event left to tell it by."""
-        told, one = self._told[pod.namespace], (pod.uid, slip)
+    def _is_news(self, pod: PodView, mistake: str) -> bool:
+        """True if no event about this mistake was posted for the pod, and the namespace may have another event."""
+        told, one = self._told[pod.namespace], (pod.uid, mistake)
         if one in told or len(told) >= MOST_EVENTS:
             return False
         told.add(one)
@@ -98,7 +98,7 @@ class PodWarnings:
 
     def _no_such_group(self, pod: PodView) -> str:
         names = sorted(name for namespace, name in self._cache.groups.buckets() if namespace == pod.namespace)
-        there = f"there is {first_of(names, 8)}" if names else "there is none"
+        there = f"there is {first_of(names, 8)}" if names else "it has no groups"
         return (
             f"label {GROUP_LABEL}: {pod.group} names no ConsumerGroup of namespace {pod.namespace} ({there}): correct the label "
             f"in the pod's template, or create the group {pod.group}"
@@ -106,7 +106,7 @@ class PodWarnings:
 
 
 def _few(counts: Counter[GroupKey]) -> Counter[GroupKey]:
-    """With at most MOST_LABELS labels of a namespace."""
+    """Return the counts with at most MOST_LABELS labels of a namespace."""
     shown: Counter[str] = Counter()
     few: Counter[GroupKey] = Counter()
     for (namespace, label), count in counts.items():

@@ -1,5 +1,5 @@
-"""Groups that another release of the operator serves: this one stands back, posts an event, and takes over when the other serves
-them no more."""
+"""Groups that another release of the operator serves. This release leaves them alone, posts an event, and takes over once the
+other no longer serves them."""
 
 import asyncio
 from collections import Counter
@@ -16,14 +16,14 @@ from baton.kube.objects import GROUP_VERSION, GroupView
 from baton.kube.releases import OperatorReleases
 
 LOOK_EVERY = 5.0
-"""Seconds between looks whether the other release lives."""
+"""Seconds between checks whether the other release is alive."""
 
 log = structlog.get_logger("baton.releases")
 
 
 class OtherReleases:
-    """The groups that other releases serve, in one replica while it leads. Calls `free` with a group that no release serves any
-    more."""
+    """The groups that other releases serve, for one replica while it leads. Calls `free` with a group that is no longer
+    served."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class OtherReleases:
         ledger: Callable[[GroupKey], Stored | None],
         free: Callable[[GroupKey], None],
     ) -> None:
-        """`ledger`: that of a group as last listed; None: it has none."""
+        """`ledger`: returns a group's ledger as last listed; None: the group has no ledger."""
         self._own = own
         self._ledger = ledger
         self._releases = releases
@@ -41,24 +41,25 @@ class OtherReleases:
         self._free = free
         self._groups: dict[GroupKey, str] = {}
         self._told: dict[GroupKey, tuple[str, str]] = {}
-        """UID of the group, and release, of which an event was posted last."""
+        """The group's UID and the release in the last event about the group."""
 
     def __contains__(self, key: GroupKey) -> bool:
         return key in self._groups
 
     def counts(self) -> Counter[str]:
-        """Groups by the release that serves them. For any thread."""
+        """Return the number of groups by the release that serves them. For any thread."""
         return Counter(self._groups.copy().values())
 
     def stand_back(self, group: GroupView, release: str) -> None:
+        """Leave a group to another release, with an event."""
         key = (group.namespace, group.name)
         self._groups[key] = release
         if self._told.get(key) == (group.uid, release):
             return
         self._told[key] = (group.uid, release)
         note = (
-            f"release {self._own} of the operator stands back, for release {release} serves this group as well: give each "
-            "release namespaces of its own (watchNamespaces), or uninstall one of them"
+            f"release {self._own} of the operator does not serve this group, because release {release} does: give each release "
+            "different namespaces (watchNamespaces), or uninstall one of them"
         )
         log.warning(note, namespace=group.namespace, group=group.name)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
@@ -69,11 +70,12 @@ class OtherReleases:
         self._told.pop(key, None)
 
     def clear(self) -> None:
-        """This replica does not lead any more."""
+        """Forget all groups, because this replica no longer leads."""
         self._groups.clear()
 
     def ledgers_listed(self, namespace: str | None) -> None:
-        """Those of this namespace (None: of all) were listed just now. An older list may lack a ledger that has come since."""
+        """Free the groups whose ledger shows that no other release serves them. Call it right after the ledgers of this namespace
+        (None: of all) were listed, because an older list may lack a new ledger."""
         for key, release in list(self._groups.items()):
             if namespace in (None, key[0]) and ((ledger := self._ledger(key)) is None or ledger.release != release):
                 self._let_go(key)
@@ -88,7 +90,7 @@ class OtherReleases:
                     continue
                 if not serves:
                     log.warning(
-                        "another release of the operator is gone, or serves the namespace no more; its groups are taken over",
+                        "another release of the operator is gone, or no longer serves the namespace; taking over its groups",
                         release=release,
                         namespace=namespace,
                     )

@@ -1,4 +1,4 @@
-"""What users and Prometheus see of a group, after every cycle of its loop."""
+"""Reports on a group after each cycle of its loop: its status, its metrics, and its queues' facts."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from baton.controller.operator_replica import Replica
 
 PartitionCounts = Mapping[tuple[str, str], int]
-"""By queue and state."""
+"""The number of partitions by queue and state."""
 
 
 class Reporter:
-    """One group's status, its metrics, and what it knows of its queues."""
+    """Publishes one group's status, its metrics, and the facts about its queues."""
 
     def __init__(self, key: GroupKey, uid: str, path: str, replica: "Replica") -> None:
         self._key = key
@@ -62,7 +62,7 @@ class Reporter:
         unacknowledged: Mapping[Partition, int | None],
         asked_for: int | None,
     ) -> Problem | None:
-        """After a cycle. Returns the worst of the problems. `asked_for`: see `Scaling.asked_for`."""
+        """Report after a cycle. Returns the worst problem. `asked_for`: see `Scaling.asked_for`."""
         now = self._replica.clock.now()
         if self._looked_at is None or self._looked_at[0] is not state:  # a step at rest gives the same state again
             self._looked_at = (state, *await aside(len(state.records), digest, state))
@@ -93,22 +93,22 @@ class Reporter:
         return worst(problems)
 
     def halted(self, group: GroupView, problem: Problem, ledger_writer: LedgerWriter) -> None:
-        """The group is at a halt because of this problem. The rest of the status stays as it was."""
+        """Report that the group cannot go on because of this problem. The rest of the status stays as it was."""
         status = halted_status(group, problem, self._replica.clock.now())
         self._writer.want(status, group.status)
         ready = Condition.model_validate(status["conditions"][0])
-        said = self._last.status.model_copy(update={"state": ShownState(status["state"]), "conditions": [ready]})
-        self._show(replace(self._last, status=said, ledger=ledger_writer.figures))
+        shown = self._last.status.model_copy(update={"state": ShownState(status["state"]), "conditions": [ready]})
+        self._show(replace(self._last, status=shown, ledger=ledger_writer.figures))
 
     def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
-        """Members that the ledger takes into account for the first time, each with since when it had been able to take part."""
+        """Measure members that are in the ledger for the first time. Each comes with the time since when it could take part."""
         for member, since in members:
             took = self._replica.clock.ticks() - since
             self._replica.metrics.ready_to_ledger.labels(*self._key).observe(took)
             self._log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
 
     def beat(self, group: GroupView | None) -> None:
-        """A round came to its end."""
+        """Record that a round of the group's loop has completed."""
         if group is not None:
             self._writer.put_right(group.status)
         if self._last.status.state is not None:  # something was reported
@@ -119,7 +119,7 @@ class Reporter:
         self._replica.metrics.group(self._key, snapshot)
 
     def close(self) -> None:
-        """Stop: the group is gone, or another operator serves it."""
+        """Stop, because the group is gone or another operator serves it."""
         self._writer.close()
         self._looked_at = None
         self._replica.metrics.forget(self._key)
@@ -127,7 +127,7 @@ class Reporter:
 
 
 def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:
-    """A state in numbers. Pure."""
+    """Return the summary of a state, and its partitions by queue and state. Pure."""
     counts = Counter((partition.queue, one) for partition, one in partition_states(state).items())
     new = {} if state.view is None else unopened(state.queues, state.view.observation)
     counts.update({(queue, PartitionState.UNASSIGNED): count for queue, count in new.items()})
