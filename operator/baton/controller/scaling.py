@@ -1,9 +1,10 @@
-"""Carries out spec.scale at the workload behind a group. In mode Workload: the target's size through /scale, and which of its
-pods it may lose through their deletion cost. In mode External: read the target's size only. The group does not wait for it,
-since each pod's mark passes the webhooks of its namespace.
+"""Carries out spec.scale at the workload behind a group.
 
-The API server answers GET /scale of a custom resource with 500 where its replicas are absent, and no autoscaler can begin. So
-an absent spec.replicas of a group in mode Workload is set to the present size of the target.
+In mode Workload it sets the target's size through /scale, and the deletion cost of pods that the target should remove first. In
+mode External it only reads the target's size. The group does not wait for that, because webhooks may slow the pods' patches down.
+
+The API server answers GET /scale of a custom resource with 500 if its replicas are absent, so no autoscaler could begin. So an
+absent spec.replicas of a group in mode Workload is set to the present size of the target.
 """
 
 import asyncio
@@ -28,17 +29,17 @@ from baton.model.wording import first_of
 VICTIM_COST = "-1000"
 
 AT_ONCE = 4
-"""Pods of a group that are patched at once: fewer than may be under way in a namespace where a webhook is slow, so that none
-waits there until it fails unsent, and the ledger's writes find room."""
+"""Pods of a group that are patched at once. Less than the bound on requests in a namespace with a slow webhook, so that no
+request waits until it is dropped, and writes of the ledger find room."""
 
 TRIES = 5
-"""Tries to set spec.replicas: the operator itself writes the group's status meanwhile, so a conflict says little."""
+"""Tries to set spec.replicas. Conflicts are likely, because the operator itself writes the group's status."""
 
 Mark = tuple[PodView, str | None]
-"""A pod, and the deletion cost that it is to bear; None: none."""
+"""A pod and its new deletion cost; None: the deletion cost is removed."""
 
 Done = tuple[EventReason, str]
-"""What the operator has done, as an event tells it."""
+"""An action of the operator: reason and message of its event."""
 
 
 class ScaleError(Exception):
@@ -59,18 +60,18 @@ class Target:
 
 
 Goal = tuple[Target, ScaleMode, int | None]
-"""The number: how many replicas the target is to have. None: as many as it has."""
+"""A target, and the number of replicas that it should have; None: as many as it has."""
 
 
 class Scaler:
-    """Finds a target's /scale, reads and writes it. Methods raise what `Api` raises, and ScaleError."""
+    """Finds, reads and writes the /scale of targets. Methods raise what `Api` raises, and ScaleError."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self._plurals: dict[tuple[str, str], str] = {}
 
     async def size(self, target: Target) -> int:
-        """How many replicas it is to have."""
+        """Return the target's spec.replicas."""
         try:
             found = await self.api.get(await self._path(target))
         except NotFoundError:
@@ -105,8 +106,7 @@ class Scaler:
 
 
 class Scaling:
-    """One group's scaling. One task at a time does the work: first the pods' marks and then, when all of them are there, the
-    size."""
+    """Scales one group's target. One task at a time marks the pods first and then, once all are marked, sets the size."""
 
     def __init__(self, key: GroupKey, uid: str, scaler: Scaler, tasks: Tasks, changed: Callable[[], None]) -> None:
         """`changed` is called when the target was scaled, another size was read, or a problem came or went."""
@@ -117,35 +117,38 @@ class Scaling:
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
         self._for: Goal | None = None
-        """What the task is to bring about; None: that no pod is marked."""
+        """The goal of the task; None: that no pod is marked."""
         self._applied: Goal | None = None
         self._pods = 0
-        """How many of the group there are, without those that stop."""
+        """The number of the group's pods, without stopping ones."""
         self._read_with: int | None = None
-        """How many there were when the target's size was read."""
+        """The number of pods when the target's size was read."""
         self._size: tuple[Target, int] | None = None
-        """The size that others gave the target; None: unknown."""
+        """The target and its size, as set by others; None: unknown."""
         self._marked: set[Uid] | None = None
-        """Pods that may bear the operator's deletion cost. None: their marks were not looked at yet."""
+        """Pods that may have the operator's deletion cost. None: their marks have not been looked at yet."""
         self.problem: Problem | None = None
-        self._said: Done | None = None
+        self._done: Done | None = None
         self.spared = False
-        """No pod is marked, as far as the pods let that be done."""
+        """No pod is marked, except those whose mark could not be removed."""
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
     def asked_for(self, spec: ConsumerGroupSpec) -> int | None:
-        """How many pods there are to be, as far as that is known: by spec.replicas, or by the workload that others scale. Where
-        there are more pods than that workload's size, other pods have the group's label too, or its size has just changed."""
+        """Return the number of requested pods, from spec.replicas or the workload that others scale; None: not known.
+
+        If there are more pods than the size of that workload, other pods have the group's label too, or its size has just
+        changed.
+        """
         if spec.scale is None or spec.scale.mode is not ScaleMode.EXTERNAL:
             return spec.replicas
         target, size = self._size or (None, 0)
         return size if target == target_of(self._key[0], spec) and self._pods <= size else None
 
     def recheck(self) -> bool:
-        """The target may have been scaled by hand. False: there is no target."""
+        """Check the target again, because it may have been scaled by hand. Returns False if there is no target."""
         known = self._applied is not None or self.problem is not None
         self._applied = None
         return known
@@ -153,12 +156,12 @@ class Scaling:
     def apply(
         self, spec: ConsumerGroupSpec, seen: GroupMembers, pods: Iterable[PodView], owned: Mapping[MemberId, int], why: str = ""
     ) -> Done | None:
-        """See to it that what the spec says is done; returns what was done since the last time. `why`: see `held_back`."""
-        said, self._said = self._said, None
+        """Start what the spec needs, and return what was done since the last call. `why`: see `held_back`."""
+        done, self._done = self._done, None
         target, self._pods = target_of(self._key[0], spec), seen.pods
         if spec.scale is None or target is None:
             self.spare(spec, pods)
-            return said
+            return done
         there = [pod for pod in pods if not pod.terminating]
         external = spec.scale.mode is not ScaleMode.WORKLOAD
         goal = (target, spec.scale.mode, None if external else spec.replicas)
@@ -166,7 +169,7 @@ class Scaling:
         if not external:
             self._size = self._read_with = None
         if not self._free_for(goal):
-            return said
+            return done
         if external:
             if (wanted := self._to_unmark(spec, there)) or self._applied != goal or self._read_with != seen.pods:
                 self._begin(goal, self._read(goal, wanted), tried_again=bool(wanted))
@@ -177,7 +180,7 @@ class Scaling:
             chosen = victims(there, seen.members, owned, spec.replicas)
             self._marked = self._marks(spec, there) | {pod.uid for pod in there if pod.name in chosen}
             self._begin(goal, self._scale(goal, spec.replicas, marks(there, chosen), why))
-        return said
+        return done
 
     def spare(self, spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> None:
         """Scale nothing, and leave no pod marked."""
@@ -190,13 +193,13 @@ class Scaling:
             self.problem, self.spared = None, True
 
     def _free_for(self, goal: Goal | None) -> bool:
-        """Nothing is under way. A task for another goal ends."""
+        """Return True if no task runs. A task for another goal is cancelled."""
         if self._task is not None and self._for != goal:
             self._task.cancel()
         return self._task is None
 
     def _begin(self, goal: Goal | None, work: Coroutine[Any, Any, None], *, tried_again: bool = True) -> None:
-        """`tried_again`: by the next `apply`, if it is refused."""
+        """Start a task. `tried_again`: if it fails, the next `apply` starts it again."""
         self._for = goal
         external = goal is not None and goal[1] is not ScaleMode.WORKLOAD
         before, size = self.problem, self._size
@@ -204,10 +207,10 @@ class Scaling:
 
         def ended(task: asyncio.Task[None]) -> None:
             self._task = None
-            # The words of a refusal may differ each time: what is tried again must not be woken by them.
+            # The message of a refusal may differ each time, and must not wake the loop that tries again.
             trouble = (self.problem is None) != (before is None) if tried_again else self.problem != before
             outdated = self._read_with not in (None, self._pods)
-            if task.cancelled() or self._said is not None or trouble or outdated or self._size != size:
+            if task.cancelled() or self._done is not None or trouble or outdated or self._size != size:
                 self._changed()
 
         self._task.add_done_callback(ended)
@@ -225,7 +228,7 @@ class Scaling:
             return
         self._applied, self.problem = goal, None
         if before != replicas:
-            self._said = (EventReason.SCALED, f"scaled {target} from {before} to {replicas}{why and f': {why}'}")
+            self._done = (EventReason.SCALED, f"scaled {target} from {before} to {replicas}{why and f': {why}'}")
 
     async def _seed(self, goal: Goal, wanted: list[Mark], scale: Scale) -> None:
         target = goal[0]
@@ -238,11 +241,13 @@ class Scaling:
             return
         self._applied, self.problem = goal, None
         if replicas is not None:
-            self._said = (EventReason.REPLICAS_SET, f"set spec.replicas, which was absent, to {replicas}, the size of {target}")
+            self._done = (EventReason.REPLICAS_SET, f"set spec.replicas, which was absent, to {replicas}, the size of {target}")
 
     async def _set_replicas(self, target: Target, scale: Scale) -> int | None:
-        """Set it where it is absent and spec.scale still is `scale`, and never over what others have written. Returns what it is
-        now; None: it was not set. Raises ConflictError where others write the group all the time."""
+        """Set spec.replicas if it is absent and spec.scale still is `scale`, and never overwrite another value.
+
+        Returns the new value; None: it was not set. Raises ConflictError if others write the group all the time.
+        """
         api, path = self._scaler.api, groups_path(*self._key)
         for left in reversed(range(TRIES)):
             try:
@@ -263,7 +268,7 @@ class Scaling:
         return None
 
     async def _read(self, goal: Goal, wanted: list[Mark]) -> None:
-        """Of a target that others scale."""
+        """Read the size of a target that others scale."""
         target, self._read_with = goal[0], self._pods
         marked = await self._mark(wanted)
         try:
@@ -279,13 +284,12 @@ class Scaling:
         self.spared = True
 
     async def _mark(self, wanted: list[Mark]) -> bool:
-        """Change the deletion cost of these pods, a few at once; one that refuses does not keep back the rest. A pod that is gone
-        needs none. False: not all pods let it be done."""
+        """Change the deletion cost of these pods, a few at once. Returns False if that failed for any pod that still exists."""
         room = asyncio.Semaphore(AT_ONCE)
         answers = await asyncio.gather(*(self._cost(room, pod, cost) for pod, cost in wanted))
         if refusals := [answer for answer in answers if answer is not None]:
-            told = f"spec.scale: the deletion cost cannot be changed of {first_of(refusals, 1)}; see to what refuses it"
-            self.problem = Problem(Reason.SCALE_FAILED, told)
+            why = f"spec.scale: the deletion cost of a pod cannot be changed: {first_of(refusals, 1)}; correct what refuses it"
+            self.problem = Problem(Reason.SCALE_FAILED, why)
         return not refusals
 
     async def _cost(self, room: asyncio.Semaphore, pod: PodView, cost: str | None) -> str | None:
@@ -304,8 +308,8 @@ class Scaling:
         return marks([pod for pod in there if pod.uid in marked], frozenset())
 
     def _marks(self, spec: ConsumerGroupSpec, there: list[PodView]) -> set[Uid]:
-        """Pods whose marks are the operator's. A cost of that height may also be a user's: those that are found count where the
-        spec names a target that the operator scales."""
+        """Return the pods with the operator's mark. A user may have set the same cost, so marks that the operator finds at its
+        start count only if the spec names a target that it scales."""
         if self._marked is not None:
             return self._marked & {pod.uid for pod in there}
         ours = spec.scale is not None and spec.scale.mode is ScaleMode.WORKLOAD and spec.scale.target_ref is not None
@@ -313,7 +317,7 @@ class Scaling:
 
 
 def refused_scale(error: Exception, what: str) -> Problem:
-    """`what`: the sentence about what could not be done, unless the error says it."""
+    """Return the problem of a failure. `what`: what could not be done, unless the error says it."""
     if isinstance(error, ScaleError):
         return Problem(Reason.SCALE_FAILED, str(error))
     cure = "; is its kind among the chart's value rbac.scaleTargets?" if getattr(error, "status", None) == FORBIDDEN else ""
@@ -321,7 +325,7 @@ def refused_scale(error: Exception, what: str) -> Problem:
 
 
 def target_of(namespace: str, spec: ConsumerGroupSpec) -> Target | None:
-    """The target that spec.scale.targetRef names; None: it names none."""
+    """Return the target that spec.scale.targetRef names; None: it names no target."""
     if spec.scale is None or spec.scale.target_ref is None:
         return None
     reference = spec.scale.target_ref
@@ -329,7 +333,7 @@ def target_of(namespace: str, spec: ConsumerGroupSpec) -> Target | None:
 
 
 def marks(pods: Iterable[PodView], victims: Set[MemberId]) -> list[Mark]:
-    """The pods whose deletion cost is to change: the victims, and only they, have the lowest. None: it is taken off."""
+    """Return the pods whose deletion cost has to change, so that only the victims have the lowest one."""
     wanted: list[Mark] = []
     for pod in pods:
         if pod.name in victims and pod.deletion_cost is None:
@@ -342,10 +346,10 @@ def marks(pods: Iterable[PodView], victims: Set[MemberId]) -> list[Mark]:
 def victims(
     pods: Iterable[PodView], members: Mapping[MemberId, ObservedMember], owned: Mapping[MemberId, int], replicas: int
 ) -> frozenset[MemberId]:
-    """Of the pods that stay, those whose loss costs the fewest moves: first those that take no part, the unready before the
-    others, then those that drain, then those with the fewest partitions, then the youngest. None while the fleet is small enough.
+    """Return the pods whose loss costs the fewest moves, as many as exceed `replicas`.
 
-    The workload counts every pod, whether or not it is a member.
+    First come pods that take no part (those that are not Ready first), then draining pods, then those with the fewest partitions,
+    then the youngest. Stopping pods are left out. The workload counts every other pod, whether or not it is a member.
     """
 
     def cost(pod: PodView) -> tuple[bool, bool, bool, int, float, MemberId]:

@@ -305,7 +305,7 @@ async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are
     await done()
     assert sorted(pods.written) == [*"bdefghijkl"], "who refuses keeps back nobody else, and the size waits"
     refused = scaling.problem
-    assert refused is not None and "of c: 403 Forbidden: a webhook says no" in refused.message
+    assert refused is not None and "changed: c: 403 Forbidden: a webhook says no" in refused.message
     pods.refuse = set()
     scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
     await done()
