@@ -162,7 +162,7 @@ def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_pa
         ("queues: {orders: [2, null]}\nuntil: 5\n", "or a PartitionedQueue's spec, found [2, null]\n"),
         (
             "queues: {orders: 2}\nuntil: 5\nevents: [{at: 7.5, join: [a]}]\n",
-            "events.0.at: 7.5 is after until (5), so it does not happen; raise until, or take the event out\n",
+            "events.0.at: 7.5 is after until (5), so it does not happen; raise until, or remove the event\n",
         ),
         (
             "queues: {orders: {type: External, partitions: 2, maxRedeliveries: 3}}\nuntil: 5\n",
@@ -234,14 +234,14 @@ def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("until: 5\nqueues: {a: 1}\nqueues: {b: 1}\n", "line 3: the key 'queues' stands here a second time"),
+        ("until: 5\nqueues: {a: 1}\nqueues: {b: 1}\n", "line 3: the key 'queues' is here a second time"),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: expected a number, found true"),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: .nan, join: [b]}]\n", "events.0.at: "),
         ("queues: {a: 1}\nuntil: .inf\n", "until: "),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [no]}]\n", "events.0.join.0.id: write the name in quotes"),
         (
             'queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: ["a\\e[2J"]}]\n',
-            "events.0.join.0.id: take out what cannot be printed",
+            "events.0.join.0.id: remove the characters that cannot be printed",
         ),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, leave: [b]}]\n", "events.0.leave.0: 'b' has not joined by 1"),
         (
@@ -257,7 +257,7 @@ def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
         ('queues: {a: 1}\nuntil: 5\ngroup: {"\\ud800": 1}\n', "line 3: half of a character"),
         (
             "queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [group]}]\n",
-            "events.0.join.0.id: a pod of this name cannot take part, for the ledger has a key of that name; give it another",
+            "events.0.join.0.id: a pod of this name cannot take part, because the ledger has a key of that name; give it another",
         ),
         ("queues: {a: 1000000}\nuntil: 5\n", "queues.a.partitions: input should be less than or equal to 100000"),
         ("queues: {a: 60000, b: 60000}\nuntil: 5\n", "queues: the queues have 120,000 partitions together; a simulation has"),

@@ -1,4 +1,4 @@
-"""A fleet's life in virtual time: the engine that the operator runs, in a world without a wall clock.
+"""`baton simulate`: the operator's engine with a simulated fleet and simulated queues, in virtual time.
 
 The same scenario gives the same lines, byte for byte.
 """

@@ -1,7 +1,7 @@
-"""The picture of a run as text: a row per partition, with the fleet's events and the group's state above, on one scale of time.
+"""The chart of a run as text: a row per partition, with events and the group's state above, over time.
 
-Pure text with styles: who prints it decides what a style looks like, and whether there are colours at all. The scale and the
-lanes of words are also those of the drawing (`svg`).
+Returns text with styles; the caller decides how styles look, and whether to use colours. The time axis and the lanes of labels
+are shared with the drawing (`svg`).
 """
 
 from bisect import bisect_right
@@ -15,11 +15,11 @@ from baton.simulation import palette
 from baton.simulation.history import SEVERAL, History, Mark, Row, Stretch, WorkPhase, names
 from baton.simulation.run import time_text
 
-# A scale for time that leaves out long times in which the group is at rest.
+# The time axis, which shortens long periods in which the group is at rest
 
 
 _REST = 0.15
-"""A time at rest is drawn no longer than this part of the time in which something goes on."""
+"""The longest drawn period at rest, as a part of the time in which the group is not at rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Axis:
     times: tuple[float, ...]
     places: tuple[float, ...]
     cuts: tuple[float, ...]
-    """Places within times that are drawn shorter than they are; late in them, for names stand early."""
+    """Places of cuts in shortened periods: late in each period, because names are drawn early."""
 
     def place(self, at: float) -> float:
         n = min(max(bisect_right(self.times, at) - 1, 0), len(self.times) - 2)
@@ -39,7 +39,7 @@ class Axis:
 
 
 def axis(history: History) -> Axis:
-    """Between two instants at which anything changes the scale is even."""
+    """Return the axis of a run. It is linear between two instants at which anything changes."""
     busy = _busy(history)
     last = history.until or 1.0
     changes = {0.0, last, *(mark.at for mark in history.marks), *(spell.start for spell in history.spells)}
@@ -64,7 +64,7 @@ def axis(history: History) -> Axis:
 
 
 def _busy(history: History) -> list[tuple[float, float]]:
-    """Times in which the group is not Ready or a partition is without work, joined where they touch."""
+    """Return the periods in which the group rebalances, or a partition has no working owner, joined if they touch."""
     spans = [(spell.start, spell.end) for spell in history.spells if spell.state in ("Holddown", "Rebalancing")]
     spans += [(s.start, s.end) for row in history.rows for s in row.stretches if s.phase is not WorkPhase.OWNED]
     joined: list[tuple[float, float]] = []
@@ -77,31 +77,32 @@ def _busy(history: History) -> list[tuple[float, float]]:
 
 
 def ticks(history: History, span: Callable[[float, str], tuple[float, float]]) -> Iterator[tuple[float, str]]:
-    """Times to tell, with their words: first where the fleet changes, then where the group does. `span`: the room of one."""
+    """Yield times to label, and their labels: first times of events, then of changes of the group. `span`: the room of a
+    label."""
     wanted = [0.0, history.until, *(mark.at for mark in history.marks), *(spell.start for spell in history.spells)]
     taken: list[tuple[float, float]] = []
     for at in dict.fromkeys(wanted):
-        words = time_text(at)
-        start, end = span(at, words)
+        label = time_text(at)
+        start, end = span(at, label)
         if all(end <= first or last <= start for first, last in taken):
             taken.append((start, end))
-            yield at, words
+            yield at, label
 
 
-# Where the words for the fleet's events stand: flags on lanes, so that no words and no stems cross.
+# The labels of events: flags on lanes, so that no labels and no stems cross
 
 
 Flag = tuple[int, str]
-"""A place (a column, or a pixel) and words that begin there."""
+"""A place (a column or a pixel), and a label that begins there."""
 
 _MOST_LANES = 8
 
 
 def lanes(marks: Sequence[tuple[int, Mark]], across: int, letter: float) -> list[list[Flag]]:
-    """Lanes from the top down; a stem goes down from each flag.
+    """Return lanes from the top down; a stem goes down from each flag.
 
-    `marks` come with their places in [0, across), `letter` is how wide one is. A later flag is on a lower
-    lane than any earlier one whose words reach so far. Where that makes too many lanes, neighbours share a flag.
+    `marks` come with their places in [0, across); `letter`: the width of a letter. A flag is on a lower lane than any earlier one
+    whose label overlaps it. If that makes too many lanes, neighbours share a flag.
     """
     bucket = 1
     while True:
@@ -129,7 +130,7 @@ def _stacked(flags: Sequence[Flag], letter: float) -> list[list[Flag]]:
     return lanes
 
 
-# The picture
+# The chart
 
 
 _MOST_ROWS = 40
@@ -142,7 +143,7 @@ _PLAIN, _FAINT, _ALONE = "", "bright_black", f"bold {palette.UNOWNED}"
 
 
 class Ran(NamedTuple):
-    """Characters of one style, which is in rich's words."""
+    """Characters of one style, which is a style of rich."""
 
     text: str
     style: str
@@ -163,7 +164,7 @@ class _Cells:
             self.chars[column], self.styles[column] = char, style
 
     def write(self, start: int, text: str, style: str | None = None) -> None:
-        """Without a style the one below shows."""
+        """Write text. `style` None: keep the style below."""
         for column, char in enumerate(text[: max(len(self.chars) - start, 0)], start):
             self.chars[column] = char
             self.styles[column] = self.styles[column] if style is None else style
@@ -186,11 +187,11 @@ class _Sheet:
     axis: Axis
     rows: tuple[Row, ...]
     left: int
-    """Columns for what stands before the rows."""
+    """Columns for the row labels."""
     across: int
-    """Columns for the time."""
+    """Columns for the time axis."""
     margin: int
-    """Columns that words may use beyond the end of time."""
+    """Columns that labels may use beyond the time axis."""
     coloured: bool
 
     def column(self, at: float) -> int:
@@ -198,7 +199,7 @@ class _Sheet:
 
 
 def chart(history: History, width: int, *, coloured: bool) -> Iterator[Text]:
-    """Lines of at most `width` columns. Without colours letters alone tell the owners apart."""
+    """Yield lines of at most `width` columns. Without colours, letters alone distinguish the owners."""
     shown, more = history.shown(_MOST_ROWS)
     left = min(max(len(label(row)) for row in shown) if shown else 0, max(width // 4, 12))
     left = max(left, len("events")) + 2
@@ -216,7 +217,7 @@ def chart(history: History, width: int, *, coloured: bool) -> Iterator[Text]:
 
 
 def label(row: Row, most: int = 24) -> str:
-    """`orders 0-3,7`; of many partitions the first, and how many."""
+    """Return the label of a row: `orders 0-3,7`; for many partitions the first ones, and their number."""
     numbers = format_numbers(row.numbers)
     if len(row.queue) + 1 + len(numbers) > most:
         parts, count = numbers.split(","), f" ({len(row.numbers):,})"
@@ -227,7 +228,7 @@ def label(row: Row, most: int = 24) -> str:
 
 
 def letter(history: History, owner: str | None) -> str:
-    """How the chart shows an owner; letters come again where there are many."""
+    """Return the letter of an owner. Letters repeat if there are many owners."""
     return "*" if owner == SEVERAL else _LETTERS[_number(history, owner) % len(_LETTERS)]
 
 
@@ -236,7 +237,7 @@ def _number(history: History, owner: str | None) -> int:
 
 
 def paint(history: History, owner: str | None) -> str:
-    """The colour of an owner."""
+    """Return the colour of an owner."""
     return palette.SEVERAL if owner == SEVERAL else palette.of_owner(_number(history, owner))
 
 
@@ -252,7 +253,7 @@ def _row(sheet: _Sheet, row: Row) -> Text:
     for stretch in sorted(row.stretches, key=lambda stretch: stretch.phase):
         start, end = sheet.column(stretch.start), sheet.column(stretch.end)
         if stretch.phase is not WorkPhase.OWNED:
-            end = max(end, start + 1)  # however short, it is to be seen
+            end = max(end, start + 1)  # visible even if it is short
             start = min(start, sheet.across - 1)
         _paint(sheet, cells, stretch, sheet.left + start, sheet.left + end)
     for cut in sheet.axis.cuts:

@@ -1,4 +1,4 @@
-"""What a run looks like over time: who held each partition and when it paused, the group's state, and the fleet's events."""
+"""The history of a run: the owner and the pauses of each partition over time, the group's state, and the fleet's events."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from baton.simulation.simulated_cluster import PodLife, SimulatedCluster
 
 
 class OrphanedPartition(NamedTuple):
-    """One partition, from when its owner was gone to when that was noticed, the owner was back, or the scenario ended."""
+    """A partition whose owner is gone, until the operator notices, the owner is back, or the scenario ends."""
 
     partition: Partition
     owner: str
@@ -23,7 +23,7 @@ class OrphanedPartition(NamedTuple):
 
 
 def orphaned_partitions(result: Result) -> tuple[OrphanedPartition, ...]:
-    """In order of time, then by partition."""
+    """Return the orphaned partitions of a run, by time, then by partition."""
     lives: defaultdict[str, list[PodLife]] = defaultdict(list)
     for life in result.lives:
         lives[life.member].append(life)
@@ -36,7 +36,7 @@ def orphaned_partitions(result: Result) -> tuple[OrphanedPartition, ...]:
 
 
 def _ownerships(lines: Iterable[Line], until: float) -> Iterator[tuple[Partition, str, float, float]]:
-    """Who owned what, from its grant to its release, as the ledger has it."""
+    """Yield partition, owner, and the times of grant and release, as the ledger has them."""
     held: dict[Partition, tuple[str, float]] = {}
     for line in lines:
         if line["event"] not in ("grant", "release", "miss") or not line.get("taken", True):
@@ -51,7 +51,7 @@ def _ownerships(lines: Iterable[Line], until: float) -> Iterator[tuple[Partition
 
 
 def _without(lives: Sequence[PodLife], start: float, end: float) -> Iterator[tuple[float, float]]:
-    """The part of a time in which the pod that was there at its beginning was not."""
+    """Yield the parts of a period in which the pod that was alive at its start was not."""
     uid = [life.uid for life in lives if number(life.start) <= start][-1]
     for life in lives:
         if life.uid != uid or life.end <= start:
@@ -65,28 +65,28 @@ def _without(lives: Sequence[PodLife], start: float, end: float) -> Iterator[tup
 
 OPERATOR_DOWN = "operator down"
 SEVERAL = "several members"
-"""The owner in a row for partitions that fared alike with different members."""
+"""The owner in a row of partitions with the same history but different owners."""
 
 
 class WorkPhase(IntEnum):
-    """What became of a partition's work. A later one is drawn over an earlier, so that the worst is always seen."""
+    """The state of work on a partition. A higher value is drawn over a lower one, so that the worst state stays visible."""
 
     OWNED = 0
     PAUSED = 1
-    """Its owner is to let go of it, and has not yet."""
+    """The owner has to release the partition, and has not yet."""
     ORPHANED = 2
-    """Its owner is gone, and no operator has noticed: it is not worked on."""
+    """The owner is gone, and the operator has not noticed."""
     UNOWNED = 3
 
 
 class Stretch(NamedTuple):
-    """A time in which nothing changed. An instant, where a partition changed hands without a pause, is no stretch."""
+    """A period in which nothing changed for a partition."""
 
     start: float
     end: float
     phase: WorkPhase
     owner: str | None
-    """Paused: who is to let go. Orphaned: who is gone."""
+    """Paused: the member that has to release. Orphaned: the member that is gone."""
 
 
 class Row(NamedTuple):
@@ -95,11 +95,11 @@ class Row(NamedTuple):
     queue: str
     numbers: tuple[int, ...]
     stretches: tuple[Stretch, ...]
-    """In order of time. There are gaps where the partition does not exist."""
+    """In order of time, with gaps while the partition does not exist."""
 
 
 class Spell(NamedTuple):
-    """A time in which the group's state was the same, in the words of its status (or the operator was down)."""
+    """A period with one state of the group, named as in its status, or "operator down"."""
 
     start: float
     end: float
@@ -107,7 +107,7 @@ class Spell(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that happens to the fleet, the queues or the group from outside."""
+    """An event of the scenario."""
 
     at: float
     text: str
@@ -115,7 +115,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What happened to each partition, as spans of time, for a chart or a drawing."""
+    """The history of a run, for a chart or a drawing."""
 
     until: float
     rows: tuple[Row, ...]
@@ -123,16 +123,16 @@ class History:
     spells: tuple[Spell, ...]
     marks: tuple[Mark, ...]
     owners: Mapping[str, int]
-    """Everybody who ever owned a partition, numbered in the order of their first grants."""
+    """All members that ever owned a partition, numbered in the order of their first grants."""
 
     def shown(self, most: int) -> tuple[tuple[Row, ...], int]:
-        """At most so many rows, and how many more there are. Before any is left out, those that fared alike are merged."""
+        """Return at most so many rows, and the number of rows left out. Rows that differ only in owners are merged first."""
         rows = self.rows if len(self.rows) <= most else fold_alike(self.rows)
         return rows[:most], max(len(rows) - most, 0)
 
 
 def history(scenario: Scenario, result: Result) -> History:
-    """Reads the timeline of a run; lines at times beyond the scenario's end do not exist."""
+    """Return the history of a run."""
     lines = result.lines[:-1]
     until = result.until
     owners = dict.fromkeys(line["member"] for line in lines if line["event"] == "grant")
@@ -146,12 +146,12 @@ def history(scenario: Scenario, result: Result) -> History:
 
 
 def in_time(scenario: Scenario) -> list[EventPart]:
-    """The events that come to pass, in order."""
+    """Return the events before the scenario's end, in order of time."""
     return sorted((event for event in scenario.events if event.at <= scenario.until), key=lambda event: event.at)
 
 
 def told(event: EventPart) -> Iterator[str]:
-    """An event in a few words: who leaves, who is asked to stop, who joins, and what else changes."""
+    """Describe an event in a few words: pods that leave, stop or join, and other changes."""
     several = {
         "leave": ("leaves", "leave"),
         "terminate": ("is asked to stop", "are asked to stop"),
@@ -171,18 +171,18 @@ def told(event: EventPart) -> Iterator[str]:
     if event.lose is not None:
         yield "the next observation is lost"
     if event.request is not None:
-        yield "a rebalance is asked for"
+        yield "a rebalance is requested"
     if event.approve:
         yield "the proposal is approved"
 
 
 def names(who: list[str], most: int = 3) -> str:
-    """`a, b, c` or, of many, `a, b and 5 more`."""
+    """Format names as `a, b, c`, or `a, b and 5 more` if there are many."""
     return ", ".join(who) if len(who) <= most else f"{', '.join(who[: most - 1])} and {len(who) - most + 1} more"
 
 
 def fold_alike(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Merges rows that fared alike at the same times with different members, too: theirs are then SEVERAL."""
+    """Merge rows that differ only in their owners, which become SEVERAL."""
     return _merged(rows, lambda row: tuple((s.start, s.end, s.phase) for s in row.stretches))
 
 
@@ -212,7 +212,7 @@ def _merge(rows: list[Row]) -> Row:
 def _tracks(
     scenario: Scenario, lines: Iterable[Line], orphaned: Iterable[OrphanedPartition], until: float
 ) -> dict[Partition, list[Stretch]]:
-    """The stretches of every partition, from its lines, from when it exists, and from when its owner does."""
+    """Return the stretches of every partition, from its lines, its existence and its owners' lives."""
     there = _existing(scenario)
     changes: defaultdict[Partition, list[tuple[float, WorkPhase, str | None]]] = defaultdict(list)
     for line in lines:
@@ -229,7 +229,7 @@ def _tracks(
 
 
 def _cut(track: Iterable[Stretch], by: OrphanedPartition) -> Iterator[Stretch]:
-    """The track, with the time of an orphan as such."""
+    """Yield the track with an orphaned period cut out of it."""
     for stretch in track:
         start, end = max(stretch.start, by.start), min(stretch.end, by.end)
         if stretch.owner != by.owner or start >= end:
@@ -243,7 +243,7 @@ def _cut(track: Iterable[Stretch], by: OrphanedPartition) -> Iterator[Stretch]:
 
 
 def _track(changes: list[tuple[float, WorkPhase, str | None]], lives: list[tuple[float, float]], until: float) -> list[Stretch]:
-    """While a partition exists it is owned or unowned; after that it may still have to be let go of."""
+    """Return the stretches of one partition. After its end it may still be owned until it is released."""
     stretches: list[Stretch] = []
     changes = [(lives[0][0], WorkPhase.UNOWNED, None), *changes]
     ends = [change[0] for change in changes[1:]] + [until]
@@ -256,7 +256,7 @@ def _track(changes: list[tuple[float, WorkPhase, str | None]], lives: list[tuple
 
 
 def _existing(scenario: Scenario) -> dict[Partition, list[tuple[float, float]]]:
-    """From when to when each partition exists."""
+    """Return the periods in which each partition exists."""
     cluster = SimulatedCluster(scenario)
     lives: dict[Partition, list[tuple[float, float]]] = {}
     there: dict[Partition, float] = dict.fromkeys(cluster.partitions, 0.0)
@@ -291,7 +291,7 @@ def _spells(scenario: Scenario, lines: Iterable[Line], until: float) -> Iterator
 
 
 def _leaves(tree: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """The values that a change of the spec sets, each under the last part of its path: that is what a reader knows it by."""
+    """Yield the values that a change of the spec sets, each with the last part of its path."""
     if isinstance(tree, dict):
         for key, value in tree.items():
             yield from _leaves(value, str(key))

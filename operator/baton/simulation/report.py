@@ -1,4 +1,4 @@
-"""What is said of a run: its lines as sentences, its costs, what it was expected to be, and a comparison of settings."""
+"""Texts about a run: its lines as sentences, its costs, failed expectations, and a comparison of settings."""
 
 import copy
 import math
@@ -15,11 +15,11 @@ from baton.simulation.run import Line, Result, time_text
 from baton.simulation.scenario import ScenarioError
 from baton.simulation.scenario_reading import DocumentError, read_document
 
-# What happened, in sentences, and why: what is alike in one instant is one line.
+# The timeline in sentences. Similar events of one instant share a line.
 
 
 def log_lines(result: Result) -> Iterator[str]:
-    """Lines of text: time, what happens, and why. What is alike in one instant stands together, where it happened first."""
+    """Yield lines of text: time, event and reason. Similar events of one instant share a line, at the place of the first."""
     told: dict[tuple[Any, ...], list[Line]] = {}
     happened = zip(result.lines[:-1], result.reasons, strict=True)
     unnoticed = ((_lost(one), "no operator has noticed") for one in orphaned_partitions(result))
@@ -74,11 +74,11 @@ def _sentence(lines: list[Line]) -> str:
             return f"{first['member']} is fenced off"
 
 
-# What a run cost, in sentences.
+# The costs of a run in sentences
 
 
 def verdict(result: Result) -> Iterator[str]:
-    """Moves against the least possible, pauses, time without an owner; and how it ended."""
+    """Yield sentences about moves and their lower bound, pauses, time without an owner, and the final state."""
     cost = result.summary
     moves, least, misses = cost["moves"], cost["lower_bound"], cost["deadline_misses"]
     yield f"{counted(moves, 'move')}; the rebalances needed {least:,} at least." if moves or least else "No partition moved."
@@ -100,11 +100,11 @@ def verdict(result: Result) -> Iterator[str]:
         yield f"At the end the group is in {cost['state']}."
 
 
-# What a scenario file expects of its own run (`expect:`).
+# The expectations of a scenario file (`expect:`)
 
 
 def failures(expect: Mapping[str, object], result: Result) -> list[str]:
-    """A sentence for each expectation that does not hold."""
+    """Return a sentence for each expectation that does not hold."""
     found: list[str] = []
     for field, wanted in expect.items():
         if field == "lines":
@@ -128,7 +128,7 @@ def failures(expect: Mapping[str, object], result: Result) -> list[str]:
 
 
 def _missing_line(wanted: object, lines: tuple[Line, ...]) -> list[str]:
-    """Each wanted line, in order, must match one after the line that matched before."""
+    """Find the first expected line that has no match after the match of the one before."""
     if not isinstance(wanted, list) or not all(isinstance(line, Mapping) for line in wanted):
         return ["expect.lines: give a list of partial objects, such as {t: 5, event: grant}"]
     rest = iter(lines)
@@ -153,7 +153,7 @@ def _text(line: Mapping[str, object]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in line.items()) + "}"
 
 
-# The same scenario with other settings, side by side: `group.rebalance.delaySeconds=0,5,15`.
+# Comparison of one scenario with different settings: `group.rebalance.delaySeconds=0,5,15`
 
 
 MOST_VARIANTS = 1000
@@ -161,28 +161,28 @@ MOST_VARIANTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A place in a scenario file, and the values to be tried there."""
+    """A path in a scenario file, and the values to try there."""
 
     path: str
     values: tuple[object, ...]
-    words: tuple[str, ...]
-    """The values as they were written."""
+    texts: tuple[str, ...]
+    """The values as the user wrote them."""
 
 
 def read_setting(text: str) -> Setting:
-    """From `path=value,value…`. Values are YAML: `null`, `true`, `[range, solace]`. Raises ScenarioError."""
+    """Read `path=value,value…`. Values are YAML: `null`, `true`, `[range, solace]`. Raises ScenarioError."""
     path, equals, written = text.partition("=")
     if not equals or not all(path.split(".")) or not written.strip():
         raise ScenarioError(f"--set {text}: write PATH=VALUE or PATH=VALUE,VALUE…, such as group.rebalance.delaySeconds=0,5,15")
-    words = tuple(_split(written))
+    texts = tuple(_split(written))
     try:
-        return Setting(path, tuple(read_document(word) for word in words), words)
+        return Setting(path, tuple(read_document(text) for text in texts), texts)
     except DocumentError as error:
         raise ScenarioError(f"--set {text}: {error}") from None
 
 
 def variants(raw: dict[str, object], settings: Sequence[Setting]) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
-    """Every combination: the values in words, and the file with them. Raises ScenarioError."""
+    """Yield every combination: the values as text, and the scenario with them. Raises ScenarioError."""
     count = math.prod(len(setting.values) for setting in settings)
     if count > MOST_VARIANTS:
         raise ScenarioError(f"--set: these are {count:,} combinations; {MOST_VARIANTS:,} is the most: give fewer values")
@@ -190,14 +190,14 @@ def variants(raw: dict[str, object], settings: Sequence[Setting]) -> Iterator[tu
         changed = copy.deepcopy(raw)
         for setting, n in zip(settings, chosen, strict=True):
             _put(changed, setting.path, setting.values[n])
-        yield tuple(setting.words[n] for setting, n in zip(settings, chosen, strict=True)), changed
+        yield tuple(setting.texts[n] for setting, n in zip(settings, chosen, strict=True)), changed
 
 
 def table(settings: Sequence[Setting], rows: Sequence[tuple[tuple[str, ...], Result]]) -> Iterator[str]:
-    """A table in Markdown, which is as readable in a terminal: a row per variant, and what it cost."""
+    """Yield a Markdown table, which is also readable in a terminal, with the costs of each variant."""
     head = [setting.path.rpartition(".")[2] for setting in settings]
     head += ["moves", "at least", "paused s", "paused at once", "unowned s", "missed"]
-    cells = [[*words, *_row_of(result)] for words, result in rows]
+    cells = [[*texts, *_row_of(result)] for texts, result in rows]
     widths = [max(len(row[n]) for row in [head, *cells]) for n in range(len(head))]
     yield "| " + " | ".join(f"{cell:>{width}}" for cell, width in zip(head, widths, strict=True)) + " |"
     yield "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|"
@@ -218,7 +218,7 @@ def _row_of(result: Result) -> list[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """At commas that are not inside brackets."""
+    """Split at commas that are not inside brackets."""
     depth, start = 0, 0
     for place, char in enumerate(text):
         depth += (char in "[{") - (char in "]}")
@@ -229,7 +229,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _put(tree: dict[str, object], path: str, value: object) -> None:
-    """What is not there yet becomes a mapping; and so does a queue that stands there in its short form (`orders: 12`)."""
+    """Set a value in a scenario. Missing mappings are created, and a queue in its short form (`orders: 12`) becomes a mapping."""
     at: Any = tree
     *above, last = path.split(".")
     for depth, part in enumerate(above):

@@ -1,4 +1,5 @@
-"""The loop in virtual time: events into the world, observations into the engine, effects into the queues, and lines out."""
+"""The simulation loop: events go to the simulated cluster, observations to the engine, and effects to the queues; lines come
+out."""
 
 import math
 from collections import Counter, defaultdict
@@ -33,10 +34,8 @@ from baton.simulation.scenario import EventPart, Scenario, TooMuchWork
 from baton.simulation.simulated_cluster import PodLife, SimulatedCluster
 from baton.simulation.virtual_time import run
 
-# The lines of an instant, in the order that the format fixes.
-#
-# First who is fenced, what becomes of a proposal, then Rebalancing, misses and releases, grants, revokes, standbys, a new
-# proposal, and the final state.
+# The lines of one instant, in the order of the format: fenced pods, withdrawn and approved proposals, Rebalancing, misses and
+# releases, grants, revokes, standbys, a new proposal, and the final state.
 
 
 Line = dict[str, Any]
@@ -44,23 +43,23 @@ _HandOff = DeadlineMissed | Released | Granted | Revoked
 
 
 def number(seconds: float) -> float | int:
-    """Rounded to the microsecond; whole seconds are whole numbers."""
+    """Round to the microsecond; whole seconds become an int."""
     rounded = round(seconds, 6)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
 def time_text(seconds: float) -> str:
-    """For people: at most two decimals."""
+    """Format seconds for people, with at most two decimals."""
     return f"{seconds:,.2f}".rstrip("0").rstrip(".")
 
 
 class Timeline:
-    """Collects what happens, instant by instant."""
+    """Collects the lines of a run, instant by instant."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.reasons: list[str] = []
-        """Per line: why, for people, in the engine's words."""
+        """For each line, the engine's reason."""
         self._state: tuple[State, float | None] = (State.READY, None)
 
     def add(self, now: float, events: list[StepEvent]) -> None:
@@ -98,17 +97,17 @@ class Timeline:
 
 
 def _in_order(events: list[StepEvent]) -> list[_HandOff]:
-    """Misses and releases, grants, revokes, each by partition. What is revoked and granted in one instant stays
-    together, in that order."""
+    """Return misses and releases, then grants, then revokes, each by partition. A revoke and a grant of one partition in one
+    instant stay together, in that order."""
     of: defaultdict[Partition, list[_HandOff]] = defaultdict(list)
     for event in events:
         if isinstance(event, _HandOff):
             of[event.partition].append(event)
     order = {DeadlineMissed: 0, Released: 0, Granted: 1, Revoked: 2}
     keyed: list[tuple[int, Partition, int]] = []
-    for partition, its in of.items():
-        first = next((n for n, h in enumerate(its) if isinstance(h, Revoked)), len(its))
-        keyed += [(order[type(event)] if n < first else 2, partition, n) for n, event in enumerate(its)]
+    for partition, history in of.items():
+        first = next((n for n, h in enumerate(history) if isinstance(h, Revoked)), len(history))
+        keyed += [(order[type(event)] if n < first else 2, partition, n) for n, event in enumerate(history)]
     return [of[partition][n] for _, partition, n in sorted(keyed)]
 
 
@@ -126,18 +125,18 @@ def _line(t: float, event: _HandOff) -> Line:
             return line | {"event": "revoke", "epoch": event.epoch, "deadline": number(event.deadline)}
 
 
-# What a scenario cost: moves, pauses, time without an owner; and, from the consumers' side, whether two were ever let in.
+# The costs of a scenario: moves, pauses, time without an owner; and whether a queue ever accepted two consumers of a partition.
 
 
 class ScenarioCosts:
-    """Counted from the timeline and from the consumers, never by the engine."""
+    """The costs of a scenario, counted from events and consumers, independently of the engine's counts."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._now = 0.0
         self._unowned: set[Partition] = set()
         self._fresh: set[Partition] = set()
-        """Those of them that were never granted."""
+        """The unowned partitions that were never granted."""
         self._known: frozenset[Partition] = frozenset()
         self._paused: dict[Partition, float] = {}
         self._last: dict[Partition, str] = {}
@@ -147,13 +146,13 @@ class ScenarioCosts:
         self.pause_seconds = 0.0
         self.unowned_seconds = 0.0
         self.unowned_at_first = 0.0
-        """The part of it before the first grants."""
+        """The part of `unowned_seconds` before the first grants of partitions."""
         self.most_paused = 0
         self.dual_ownership = 0
         self.epoch_regressions = 0
 
     def pass_time(self, now: float) -> None:
-        """Nothing changed from the last instant to this one."""
+        """Count the time since the last instant, in which nothing changed."""
         if self._unowned:
             readers = self._cluster.readers()
             waiting = [partition for partition in self._unowned if partition.queue in readers]
@@ -162,16 +161,17 @@ class ScenarioCosts:
         self._now = now
 
     def queues_changed(self) -> None:
-        """Partitions came (without an owner yet) or went."""
-        there = self._cluster.partitions
-        if there is self._known:
+        """Take in partitions that were added (without an owner) or removed."""
+        partitions = self._cluster.partitions
+        if partitions is self._known:
             return
-        self._unowned |= there - self._known
-        self._fresh |= there - self._known
-        self._unowned &= there
-        self._known = there
+        self._unowned |= partitions - self._known
+        self._fresh |= partitions - self._known
+        self._unowned &= partitions
+        self._known = partitions
 
     def happened(self, events: list[StepEvent]) -> None:
+        """Take in the events of a step."""
         for event in events:
             match event:
                 case Revoked(partition=partition):
@@ -190,7 +190,7 @@ class ScenarioCosts:
                         self.pause_seconds += self._now - since
 
     def told(self, uid: Uid, new: dict[Partition, Epoch]) -> None:
-        """A consumer learnt of grants. An epoch that another pod had before, or a lower one, must not come again."""
+        """Take in grants that a consumer has read. An epoch that another pod had, or a lower one, counts as a regression."""
         for partition, epoch in new.items():
             highest, holder = self._highest.get(partition, (0, None))
             if epoch < highest or (epoch == highest and uid != holder):
@@ -198,8 +198,8 @@ class ScenarioCosts:
             else:
                 self._highest[partition] = (epoch, uid)
 
-    def try_everybody(self) -> None:
-        """Every consumer acts on all it believes to own. Counts each time that a partition comes to let two of them in."""
+    def count_dual_ownership(self) -> None:
+        """Count partitions that newly accept two consumers, if all consumers use all partitions that they hold."""
         held = [consumer.holds for consumer in self._cluster.fleet.values()]
         dual: set[Partition] = set()
         if len(set().union(*held)) == sum(map(len, held)):
@@ -208,13 +208,13 @@ class ScenarioCosts:
         holders = Counter(chain.from_iterable(held))
         for partition in [partition for partition, count in holders.items() if count > 1]:
             queue = self._cluster.queues.get(partition.queue)
-            let_in = sum(
+            accepted = sum(
                 partition in consumer.holds
                 and queue is not None
                 and (not queue.fenced or self._cluster.records.accepts(partition, consumer.uid, consumer.holds[partition]))
                 for consumer in self._cluster.fleet.values()
             )
-            if let_in > 1:
+            if accepted > 1:
                 dual.add(partition)
         self.dual_ownership += len(dual - self._dual)
         self._dual = dual
@@ -226,24 +226,24 @@ class ScenarioCosts:
 GROUP = "simulation/group"
 
 MOST_WORK = 100_000_000
-"""Partitions and members that all steps together may look at. A machine of today looks at a million in one to two seconds."""
+"""Most partitions and members in all steps together. A million take one to two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a scenario comes to."""
+    """The result of a scenario."""
 
     lines: tuple[Line, ...]
     """The timeline; the summary comes last."""
     reasons: tuple[str, ...]
-    """Per line of the timeline: why, for people."""
+    """The reason of each line of the timeline, for people."""
     until: float
     """When the scenario ended."""
     most_paused: int
     unowned_at_first: float
     """The part of `unowned_seconds` before the first grants of partitions: the fleet's start, and new partitions."""
     lives: tuple[PodLife, ...]
-    """Of everybody who ever joined."""
+    """The lives of all pods that ever joined."""
 
     @property
     def summary(self) -> Line:
@@ -271,22 +271,22 @@ class _Run:
         """None: the operator is down."""
         self._lose_next = False
         self._behind = False
-        """The engine has not been shown the latest facts: only then can a resync find anything."""
+        """An observation was lost, so a resync will find changes."""
         self._now = 0.0
         self._work = 0
 
     def now(self) -> float:
-        """The runtime's clock."""
+        """Return the time, as the runtime's clock."""
         return self._now
 
     async def write(self, ledger: Mapping[str, str]) -> None:
-        """The runtime's ledger. Every consumer whose key changed learns of it at once."""
+        """Write the ledger, for the runtime. Consumers read changes of their keys at once."""
         before, self._ledger = self._ledger, ledger
         for name, consumer in sorted(self._cluster.fleet.items()):
             text = ledger.get(name)
             if text != before.get(name):
                 entry = None if text is None else MemberEntry.from_json(text)
-                self._tally.told(consumer.uid, consumer.told(entry, self._now))
+                self._tally.told(consumer.uid, consumer.read(entry, self._now))
 
     def _begin(self) -> GroupRuntime:
         state = load(self._ledger) if self._ledger else GroupState(GROUP)
@@ -314,7 +314,7 @@ class _Run:
         )
 
     def _next(self, event: float) -> float:
-        """The next instant at which anything can happen."""
+        """Return the next instant at which anything can happen."""
         times = [event]
         if self._runtime is not None and self._behind:
             resync = self._cluster.spec.rebalance.resync_seconds
@@ -344,10 +344,10 @@ class _Run:
             self._behind = False
             events = await self._settle(self._runtime)
             self._timeline.add(self._now, events)
-        self._tally.try_everybody()
+        self._tally.count_dual_ownership()
 
-    def _works(self) -> None:
-        """Something looks at everything."""
+    def _count_work(self) -> None:
+        """Count a pass over all partitions and members. Raises TooMuchWork."""
         self._work += len(self._cluster.partitions) + len(self._cluster.fleet)
         if self._work > self._most_work:
             raise TooMuchWork(
@@ -357,7 +357,7 @@ class _Run:
 
     def _occur(self, batch: list[EventPart]) -> bool:
         for event in batch:
-            self._works()
+            self._count_work()
             self._cluster.happen(event, self._now)
             if event.approve and (proposal := self._written().proposal) is not None:
                 self._cluster.approved = proposal.id
@@ -375,10 +375,10 @@ class _Run:
         return bool(done)
 
     async def _settle(self, runtime: GroupRuntime) -> list[StepEvent]:
-        """Step until nothing new comes of it."""
+        """Step until nothing changes any more."""
         events: list[StepEvent] = []
         for _ in range(1000):
-            self._works()
+            self._count_work()
             before = runtime.state
             made = await runtime.advance(self._cluster.observe())
             changed = made.state is not before and made.state != before
@@ -391,13 +391,13 @@ class _Run:
         raise AssertionError(f"the engine does not come to rest at {self._now}")
 
     def _read_keys(self) -> None:
-        """Who has just started reads its key, if there is one."""
+        """Let consumers that have just started read their keys, if they have any."""
         for name, consumer in sorted(self._cluster.fleet.items()):
             if consumer.entry is None and (text := self._ledger.get(name)) is not None:
-                self._tally.told(consumer.uid, consumer.told(MemberEntry.from_json(text), self._now))
+                self._tally.told(consumer.uid, consumer.read(MemberEntry.from_json(text), self._now))
 
     def _written(self) -> GroupState:
-        """What stands in the ledger, also while the operator is down."""
+        """Return the state in the ledger, also while the operator is down."""
         return self._runtime.state if self._runtime is not None else self._begin().state
 
     def _summary(self) -> Line:

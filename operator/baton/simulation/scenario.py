@@ -18,7 +18,7 @@ from baton.schema.structural import structural
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be run. The message is one line: the file, the field and the cure."""
+    """The scenario cannot be run. The message is one line: the file, the field and the cure."""
 
 
 class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
@@ -26,20 +26,20 @@ class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
 
 
 class FaultError(Exception):
-    """The field and the cure; the reader of the file adds its name."""
+    """A mistake in a scenario: the field and the cure. The reader of the file adds the file's name."""
 
 
 class UnknownField(NamedTuple):
-    """The first one."""
+    """A field that a schema does not have."""
 
     field: str
-    """From where the schema begins, with dots."""
+    """The path from the root of the schema, with dots."""
     known: tuple[str, ...]
-    """Those that there are in its place."""
+    """The fields that the schema has in that place."""
 
 
 def unknown_field(schema: Mapping[str, Any], value: object) -> UnknownField | None:
-    """None: it has no such field."""
+    """Return the first unknown field of a value; None: all are known."""
     if isinstance(value, list) and "items" in schema:
         below = ((str(place), one, schema["items"]) for place, one in enumerate(value))
     elif isinstance(value, Mapping) and "properties" in schema:
@@ -58,7 +58,7 @@ def unknown_field(schema: Mapping[str, Any], value: object) -> UnknownField | No
 
 def _a_name(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("write the name in quotes, for YAML takes yes, no, on and off for true or false")
+        raise ValueError("write the name in quotes, because YAML reads yes, no, on and off as true or false")
     if not isinstance(value, str | int | float):
         raise ValueError("give a name, in quotes if need be")
     return value
@@ -66,13 +66,13 @@ def _a_name(value: Any) -> Any:
 
 def _a_pods_name(value: str) -> str:
     if value == LEDGER_GROUP_KEY:
-        raise ValueError("a pod of this name cannot take part, for the ledger has a key of that name; give it another name")
+        raise ValueError("a pod of this name cannot take part, because the ledger has a key of that name; give it another name")
     return value
 
 
 def _printable(value: str) -> str:
     if not value.isprintable():
-        raise ValueError("take out what cannot be printed")
+        raise ValueError("remove the characters that cannot be printed")
     return value
 
 
@@ -82,14 +82,14 @@ Name = Annotated[str, BeforeValidator(_a_name), AfterValidator(_printable), Fiel
 
 
 class _Part(Shape):
-    """A part of a scenario: fields are camelCase in the file, and one that is not known is a slip."""
+    """A part of a scenario. Fields are camelCase in the file, and unknown ones are mistakes."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     @model_validator(mode="before")
     @classmethod
     def _known_fields(cls, value: Any) -> Any:
-        """Says which fields there are, which `extra` alone does not."""
+        """Reject unknown fields with the list of known ones, which `extra` does not give."""
         if isinstance(value, Mapping):
             known = tuple(field.alias or name for name, field in cls.model_fields.items())
             for key in value:
@@ -98,12 +98,12 @@ class _Part(Shape):
         return value
 
     def as_written(self) -> dict[str, Any]:
-        """What the file says of it, for changes to be merged into."""
+        """Return the part as the file has it, so that changes can be merged in."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
 class _SpecPart(_Part):
-    """The spec of a custom resource: fields of all depths are known, as to the API server."""
+    """The spec of a custom resource. Fields of all depths are checked, as by the API server."""
 
     @model_validator(mode="before")
     @classmethod
@@ -119,14 +119,14 @@ def _schema(part: type[BaseModel]) -> Mapping[str, Any]:
 
 
 class QueueRebalancePart(_Part, QueueRebalance):
-    """As a PartitionedQueue has it, with fractions of seconds."""
+    """`rebalance` of a PartitionedQueue, with fractions of seconds."""
 
     delay_seconds: Seconds = 5  # type: ignore[assignment]
     max_handoff_seconds: Seconds = 3  # type: ignore[assignment]
 
 
 class QueuePart(_SpecPart, PartitionedQueueSpec):
-    """The spec of a PartitionedQueue. In short: the number of its partitions; or `type` and `onDeadline` instead of `source`."""
+    """The spec of a PartitionedQueue. Short forms: the number of partitions; or `type` and `onDeadline` instead of `source`."""
 
     source: Source = Source(type="Redis")
     partitions: Count
@@ -148,8 +148,8 @@ class QueuePart(_SpecPart, PartitionedQueueSpec):
 
     @model_validator(mode="after")
     def _as_its_kind_has_it(self) -> "QueuePart":
-        if (said := misplaced(self)) is not None:
-            raise ValueError(said)
+        if (mistake := misplaced(self)) is not None:
+            raise ValueError(mistake)
         return self
 
 
@@ -158,7 +158,7 @@ class QueueParts(RootModel[dict[Name, QueuePart]]):
 
 
 class GroupRebalancePart(_Part, GroupRebalance):
-    """As a ConsumerGroup has it, with fractions of seconds."""
+    """`rebalance` of a ConsumerGroup, with fractions of seconds."""
 
     delay_seconds: Seconds | None = None  # type: ignore[assignment]
     max_handoff_seconds: Seconds | None = None  # type: ignore[assignment]
@@ -166,14 +166,14 @@ class GroupRebalancePart(_Part, GroupRebalance):
 
 
 class MembershipPart(_Part, Membership):
-    """As a ConsumerGroup has it. A member's identity is the `instance` with which it joins."""
+    """`membership` of a ConsumerGroup. A member's identity is the `instance` with which it joins."""
 
     identity_label: str = "instance"
     session_timeout_seconds: Seconds = 0  # type: ignore[assignment]
 
 
 class QueueRefPart(_Part, QueueRef):
-    """As a ConsumerGroup has it; its name alone will do."""
+    """An entry of `queues` of a ConsumerGroup. Short form: the name."""
 
     @model_validator(mode="before")
     @classmethod
@@ -185,7 +185,7 @@ class GroupPart(_SpecPart, ConsumerGroupSpec):
     """The spec of a ConsumerGroup."""
 
     queues: tuple[QueueRefPart, ...] | None = None  # type: ignore[assignment]
-    """Without it: all that there are."""
+    """None: all queues of the scenario."""
     assignors: Annotated[tuple[Name, ...], Field(min_length=1)] = (DEFAULT,)  # type: ignore[assignment]
     rebalance: GroupRebalancePart = GroupRebalancePart()
     membership: MembershipPart = MembershipPart()
@@ -199,7 +199,7 @@ class GroupPart(_SpecPart, ConsumerGroupSpec):
 
 
 class JoinPart(_Part):
-    """One of an event's `join`: a pod that becomes a member; its name alone will do."""
+    """An entry of an event's `join`: a pod that becomes a member. Short form: the name."""
 
     id: Annotated[Name, AfterValidator(_a_pods_name)]
     uid: Name | None = None
@@ -218,11 +218,11 @@ class ConsumerPart(_Part):
     """`consumers.NAME`: how one member behaves."""
 
     release: Seconds | None = 0.5
-    """Seconds from being told until it has released a partition; None: it never does."""
+    """Seconds from a revoke to the release of a partition; None: the member never releases."""
 
 
 class ConsumersPart(BaseModel):
-    """`release` is everybody's; any other key names a member."""
+    """`release` applies to all members; any other key names a member."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -243,16 +243,16 @@ class ConsumersPart(BaseModel):
 
 
 class EventPart(_Part):
-    """One of `events`: what happens at this second."""
+    """An entry of `events`: changes at this second."""
 
     at: Seconds
     join: tuple[JoinPart, ...] = ()
     leave: tuple[Name, ...] = ()
     terminate: tuple[Name, ...] = ()
     unready: tuple[Name, ...] = ()
-    """Not Ready from then on; they go on working, and their sessions are renewed."""
+    """Pods that are not Ready from then on. They still work, and renew their sessions."""
     ready: tuple[Name, ...] = ()
-    """Ready again."""
+    """Pods that are Ready again."""
     scale: Mapping[Name, Count] = {}
     queues: Mapping[Name, Any] = {}
     """Merged into the queues; null removes one."""
@@ -262,7 +262,7 @@ class EventPart(_Part):
     request: Name | None = None
     """A manual request to rebalance."""
     approve: Literal[True] | None = None
-    """Approve what is proposed then, if anything is."""
+    """Approve the current proposal, if there is one."""
 
     @field_validator("join", "leave", "terminate", "unready", "ready", mode="before")
     @classmethod
@@ -297,7 +297,7 @@ class Scenario(_Part):
 
 
 def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """`change` laid over `base`, mappings field by field; null takes a field away."""
+    """Merge `change` into `base`, mappings field by field; null removes a field."""
     out = dict(base)
     for key, value in change.items():
         old = out.get(key)

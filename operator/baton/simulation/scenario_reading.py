@@ -1,6 +1,6 @@
-"""The reading of a scenario file. What makes no sense gets one line: the file, the field and the cure.
+"""Reading of scenario files. A mistake gives one line: the file, the field and the cure.
 
-A file has a scenario, or resources: what `kubectl get cg,pq -o yaml` prints simulates as it is.
+A file has a scenario, or resources: the output of `kubectl get cg,pq -o yaml` can be simulated as it is.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ from baton.simulation.scenario import (
     merged,
 )
 
-# YAML as people write it by hand: a key that stands twice is a mistake, and so is half of a character
+# YAML as people write it by hand: a repeated key is a mistake, and so is half of a surrogate pair
 
 
 class DocumentError(ValueError):
-    """Not a document. The message has the line, as far as it is known."""
+    """The text is not a document. The message has the line, if it is known."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,7 +40,7 @@ class _Loader(yaml.SafeLoader):
             if key is not None and isinstance(key, Hashable):
                 if key in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key!r} stands here a second time; take one out", key_node.start_mark
+                        None, None, f"the key {key!r} is here a second time; remove one of them", key_node.start_mark
                     )
                 seen.add(key)
         return super().construct_mapping(node, deep)
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
         value = super().construct_scalar(node)
         try:
             value.encode()
-        except UnicodeEncodeError:  # which pydantic raises too, where it would tell of a mistake
+        except UnicodeEncodeError:  # pydantic would raise it too, while it reports a mistake
             raise yaml.constructor.ConstructorError(
                 None, None, "half of a character (a surrogate); write the whole of it", node.start_mark
             ) from None
@@ -57,15 +57,15 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_document(text: str) -> object:
-    """The value of the only document in a text of YAML; None: there is none. Raises DocumentError."""
+    """Return the value of the only document in a YAML text; None: the text has no document. Raises DocumentError."""
     documents = read_documents(text)
     if len(documents) > 1:
-        raise DocumentError("more than one document; take out what follows the first ---")
+        raise DocumentError("more than one document; remove everything after the first ---")
     return documents[0] if documents else None
 
 
 def read_documents(text: str) -> list[object]:
-    """The values of all documents in a text of YAML. Raises DocumentError."""
+    """Return the values of all documents in a YAML text. Raises DocumentError."""
     try:
         return list(yaml.load_all(text, _Loader))
     except yaml.MarkedYAMLError as error:
@@ -86,14 +86,14 @@ def read_documents(text: str) -> list[object]:
 Manifest = Mapping[str, object]
 
 AT_REST = 60.0
-"""Seconds between two changes of a fleet without a written life; longer where its delays are longer."""
+"""Least seconds between two changes of a fleet for which the file has no events; more if the delays are longer."""
 
 _VERSION = f"{API_GROUP}/{API_VERSION}"
 _KINDS = ("ConsumerGroup", "PartitionedQueue")
 _FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
 
 MEMBERS = 3
-"""Where neither the group's status nor its spec says how many there are."""
+"""The number of members if neither the group's status nor its spec gives one."""
 
 
 def manifests(documents: Iterable[object]) -> list[Manifest]:
@@ -131,7 +131,7 @@ def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, Any
 
 
 def _check_shape(manifest: Manifest) -> None:
-    """As the API server does, strictly: what is misspelled at the top would take all below it away."""
+    """Reject unknown top-level fields as the API server does: a misspelled one would hide everything below it."""
     kind, name = manifest["kind"], _metadata(manifest, "name")
     if manifest["apiVersion"] != _VERSION:
         raise FaultError(f"{kind} {name}: apiVersion: expected {_VERSION}, found {manifest['apiVersion']}")
@@ -145,7 +145,7 @@ def _check_shape(manifest: Manifest) -> None:
 
 
 def _chosen(groups: list[Manifest], name: str | None) -> Manifest:
-    """By its name, with or without its namespace; None: the only one."""
+    """Return the group with this name, with or without namespace. `name` None: the only group."""
     full = {f"{_metadata(one, 'namespace')}/{_metadata(one, 'name')}".lstrip("/"): one for one in groups}
     fitting = [one for names, one in full.items() if name is None or name in (names, names.rpartition("/")[2])]
     if len(fitting) == 1:
@@ -158,20 +158,19 @@ def _chosen(groups: list[Manifest], name: str | None) -> Manifest:
 
 
 def _queue(manifest: Manifest) -> dict[str, object]:
-    """Its spec. The partitions that its server told stand in the status."""
+    """Return a queue's spec. If it has no number of partitions, that is taken from the status."""
     spec = dict(_mapping(manifest, "spec"))
-    told = _mapping(manifest, "status").get("partitions")
-    if spec.get("partitions") is None and told is not None:
-        spec["partitions"] = told
+    reported = _mapping(manifest, "status").get("partitions")
+    if spec.get("partitions") is None and reported is not None:
+        spec["partitions"] = reported
     return spec
 
 
 def check_partitions(queues: Mapping[str, object]) -> None:
-    """`queues`: those of the resources, with all that was said beside them. Raises FaultError where nothing says how many
-    partitions one has."""
+    """Raise FaultError if the number of partitions of a queue is unknown. `queues`: those of the resources, with all changes."""
     for name, spec in queues.items():
         if not isinstance(spec, Mapping) or spec.get("partitions") is not None or spec.keys() - _aliases(QueuePart):
-            continue  # what is misspelled is told first
+            continue  # misspelled fields are reported first
         if _mapping(spec, "source").get("type") != "Kafka":
             raise FaultError(f"PartitionedQueue {name}: nothing says how many partitions it has; write spec.partitions")
         raise FaultError(
@@ -185,7 +184,7 @@ def _aliases(part: type[BaseModel]) -> set[str | None]:
 
 
 def _life(name: str, group: Manifest, queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """As many members as there are join; one more comes, one crashes, and one is replaced."""
+    """Return events for a group without any: its members join; then one more joins, one crashes, and one is replaced."""
     spec, status = _mapping(group, "spec"), _mapping(group, "status")
     count = next((n for n in (status.get("members"), spec.get("replicas")) if isinstance(n, int) and n > 0), MEMBERS)
     rebalances = [_mapping(one, "rebalance") for one in (spec, *queues.values())]
@@ -204,7 +203,7 @@ def _life(name: str, group: Manifest, queues: Mapping[str, Mapping[str, object]]
 
 
 def _member(name: str, number: int, group: Mapping[str, object], queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """In each of the queues' zones in turn; with an identity where the group has static members."""
+    """Return a member that joins, in the next of the queues' zones, and with an identity if the group has static members."""
     entries = [entry for queue in queues.values() for entry in _list(queue, "partitionAttributes")]
     zones = sorted({str(zone) for entry in entries for zone in _list(entry, "zones")})
     static = _mapping(group, "membership").get("identityLabel") is not None
@@ -229,13 +228,16 @@ def _metadata(manifest: Manifest, field: str) -> str:
 
 
 def read_scenario(path: Path, group: str | None = None) -> Scenario:
-    """See `read_raw`. Raises ScenarioError for a file that is not there, is not YAML, or does not say what a scenario needs."""
+    """Read a scenario; see `read_raw`. Raises ScenarioError if the file is missing, not YAML, or not a scenario."""
     return parse_scenario(read_raw(path, group), str(path))
 
 
 def read_raw(path: Path, group: str | None = None) -> dict[str, object]:
-    """The file's scenario, as it stands there. Where there are resources, they are its queues and its group (`group` by name, if
-    there are several), and what stands beside them in a document of its own is laid over that. Raises ScenarioError."""
+    """Return the file's scenario, not validated yet.
+
+    Resources give its queues and its group (by the name `group`, if there are several). A document beside them is merged in.
+    Raises ScenarioError.
+    """
     try:
         return _scenario(read_documents(path.read_text(encoding="utf-8")), group)
     except OSError as error:
@@ -260,13 +262,13 @@ def _scenario(documents: Sequence[object], group: str | None) -> dict[str, objec
     together = merged(resources, changes)
     check_partitions(together["queues"])
     until = beside[0].get("until")
-    if isinstance(until, int | float):  # the life of Baton's own making ends with it
+    if isinstance(until, int | float):  # generated events end with it
         found["events"] = [event for event in found["events"] if event["at"] <= until]
     return {**found, **beside[0], **together}
 
 
 def parse_scenario(raw: Mapping[str, object], source: str = "scenario") -> Scenario:
-    """Raises ScenarioError; also walks through the events, so that a change in mid-life that makes no sense is found at once."""
+    """Validate a scenario, including the changes of all its events. Raises ScenarioError."""
     try:
         scenario = Scenario.model_validate(raw)
         _walk(scenario)
@@ -278,7 +280,7 @@ def parse_scenario(raw: Mapping[str, object], source: str = "scenario") -> Scena
 
 
 def _walk(scenario: Scenario) -> None:
-    """Through the events in the order of time; those of one time in the order of the file."""
+    """Check the events in the order of time; those of one time in the order of the file."""
     group: dict[str, object] = dict(scenario.group)
     queues: dict[str, object] = {name: queue.as_written() for name, queue in scenario.queues.items()}
     events = sorted(enumerate(scenario.events), key=lambda numbered: numbered[1].at)
@@ -291,7 +293,7 @@ def _walk(scenario: Scenario) -> None:
         if event.at > scenario.until:
             raise FaultError(
                 f"events.{number}.at: {event.at:g} is after until ({scenario.until:g}), so it does not happen; raise until, or "
-                "take the event out"
+                "remove the event"
             )
         _members_are_there(event, number, joins)
         if not (event.group or event.queues or event.scale):
@@ -320,7 +322,7 @@ def _not_too_large(queues: Mapping[str, QueuePart], field: str) -> None:
 
 
 def _members_are_there(event: EventPart, number: int, joins: Mapping[str, float]) -> None:
-    """Only who has joined can go. `joins`: when each joins first."""
+    """Check that only pods that have joined leave, stop or change readiness. `joins`: when each joins first."""
     for field in ("leave", "terminate", "unready", "ready"):
         for place, name in enumerate(getattr(event, field)):
             if name in joins and joins[name] <= event.at:
@@ -337,11 +339,11 @@ _EXPECTED = {
 
 
 def _sentence(error: ValidationError) -> str:
-    """The first fault: the field, and what it should be."""
+    """Return the first mistake: the field, and what it should be."""
     fault = first_mistake(error)
     at: tuple[object, ...] = fault["loc"]
     if at[:2] == ("consumers", "own"):
-        at = (at[0], *at[2:])  # in the file a member's name stands directly under consumers
+        at = (at[0], *at[2:])  # in the file a member's name is directly under consumers
     cure = in_words(fault, expected=_EXPECTED)
     if fault["type"] == "unknown_field":
         unknown, known = fault["ctx"]["field"], fault["ctx"]["known"]

@@ -14,16 +14,16 @@ from baton.model.session import Release
 from baton.queues.protocol import NO_OWNER, Ownership
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
 
-# The simulated queues: they answer at once; their records say who would be let in.
+# The simulated queues, which answer at once
 
 
 @dataclass(slots=True)
 class FencedQueues:
-    """`Queues` of a `GroupRuntime`, with the owner records of all partitions. A queue that cannot fence (External) lets everybody
-    in who believes to be the owner."""
+    """The `Queues` of a `GroupRuntime`, with the owner records of all partitions. Fencing is checked by the caller, because a
+    queue that cannot fence (External) accepts every consumer."""
 
     drains: bool = False
-    """Nothing is ever outstanding. Otherwise only the consumers say when they have let go."""
+    """Nothing is ever outstanding. Otherwise only the consumers report their releases."""
     records: dict[Partition, Ownership] = field(default_factory=dict)
     drained: frozenset[tuple[Partition, Epoch]] = frozenset()
     outcomes: frozenset[Outcome] = frozenset()
@@ -35,35 +35,35 @@ class FencedQueues:
             self.drained = frozenset((effect.partition, effect.epoch) for effect in effects if isinstance(effect, Pause))
 
     def _grant(self, wanted: Grant) -> Outcome:
-        """Taken with a higher epoch, or with an equal one of the same owner; the answer is the record that then stands there."""
+        """Accept a grant with a higher epoch. The outcome is the owner record after that."""
         record = self.records.get(wanted.partition, NO_OWNER)
         if wanted.epoch > record.epoch:
             record = self.records[wanted.partition] = Ownership(wanted.uid, wanted.epoch)
         return Outcome(wanted.partition, record)
 
     def accepts(self, partition: Partition, uid: Uid, epoch: Epoch) -> bool:
-        """What a fenced read, acknowledgement or commit would be answered."""
+        """True if the queue would accept a read, an acknowledgement or a commit."""
         return self.records.get(partition) == Ownership(uid, epoch)
 
 
-# The consumers' side: processes that read their own key of the ledger, and let go as fast as they can, or never.
+# The consumers, which read their keys of the ledger, and release partitions after a fixed time, or never
 
 
 @dataclass(slots=True)
 class SimulatedConsumer:
-    """One live process. It acts on what it holds until it has let go, whatever the ledger says meanwhile."""
+    """One live process. It works on the partitions that it holds until it has released them."""
 
     name: MemberId
     seen: ObservedMember
     release: float | None
-    """Seconds from being told to having let go; None: never."""
+    """Seconds from reading a revoke to the release; None: it never releases."""
     ready: bool = True
-    """It works on all the same, and its session is renewed."""
+    """False: the pod is not Ready, but still works and renews its session."""
     entry: MemberEntry | None = None
     holds: dict[Partition, Epoch] = field(default_factory=dict)
     due: dict[Partition, float] = field(default_factory=dict)
-    """When it will have let go."""
-    words: set[Release] = field(default_factory=set)
+    """When partitions will be released."""
+    releases: set[Release] = field(default_factory=set)
 
     @property
     def uid(self) -> Uid:
@@ -71,16 +71,16 @@ class SimulatedConsumer:
 
     @property
     def away(self) -> bool:
-        """It takes no part, and may still work."""
+        """True if the pod takes no part, and may still work."""
         return not self.ready and not self.seen.terminating
 
     @property
     def idle(self) -> bool:
-        """Its key owns and revokes nothing."""
+        """True if the consumer's key has no partitions."""
         return self.entry is None or not (self.entry.owned or self.entry.revoking)
 
-    def told(self, entry: MemberEntry | None, now: float) -> dict[Partition, Epoch]:
-        """Its key of the ledger changed. A key with another UID was written for an earlier pod. Returns its new grants."""
+    def read(self, entry: MemberEntry | None, now: float) -> dict[Partition, Epoch]:
+        """Read a changed key of the ledger, and return the new grants. A key with another UID was written for an earlier pod."""
         self.entry = entry if entry is not None and entry.uid == self.uid else None
         owned = dict(flat(self.entry.owned)) if self.entry is not None else {}
         revoking = dict(flat(self.entry.revoking)) if self.entry is not None else {}
@@ -88,30 +88,30 @@ class SimulatedConsumer:
         for partition, epoch in owned.items():
             self.holds[partition] = epoch
             self.due.pop(partition, None)
-        spoken = {(Partition(word.queue, word.partition), word.epoch) for word in self.words}
+        released = {(Partition(one.queue, one.partition), one.epoch) for one in self.releases}
         for partition, epoch in revoking.items():
-            if (partition, epoch) not in spoken:
-                self.holds[partition] = epoch  # one that was restarted in place first works on what it has not let go of
+            if (partition, epoch) not in released:
+                self.holds[partition] = epoch  # a pod that was restarted in place works on partitions that it has not released
         for partition in self.holds:
             if partition not in owned and partition not in self.due and self.release is not None:
                 self.due[partition] = moment(now + self.release)
-        self.words = {w for w in self.words if revoking.get(Partition(w.queue, w.partition)) == w.epoch}
+        self.releases = {one for one in self.releases if revoking.get(Partition(one.queue, one.partition)) == one.epoch}
         return new
 
     def let_go(self, now: float) -> list[Partition]:
-        """Carries out the releases that are due, and says so."""
+        """Release the partitions that are due, and return them."""
         done = sorted(partition for partition, at in self.due.items() if at <= now)
         for partition in done:
             del self.due[partition]
-            self.words.add(Release(self.uid, partition.queue, partition.number, self.holds.pop(partition)))
+            self.releases.add(Release(self.uid, partition.queue, partition.number, self.holds.pop(partition)))
         return done
 
 
-# The world
+# The cluster
 
 
 class PodLife(NamedTuple):
-    """One pod, from when it joined to when it was gone."""
+    """One pod, from its start to its end."""
 
     member: MemberId
     uid: Uid
@@ -120,7 +120,7 @@ class PodLife(NamedTuple):
 
 
 class SimulatedCluster:
-    """Facts only. What the engine knows of them is what it is shown."""
+    """The fleet, the queues and the group's spec. The engine knows only its observations of them."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._consumers = scenario.consumers
@@ -128,10 +128,10 @@ class SimulatedCluster:
         self._queues: dict[str, object] = {name: queue.as_written() for name, queue in scenario.queues.items()}
         self._request: str | None = None
         self.approved: str | None = None
-        """The proposal that was approved last."""
+        """The id of the proposal that was approved last."""
         self.fleet: dict[MemberId, SimulatedConsumer] = {}
         self.lives: list[PodLife] = []
-        """Of everybody who ever joined, in the order of joining."""
+        """All pods that ever joined, in the order of joining."""
         self._open: dict[MemberId, int] = {}
         self.records = FencedQueues()
         self.victims: tuple[PodKey, ...] = ()
@@ -143,7 +143,7 @@ class SimulatedCluster:
         self._read()
 
     def happen(self, event: EventPart, now: float) -> None:
-        """Apply an event's changes: who goes, who is asked to, who comes, then the queues and the spec."""
+        """Apply an event's changes: pods that leave, stop and join, then the queues and the spec."""
         for name in event.leave:
             self._remove(MemberId(name), now)
         for name in event.terminate:
@@ -177,14 +177,14 @@ class SimulatedCluster:
         self.lives[place] = self.lives[place]._replace(end=now)
 
     def leave_when_idle(self, now: float) -> bool:
-        """Pods that were asked to stop go when they own nothing; the driver removes its victims likewise. True if any went."""
+        """Remove stopping pods and victims that own no partitions. Returns True if there were any."""
         wanted = [c.name for c in self.fleet.values() if c.idle and (c.seen.terminating or (c.name, c.uid) in self.victims)]
         for member in wanted:
             self._remove(member, now)
         return bool(wanted)
 
     def observe(self) -> Observation:
-        """Everything there is to know now, but for the queues' answers."""
+        """Return an observation of everything except the queues' answers."""
         if self._members is None:
             self._members = {name: consumer.seen for name, consumer in self.fleet.items() if not consumer.away}
         return Observation(
@@ -192,15 +192,15 @@ class SimulatedCluster:
             queues=self.queues,
             members=self._members,
             away={name: consumer.uid for name, consumer in self.fleet.items() if consumer.away},
-            releases=frozenset(word for consumer in self.fleet.values() for word in consumer.words),
+            releases=frozenset(release for consumer in self.fleet.values() for release in consumer.releases),
             request=self._request,
             approved=self.approved,
         )
 
     def readers(self) -> set[QueueName]:
-        """The queues for which there is a member to take a partition."""
-        there = [c.seen for c in self.fleet.values() if not c.seen.terminating and not c.away]
-        return {name for name in self.queues if any(m.subscribed is None or name in m.subscribed for m in there)}
+        """Return the queues that a member reads."""
+        members = [c.seen for c in self.fleet.values() if not c.seen.terminating and not c.away]
+        return {name for name in self.queues if any(m.subscribed is None or name in m.subscribed for m in members)}
 
     def _join(self, member: JoinPart, now: float) -> None:
         name = MemberId(member.id)
@@ -238,7 +238,8 @@ class SimulatedCluster:
 
 
 def _uid(member: JoinPart, old: SimulatedConsumer | None) -> Uid:
-    """Without a UID of its own a name is the same pod again; but one that was asked to stop does not come back as that pod."""
+    """Return the UID of a pod that joins: if the scenario gives none, that of the present pod of that name, unless it is
+    stopping."""
     if member.uid is not None:
         return Uid(member.uid)
     if old is None:

@@ -1,4 +1,4 @@
-"""The picture of a run as a self-contained SVG: readable on light and dark pages, and by who cannot see it."""
+"""The drawing of a run as a self-contained SVG, for light and dark pages, and with a description for screen readers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from baton.simulation.run import time_text
 _MOST_ROWS = 200
 _WIDTH, _EDGE, _RIGHT = 1000, 20, 36
 _LETTER = 6.3
-"""About how wide a letter is, in pixels: nothing here can measure a font."""
+"""The approximate width of a letter in pixels, because fonts cannot be measured here."""
 _LANE, _ROW, _BAR = 17, 24, 18
 
 _STYLE = """
@@ -36,7 +36,7 @@ class _Page:
         return self.left + self.axis.place(at) * self.across
 
     def around(self, at: float, words: str) -> tuple[float, float]:
-        """The room that words in the middle of a time take."""
+        """Return the room of a label that is centred at a time."""
         half = (len(words) * _LETTER + 8) / 2
         return self.x(at) - half, self.x(at) + half
 
@@ -45,7 +45,7 @@ class _Page:
 
 
 def svg(history: History, title: str, sentences: Sequence[str]) -> str:
-    """A drawing with this title; `sentences` say below what it cost. The same run gives the same text."""
+    """Return a drawing with this title, and the `sentences` below it. The same run gives the same text."""
     rows, more = history.shown(_MOST_ROWS)
     left = _EDGE + 14 + _LETTER * max([len(label(row)) for row in rows] + [len("seconds")])
     page = _Page(history, axis(history), left, _WIDTH - left - _RIGHT)
@@ -91,7 +91,7 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
 
 
 def _described(history: History, sentences: Sequence[str]) -> str:
-    """What the drawing shows, in words."""
+    """Describe the drawing for screen readers."""
     events = "; ".join(f"at {time_text(mark.at)} s {mark.text}" for mark in history.marks[:20])
     return " ".join(
         ["A row per partition, coloured by owner, over time.", *([f"Events: {events}."] if events else []), *sentences]
@@ -158,7 +158,7 @@ def _stretch(page: _Page, stretch: Stretch, y: float) -> Iterator[str]:
 
 
 def _names(page: _Page, row: Row, y: float) -> Iterator[str]:
-    """Owners' names, where there is room for them."""
+    """Yield the owners' names that fit."""
     for stretch in row.stretches:
         x, width = page.x(stretch.start), page.x(stretch.end) - page.x(stretch.start)
         if stretch.phase is WorkPhase.OWNED and len(str(stretch.owner)) * _LETTER + 8 <= width:
@@ -166,7 +166,7 @@ def _names(page: _Page, row: Row, y: float) -> Iterator[str]:
 
 
 def _cuts(page: _Page, top: float, bottom: float) -> Iterator[str]:
-    """Two slanted strokes through everything where time at rest is drawn shorter than it is."""
+    """Yield two slanted strokes through all rows for each shortened period."""
     for cut in page.axis.cuts:
         x = page.left + cut * page.across
         for shift in (-3, 3):

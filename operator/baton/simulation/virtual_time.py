@@ -1,7 +1,7 @@
-"""An asyncio event loop whose time is virtual: where everybody sleeps, it is at once the moment at which the first one wakes up.
+"""An asyncio event loop in virtual time: when all tasks sleep, the time advances at once to the first timer.
 
-Nothing is waited for, and nothing outside the process is listened to. Code that takes its time from the loop (`asyncio.sleep`,
-`asyncio.timeout`, `call_later`, and a `Clock` over `loop.time`) runs on it unchanged, and in the same order each time.
+The loop never waits, and does no I/O. Code that takes its time from the loop (`asyncio.sleep`, `asyncio.timeout`, `call_later`,
+and a `Clock` over `loop.time`) runs on it unchanged, and in the same order each time.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class NothingToWaitForError(RuntimeError):
-    """Every task waits for another, and no timer is set: in real time this would hang for ever."""
+    """All tasks wait for each other, and no timer is set. In real time this would hang for ever."""
 
 
 class _Timers:
-    """Stands where an event loop has its selector: instead of waiting it moves the time on to the first timer."""
+    """Replaces the selector of the event loop: advances the time to the first timer instead of waiting."""
 
     def __init__(self, loop: "VirtualTimeLoop") -> None:
         self._loop = loop
@@ -34,7 +34,7 @@ class _Timers:
 
 
 class VirtualTimeLoop(asyncio.BaseEventLoop):
-    """An event loop in virtual time, which begins at 0. Work for an executor runs at once, on the same thread."""
+    """An event loop in virtual time, which starts at 0. Work for an executor runs at once, on the same thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,16 +42,19 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._go_to(0.0)
 
     def time(self) -> float:
-        """Seconds since the loop was made."""
+        """Return the seconds since the loop was made."""
         return self._now
 
     def advance(self) -> None:
-        """On to the first timer."""
+        """Advance to the first timer."""
         self._go_to(max(self._now, self._scheduled[0].when()))  # type: ignore[attr-defined]
 
     def _go_to(self, moment: float) -> None:
-        """asyncio runs timers early by the clock's resolution. Time stands still while code runs, so code that finds nothing due
-        and sets its timer again for the rest would loop for ever. With the smallest possible step, no timer is early."""
+        """Set the time, and the smallest possible clock resolution, so that no timer is early.
+
+        asyncio runs timers early by the clock's resolution. Time stands still while code runs, so code that finds nothing due and
+        sets its timer again for the rest would loop for ever.
+        """
         self._now, self._clock_resolution = moment, math.ulp(moment)
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
@@ -70,6 +73,6 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in virtual time, as `asyncio.run` does in real time."""
+    """Run a coroutine in virtual time, as `asyncio.run` does in real time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
