@@ -25,7 +25,8 @@ def test_the_condition_says_how_far_it_is_and_what_it_waits_for() -> None:
     kind, status, reason, message = resized(growing(3, 4, 5, 7), 13)
     assert (kind, status.value, reason) == ("Resized", "False", Reason.RESIZING)
     assert (
-        message == "goes from 12 to 13 partitions; waits until the owners of partitions 3-5,7 have finished the entries sent before"
+        message == "goes from 12 to 13 partitions; "
+        "waits until the owners of partitions 3-5,7 have finished the entries sent before"
     )
     assert "the owner of partition 3 has finished" in resized(growing(3), 13)[3]
     assert resized(growing(), 13)[3] == "goes from 12 to 13 partitions"
