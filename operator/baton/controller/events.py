@@ -286,7 +286,7 @@ class EventRecorder:
         self._tokens = float(BURST)
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
-    async def tell(self, events: Sequence[StepEvent], now: float) -> None:
+    async def record(self, events: Sequence[StepEvent], now: float) -> None:
         """Record the events of a step."""
         await aside(len(events), self._measure, events, now)
         last = next((one for one in reversed(events) if isinstance(one, StateChanged)), None)
@@ -298,7 +298,7 @@ class EventRecorder:
         if last is not None and last.state in _LAST:
             self._of_group(last)
 
-    async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
+    async def post_due(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
         """Post events that are due. `unacknowledged`: the outstanding messages of partitions that are being handed off, as their
         queues report them (None: the owner has not released the partition, and the queue gives no number)."""
         if self._waiting:
@@ -306,7 +306,7 @@ class EventRecorder:
 
     @property
     def due_at(self) -> float | None:
-        """When to call `hear` and `trouble` next, if nothing else happens; None: no event waits."""
+        """When to call `post_due` and `record_problem` next, if nothing else happens; None: no event waits."""
         return min((at for at in (self._round_due_at, self._trouble_due_at) if at is not None), default=None)
 
     def flush(self) -> None:
@@ -314,7 +314,7 @@ class EventRecorder:
         those, self._waiting, self._round_due_at = [one for _, one in self._waiting], [], None
         self._post(self._told(those))
 
-    def trouble(self, problem: Problem | None, now: float) -> None:
+    def record_problem(self, problem: Problem | None, now: float) -> None:
         """Record the group's problem. An event is posted when the reason or the message changes (a Secret was missing, and now
         the server does not answer), and when the problem is over."""
         if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
@@ -331,19 +331,19 @@ class EventRecorder:
             return
         if problem is None:
             assert told is not None
-            self.say(EventReason.RECOVERED, f"{told.reason} is over")
+            self.record_message(EventReason.RECOVERED, f"{told.reason} is over")
         elif told is not None and told.reason is problem.reason and now < self._trouble_told_at + TROUBLE_APART:
             self._trouble_due_at = self._trouble_told_at + TROUBLE_APART
             return
         else:
-            self.say(problem.reason, problem.message, Kind.NORMAL if problem.expected else Kind.WARNING)
+            self.record_message(problem.reason, problem.message, Kind.NORMAL if problem.expected else Kind.WARNING)
         self._trouble, self._trouble_told_at = problem, now
 
     def warn(self, reason: EventReason, note: str) -> None:
         """Record a warning."""
-        self.say(reason, note, Kind.WARNING)
+        self.record_message(reason, note, Kind.WARNING)
 
-    def say(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
+    def record_message(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
         """Record a message, after the events about partitions that still wait for a round."""
         message = EventMessage(reason, note, kind)
         if self._waiting:
@@ -359,42 +359,42 @@ class EventRecorder:
                 self._state(one)
             case Proposed():
                 instead = f" (instead of {one.instead_of})" if one.instead_of else ""
-                self.say(
+                self.record_message(
                     EventReason.PROPOSED,
                     f"proposal {one.id}{instead} would move {counted(one.moves, 'partition')}: {one.why}; look "
                     f"at it and approve it with `baton approve {self._key[1]} -n {self._key[0]}`",
                 )
             case Withdrawn():
-                self.say(EventReason.WITHDRAWN, f"proposal {one.id} is withdrawn: {one.why}")
+                self.record_message(EventReason.WITHDRAWN, f"proposal {one.id} is withdrawn: {one.why}")
             case Approved():
-                self.say(
+                self.record_message(
                     EventReason.APPROVED,
                     f"proposal {one.id} was approved: {counted(one.moves, 'partition changes', 'partitions change')} hands",
                 )
             case ApprovalRefused():
                 cure = f"the current proposal is {one.current}: review it" if one.current else "nothing waits for approval"
-                self.say(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}; {cure}", Kind.WARNING)
+                self.record_message(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}; {cure}", Kind.WARNING)
             case Fenced():
-                self.say(EventReason.FENCED, f"{one.member} is fenced off: {one.why}", Kind.WARNING)
+                self.record_message(EventReason.FENCED, f"{one.member} is fenced off: {one.why}", Kind.WARNING)
 
     def _state(self, change: StateChanged) -> None:
         because = f": {change.why}" if change.why else ""
         match change.state:
             case State.HOLDDOWN:
                 until = f" until {to_text(change.until)}" if change.until is not None else ""
-                self.say(EventReason.HOLDDOWN, f"waiting{until} before partitions are moved{because}")
+                self.record_message(EventReason.HOLDDOWN, f"waiting{until} before partitions are moved{because}")
             case State.PAUSED:
-                self.say(EventReason.PAUSED, f"no new hand-off begins{because}")
+                self.record_message(EventReason.PAUSED, f"no new hand-off begins{because}")
             case State.READY:
                 unowned = f"; {counted(change.unowned, 'partition has', 'partitions have')} no owner" if change.unowned else ""
-                self.say(EventReason.READY, f"no hand-offs in progress{unowned}{because}")
+                self.record_message(EventReason.READY, f"no hand-offs in progress{unowned}{because}")
 
     def _standbys(self, those: list[StandsBy]) -> None:
         if len(those) > MOST_SENTENCES:
-            self.say(EventReason.STANDS_BY, f"{len(those):,} members stand by: there are no partitions for them yet")
+            self.record_message(EventReason.STANDS_BY, f"{len(those):,} members stand by: there are no partitions for them yet")
             return
         for one in those:
-            self.say(EventReason.STANDS_BY, f"{one.member} stands by: there is no partition for it yet")
+            self.record_message(EventReason.STANDS_BY, f"{one.member} stands by: there is no partition for it yet")
 
     # -- events about partitions
 
@@ -407,7 +407,7 @@ class EventRecorder:
     def _round(
         self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
     ) -> list[EventMessage]:
-        """Return the messages that are due. `unacknowledged`: see `hear`."""
+        """Return the messages that are due. `unacknowledged`: see `post_due`."""
         self._waiting += [(now, one) for one in happened]
         for _, one in self._waiting:
             if isinstance(one, Revoked) and one.partition in unacknowledged:

@@ -184,7 +184,7 @@ class GroupLoop:
     def _stuck(self, problem: Problem) -> None:
         """Report a problem that stops the group."""
         self._trouble_told = True
-        self._recorder.trouble(problem, self._clock.now())
+        self._recorder.record_problem(problem, self._clock.now())
         if (group := self._sight.group) is not None:
             self._reporter.halted(group, problem, self._ledger_writer)
 
@@ -251,7 +251,7 @@ class GroupLoop:
         await self._replica.pacing.turn()
         self._news.clear()
         self._looked_at, self._saw = self._clock.ticks(), self._sight.facts()
-        await self._recorder.hear(self._workers.unacknowledged, self._clock.now())
+        await self._recorder.post_due(self._workers.unacknowledged, self._clock.now())
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -282,14 +282,14 @@ class GroupLoop:
         if await self._write(group, sights, step) or holds(self._state) != held:
             self.wake()
         for reason, note in self._resizings.news(self._workers.facts, partial(self._replica.cache.queues.get, self.key[0])):
-            self._recorder.say(reason, note)
+            self._recorder.record_message(reason, note)
         self._refresh_mounts()
         self._apply_scale(group, spec, seen, why)
         done = await self._give_up(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
         trouble = await self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
-        self._recorder.trouble(trouble, self._clock.now())
+        self._recorder.record_problem(trouble, self._clock.now())
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
@@ -371,7 +371,7 @@ class GroupLoop:
         owned = Counter(record.owner for record in self._state.records.values() if record.owner is not None)
         done = self._scaling.apply(spec, seen, self._sight.pods, owned, why)
         if done is not None:
-            self._recorder.say(*done)
+            self._recorder.record_message(*done)
 
     async def _sleep(self) -> bool:
         """Sleep until something changes, the engine's next deadline, or the next session that may lapse. False: a resync is due
@@ -420,7 +420,7 @@ class GroupLoop:
             await step()
             return True  # queues are now waited for less long
         finally:
-            self._workers.heard(sights)
+            self._workers.stepped(sights)
 
     async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
         now, restored = self._clock.now(), self._ledger_writer.tally.restored
@@ -430,7 +430,7 @@ class GroupLoop:
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
             self._reporter.taken_in(self._sight.newly_eligible(seen))
             self._workers.settle(sights)
-            await self._recorder.tell(made.events, now)
+            await self._recorder.record(made.events, now)
         self._ledger_writer.settled()
         if self._runtime.held_back is not None:
             before = self._runtime.wake_at  # if nothing fitted, of an earlier step: it may be past

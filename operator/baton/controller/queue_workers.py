@@ -215,13 +215,14 @@ class QueueWorkers:
             if sight.facts.partitions is not None:
                 self._settled[sight.name] = sight.facts.check.incarnation
 
-    def heard(self, sights: Iterable[QueueSight]) -> None:
-        """A step has looked at these, whether or not anything came of it: where the ledger cannot be written, or the spec does
-        not read, what the ledger says is done."""
+    def stepped(self, sights: Iterable[QueueSight]) -> None:
+        """Record that a step has taken in the incarnations of these queues, so that their effects may be carried out.
+
+        Also after a failed step: if the ledger cannot be written, or the spec is invalid, the effects of the ledger count.
+        """
         for sight in sights:
-            if (
-                worker := self._workers.get(sight.name)
-            ) is not None and worker.facts.check.incarnation == sight.facts.check.incarnation:
+            worker, incarnation = self._workers.get(sight.name), sight.facts.check.incarnation
+            if worker is not None and worker.facts.check.incarnation == incarnation:
                 worker.effects.go_on()
 
     def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Ownership], bool]]:

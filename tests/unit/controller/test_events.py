@@ -57,9 +57,9 @@ def told(*events: StepEvent, unacknowledged: dict[Partition, int | None] | None 
     one = recorder(said)
 
     async def lives() -> None:
-        await one.tell(events, 0.0)
-        await one.hear(unacknowledged or {}, 0.5)
-        await one.hear({}, 1.0)
+        await one.record(events, 0.0)
+        await one.post_due(unacknowledged or {}, 0.5)
+        await one.post_due({}, 1.0)
 
     asyncio.run(lives())
     return said.said
@@ -100,25 +100,25 @@ def test_where_the_queue_tells_no_number_the_release_is_waited_for(answers: dict
 async def test_what_is_told_of_the_group_keeps_its_place_between_what_happened_to_partitions() -> None:
     said = Said()
     one = recorder(said)
-    await one.tell([Granted(partition(1), A, Epoch(1))], 10.0)
-    await one.tell([revoked(5)], 10.1)
-    await one.tell([StateChanged(State.READY), Granted(partition(5), B, Epoch(2), A), StandsBy(A)], 10.2)
-    one.trouble(Problem(Reason.QUEUE_UNREACHABLE, "it is away"), 10.3)
-    await one.hear({}, 11.0)
+    await one.record([Granted(partition(1), A, Epoch(1))], 10.0)
+    await one.record([revoked(5)], 10.1)
+    await one.record([StateChanged(State.READY), Granted(partition(5), B, Epoch(2), A), StandsBy(A)], 10.2)
+    one.record_problem(Problem(Reason.QUEUE_UNREACHABLE, "it is away"), 10.3)
+    await one.post_due({}, 11.0)
     order = ["Granted", "Revoking", "Granted", "StandsBy", "Ready", "QueueUnreachable"]
     assert [str(reason) for reason, _, _ in said.said] == order
     assert one.due_at is None
-    await one.tell([StateChanged(State.HOLDDOWN, until=5.0)], 12.0)
+    await one.record([StateChanged(State.HOLDDOWN, until=5.0)], 12.0)
     assert str(said.said[-1][0]) == "Holddown", "nothing else waits"
 
 
 async def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
     said = Said()
     one = recorder(said)
-    await one.tell([revoked(5)], 10.0)
+    await one.record([revoked(5)], 10.0)
     assert said.said == []
     assert one.due_at == 11.0
-    await one.hear({partition(5): 0}, 10.02)
+    await one.post_due({partition(5): 0}, 10.02)
     assert [note for _, note, _ in said.said] == [
         "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; nothing is unacknowledged"
     ]
@@ -235,7 +235,7 @@ async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> 
     said = Said()
     one = recorder(said)
     for tick in range(6000):  # ten a second, one partition at a time
-        await one.tell([Granted(partition(tick), MemberId(f"m{tick % 50}"), Epoch(2), A, 0.1)], tick / 10)
+        await one.record([Granted(partition(tick), MemberId(f"m{tick % 50}"), Epoch(2), A, 0.1)], tick / 10)
     assert 40 < len(said.said) < 250
     sums = [int(found[1]) for _, note, _ in said.said if (found := re.search(r"members own (\d+) ", note))]
     assert sum(sums) > 5000, "what was not told by itself was told in sum"
@@ -245,7 +245,7 @@ def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
     said = Said()
     one = recorder(said)
     for problem in (None, Problem(Reason.NO_MEMBERS, "label the pods"), Problem(Reason.NO_MEMBERS, "label the pods"), None, None):
-        one.trouble(problem, 0.0)
+        one.record_problem(problem, 0.0)
     assert said.said == [
         ("NoMembers", "label the pods", Kind.WARNING),
         ("Recovered", "NoMembers is over", Kind.NORMAL),
@@ -256,13 +256,13 @@ def test_what_goes_away_by_itself_is_no_warning_and_a_queue_may_come_after_its_g
     said = Said()
     one = recorder(said)
     absent = Problem(Reason.QUEUE_NOT_FOUND, "create it")
-    one.trouble(absent, 0.0)
+    one.record_problem(absent, 0.0)
     assert (said.said, one.due_at) == ([], PASSING)
-    one.trouble(None, 1.0)
-    one.trouble(Problem(Reason.NO_MEMBERS, "waiting for 3 pods", expected=True), 2.0)
-    one.trouble(Problem(Reason.NO_MEMBERS, "label the pods"), 2.0 + TROUBLE_APART)
-    one.trouble(absent, 20.0)
-    one.trouble(absent, 20.0 + PASSING)
+    one.record_problem(None, 1.0)
+    one.record_problem(Problem(Reason.NO_MEMBERS, "waiting for 3 pods", expected=True), 2.0)
+    one.record_problem(Problem(Reason.NO_MEMBERS, "label the pods"), 2.0 + TROUBLE_APART)
+    one.record_problem(absent, 20.0)
+    one.record_problem(absent, 20.0 + PASSING)
     assert said.said == [
         ("NoMembers", "waiting for 3 pods", Kind.NORMAL),
         ("NoMembers", "label the pods", Kind.WARNING),
@@ -278,24 +278,24 @@ def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -
         return one.due_at
 
     unreachable = [Problem(Reason.QUEUE_UNREACHABLE, f"redis {number} does not answer") for number in range(100)]
-    one.trouble(Problem(Reason.QUEUE_UNREACHABLE, "the Secret does not exist"), 0.0)
+    one.record_problem(Problem(Reason.QUEUE_UNREACHABLE, "the Secret does not exist"), 0.0)
     for number, problem in enumerate(unreachable):
-        one.trouble(problem, 5.0 + number / 100)
+        one.record_problem(problem, 5.0 + number / 100)
     assert [note for _, note, _ in said.said] == ["the Secret does not exist"]
     assert due_at() == TROUBLE_APART
-    one.trouble(unreachable[-1], TROUBLE_APART)
+    one.record_problem(unreachable[-1], TROUBLE_APART)
     assert said.said[1:] == [("QueueUnreachable", "redis 99 does not answer", Kind.WARNING)]
     assert due_at() is None
-    one.trouble(Problem(Reason.CONFLICT, "another group has it"), TROUBLE_APART)
+    one.record_problem(Problem(Reason.CONFLICT, "another group has it"), TROUBLE_APART)
     assert said.said[2:] == [("Conflict", "another group has it", Kind.WARNING)], "another reason is told at once"
-    one.trouble(None, TROUBLE_APART)
+    one.record_problem(None, TROUBLE_APART)
     assert said.said[3:] == [("Recovered", "Conflict is over", Kind.NORMAL)]
 
 
 async def test_what_is_left_is_told_at_the_end() -> None:
     said = Said()
     one = recorder(said)
-    await one.tell([revoked(5)], 10.0)
+    await one.record([revoked(5)], 10.0)
     one.flush()
     assert len(said.said) == 1
 
@@ -303,9 +303,9 @@ async def test_what_is_left_is_told_at_the_end() -> None:
 async def test_pauses_and_holddowns_are_measured() -> None:
     metrics = Metrics(ApiServerClock())
     recorder = EventRecorder(KEY, ABOUT, Said(), metrics)
-    await recorder.tell([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
-    await recorder.tell([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
-    await recorder.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
+    await recorder.record([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
+    await recorder.record([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
+    await recorder.record([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
     samples = {sample.name: sample.value for family in metrics.registry.collect() for sample in family.samples if sample.labels}
     assert samples["baton_holddown_seconds_sum"] == 5.0
     assert samples["baton_pause_seconds_sum"] == 0.5
@@ -313,5 +313,5 @@ async def test_pauses_and_holddowns_are_measured() -> None:
 
 async def test_a_group_without_a_pause_has_no_histogram_of_pauses() -> None:
     metrics = Metrics(ApiServerClock())
-    await EventRecorder(KEY, ABOUT, Said(), metrics).tell([StateChanged(State.READY), Granted(partition(1), A, Epoch(1))], 0.0)
+    await EventRecorder(KEY, ABOUT, Said(), metrics).record([StateChanged(State.READY), Granted(partition(1), A, Epoch(1))], 0.0)
     assert metrics.registry.get_sample_value("baton_pause_seconds_count", {"namespace": KEY[0], "group": KEY[1]}) is None
