@@ -184,7 +184,7 @@ FAILURES = (AssignorError, UnknownAssignorError)
 """The errors of looking an assignor up and of calling it."""
 
 
-def problem_of(error: Exception) -> PlanProblem:
+def plan_problem(error: Exception) -> PlanProblem:
     """Return the reason and message of the condition Ready for this error."""
     return PlanProblem("InvalidAssignment" if isinstance(error, AssignorError) else "UnknownAssignor", str(error))
 
@@ -285,7 +285,7 @@ def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition])
     try:
         owners = _by_assignor(draft, holders, draft.loads(), _resting(draft) - set(without_receiver))
     except FAILURES as error:
-        draft.problem = problem_of(error)
+        draft.problem = plan_problem(error)
         draft.trigger("partitions were placed without the assignor, which failed")
         return receivers_with_fewest(draft, without_receiver)
     return {partition: owners[partition] for partition in without_receiver if partition in owners}

@@ -12,7 +12,7 @@ from baton.api.group import Approval, Protocol
 from baton.engine.draft import Draft
 from baton.engine.holddown import due, reasons, why_changed
 from baton.engine.member_slots import MemberLimit, make_standbys, mark_overtaken, members_without_slot
-from baton.engine.placement import FAILURES, plan_owners, problem_of
+from baton.engine.placement import FAILURES, plan_owners, plan_problem
 from baton.engine.results import ApprovalRefused, Approved, Proposed, Withdrawn
 from baton.engine.state import Holddown, PartitionRecord, Proposal, moment
 from baton.model.ids import MemberId, Partition, Uid
@@ -30,7 +30,7 @@ def plan_when_due(draft: Draft) -> None:
         _plan(draft)
     except FAILURES as error:
         draft.holddown, draft.waiting, draft.member_slots, draft.standbys = before
-        draft.problem = problem_of(error)
+        draft.problem = plan_problem(error)
 
 
 def _plan(draft: Draft) -> None:
