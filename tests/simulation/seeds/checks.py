@@ -1,4 +1,4 @@
-"""What must hold of one group at every instant: of its ledger, of what its consumers are told, and of who is let in."""
+"""Invariants of one group at every instant: of its ledger, of what its consumers read, and of what its queues accept."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from tests.simulation.seeds.tenant import Tenant
 
 
-# What must hold of every step of the engine that an operator takes, whether it comes to be written or not
+# Invariants of every step of the engine, also of steps whose ledger is never written
 
 
 SAMPLE = 6
-"""One step in so many is taken again, to see that repetition and order change nothing."""
+"""One step in six is repeated, to check that repetition and order change nothing."""
 
 
 class StepChecks:
-    """One group's."""
+    """Checks the steps of one group."""
 
     def __init__(self) -> None:
         self.steps = 0
 
     def stepped(self, before: GroupState, seen: Observation, made: Step, now: float) -> bool:
-        """Whether the group is settled now. Raises InvariantError."""
+        """Check a step. Returns whether the group is settled. Raises InvariantError."""
         self.steps += 1
         state = made.state
         if made.wake_at is not None and made.wake_at <= now:
@@ -50,7 +50,7 @@ class StepChecks:
                 raise InvariantError("the ledger does not read back as it was written")
             other = step(replace(before, view=None), _repeated(seen), now)
             if (other.state, other.effects, other.events) != (state, made.effects, made.events):
-                raise InvariantError("the order in which things were learnt matters")
+                raise InvariantError("the order of the facts matters")
             again = step(replace(state, view=None), seen, now)
             if again.state != state or again.events or again.effects != made.effects:
                 raise InvariantError(f"the same observation twice changed something: {again.events}")
@@ -88,15 +88,15 @@ def _settled_is_settled(state: GroupState) -> None:
 
 
 def _repeated(seen: Observation) -> Observation:
-    """The same facts, learnt in another order."""
+    """Return the same facts in another order."""
     return replace(seen, members=backwards(seen.members), away=backwards(seen.away), queues=backwards(seen.queues))
 
 
-# How many moves a rebalance took, against the least possible
+# The moves of a rebalance against the lower bound
 
 
 class Moves:
-    """One group's."""
+    """Counts the moves of one group."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
@@ -106,11 +106,11 @@ class Moves:
         self._aims: Mapping[Partition, str | None] = {}
         self._facts: object = None
         self._planned = False
-        """The rebalance has a plan: it did not only fill slots or place partitions."""
+        """The rebalance includes a plan, and does not only fill slots or place partitions."""
         self._lower = self._here = self._spent = self._grants = 0
         self.fewest = tenant.spec["assignors"] == ["solace"]
         self.least = self.most = 0
-        """Without and with those between two names of one identity; which they are is known for as long as its slot is kept."""
+        """Moves without and with those between two names of one identity, which the engine knows only while it keeps the slot."""
         self.lost = False
 
     def joined(self, name: str, instance: str | None) -> None:
@@ -122,7 +122,7 @@ class Moves:
         self.lost = True
 
     def written(self, made: Step) -> None:
-        """Raises InvariantError."""
+        """Count the moves of a step that was written. Raises InvariantError for too many in a rebalance."""
         rebalance = made.state.rebalance
         running, planned = (None, False) if rebalance is None else (rebalance.origins, rebalance.full)
         reads = {member: known.subscribed for member, known in made.state.known.items()}
@@ -130,7 +130,7 @@ class Moves:
         changed = self._facts is not None and facts != self._facts and (self._origins, running) != (None, None)
         over = self._origins is not None and (running is None or self._another(self._origins, running))
         if changed or (planned and not self._planned and self._origins is not None and not over):
-            self._spent = self._grants + len(self._aims)  # also where the change ends the rebalance: a queue is deleted
+            self._spent = self._grants + len(self._aims)  # also if the change, such as a deleted queue, ends the rebalance
         self._facts, self._planned = facts, planned
         for event in made.events:
             if isinstance(event, Granted):
@@ -152,21 +152,21 @@ class Moves:
             self._lower, self._here, self._spent, self._grants, self._aims = lower, 0, 0, 0, {}
         self._origins = None if running is None else dict(running)
         for partition in self._last.keys() - made.state.records.keys():
-            del self._last[partition]  # it was withdrawn; who gets it when it comes back takes it from nobody
+            del self._last[partition]  # withdrawn: the first grant after it comes back is no move
         for partition, record in made.state.records.items():
             if record.last is not None:
-                self._last.setdefault(partition, record.last)  # a queue that was made again may know its owners
+                self._last.setdefault(partition, record.last)  # a queue that was created again may have owner records
         aims = {partition: move.receiver for partition, move in made.state.moves.items() if not move.quiet}
         aims |= made.state.waiting
         self._aims = aims
 
     def total(self, counted: int) -> None:
-        """Against what the ledger has counted. Raises InvariantError."""
+        """Compare the count with that of the ledger. Raises InvariantError."""
         if not self.lost and not self._tenant.session_timeout and not self.least <= counted <= self.most:
             raise InvariantError(f"{self.least} moves were seen, and {counted} counted")
 
     def _another(self, before: Mapping[Partition, str | None], now: Mapping[Partition, str | None]) -> bool:
-        """A rebalance has its origins from its start; only partitions that are withdrawn leave it, and members change names."""
+        """True if these are the origins of two rebalances. Within one, partitions may be withdrawn and members change names."""
         both = [(before[partition], now[partition]) for partition in before.keys() & now.keys()]
         return not both or any(one != other and not (one and other and self._related(one, other)) for one, other in both)
 
@@ -176,27 +176,27 @@ class Moves:
 
 
 Turn = tuple[str, str | None, str | None]
-"""A transition that was seen: "partition" or "group", before, after. None: it does not exist."""
+"""A transition that was seen: "partition" or "group", before, after. None: the partition does not exist."""
 
 
 class Checks:
-    """See above. Methods raise InvariantError."""
+    """Checks the invariants of one group. Methods raise InvariantError."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._steps = StepChecks()
         self.moves = Moves(tenant)
         self._pending: dict[Operator, tuple[Step, Mapping[str, str]]] = {}
-        """The last step of every operator, and the ledger that it makes."""
+        """The last step of every operator, and its ledger."""
         self._believed: Mapping[str, str] = {}
-        """The ledger as an operator last wrote it."""
+        """The ledger that an operator wrote last."""
         self._issued: dict[tuple[Partition, int], str | None] = {}
         self._highest: dict[Partition, int] = {}
         self._paused: dict[Partition, tuple[float, str]] = {}
         self._changed_at = 0.0
         self.state: GroupState | None = None
         self.settled = False
-        """By the last step of any operator."""
+        """Whether the last step of any operator says that the group is settled."""
         self.lost = False
         self.turns: set[Turn] = set()
         self._partitions: Mapping[Partition, PartitionState] = {}
@@ -204,7 +204,7 @@ class Checks:
     # -- the engine, step by step
 
     def stepped(self, operator: Operator, before: GroupState, now: float, made: Step, texts: Mapping[str, str] | None) -> None:
-        """An operator took a step; if it comes to be written, `texts` will stand in the ledger."""
+        """Check a step of an operator. `texts`: the ledger, if the step is written."""
         if not self._tenant.strict:
             self.settled = summary(made.state).settled
             return
@@ -216,11 +216,11 @@ class Checks:
     # -- the ledger
 
     def written(self, data: Mapping[str, str]) -> None:
-        """The ledger reads so now."""
+        """Check a change of the ledger."""
         if not self._tenant.strict:
             return
         if data == self._believed:
-            return  # put right after somebody else's edit
+            return  # restored after an edit by another client
         made = next((made for made, texts in reversed(self._pending.values()) if texts == data), None)
         if made is None:
             if not data and self._believed:
@@ -264,7 +264,7 @@ class Checks:
             raise InvariantError(f"epoch {epoch} of {partition} is meant for {uid} and for {self._issued[partition, epoch]}")
 
     def _pausing(self, partition: Partition, owner: str | None, moving: bool, now: float) -> None:
-        """Who is paused and gets the partition back without anything having changed meanwhile was paused for nothing."""
+        """Check that no owner is paused and gets its partition back without any change meanwhile."""
         if moving and owner is not None:
             self._paused.setdefault(partition, (now, owner))
         elif partition in self._paused:
@@ -276,11 +276,11 @@ class Checks:
                 raise InvariantError(f"{partition} of {giver} was paused at {since} for nothing")
 
     def changed(self) -> None:
-        """A fact of the group is another."""
+        """Record that a fact of the group has changed."""
         self._changed_at = self._tenant.environment.now
 
     def _ledger_lost(self) -> None:
-        """What was not yet granted is forgotten; what was, the queues know."""
+        """Forget grants that no queue has accepted; the queues have the others."""
         self._tenant.environment.say(f"{self._tenant}: the ledger is lost")
         self._issued = {}
         self._believed = {}
@@ -291,28 +291,28 @@ class Checks:
     # -- the consumers and the queues
 
     def told(self, pod: Consumer, key: Key, epoch: int) -> None:
-        """A consumer learns that a partition is its own."""
+        """Check that a consumer reads a grant with a higher epoch than all before."""
         if not self._tenant.strict:
             return
         partition = Partition(*key)  # type: ignore[arg-type]
         queue = self._tenant.servers[key[0]]
-        forgotten = self.lost and (not queue.fenced or queue.restarts)  # ledger and queue: then nobody knows
+        forgotten = self.lost and (not queue.fenced or queue.restarts)  # both the ledger and the queue lost the epoch
         if epoch < self._highest.get(partition, 0) and not forgotten:
             raise InvariantError(f"{pod.name} is told of {partition}@{epoch} after {self._highest[partition]}")
         self._highest[partition] = max(epoch, self._highest.get(partition, 0))
 
     def handed_over(self, key: Key, uid: str, epoch: int) -> None:
-        """An owner has made the next one the owner: only as an operator has decided and written down."""
+        """Check that an owner hands a partition over only as the ledger says."""
         if self._tenant.strict and not self.lost and self._issued.get((Partition(*key), epoch)) != uid:  # type: ignore[arg-type]
             raise InvariantError(f"{key[0]}/{key[1]} is handed to {uid}@{epoch}, which no operator has written")
 
     def accepted(self, pod: Consumer, queue: Queue, number: int, epoch: int, what: str) -> None:
-        """Somebody was let in: then nobody else may take the partition for its own."""
+        """Check that no other consumer may use a partition that has just been used."""
         if not self._tenant.strict:
             return
         log = queue.log(number)
         if queue.fenced and log.forgot:
-            return  # the server has lost its record, and the operator has not put it right yet
+            return  # the server has lost the owner record, and the operator has not restored it yet
         for other in self._tenant.pods.values():
             if other is pod or not other.alive:
                 continue

@@ -1,4 +1,4 @@
-"""A consumer: one process in a pod. It acts from the ledger as it last saw it, and may be slow, silent or stopped."""
+"""A consumer: one process in a pod. It acts on the ledger as it last read it, and may be slow, silent or stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETRY = 0.5
 
 
 class Session:
-    """See above. `duration`: seconds, of which a third passes between two renewals."""
+    """A consumer's session. `duration`: seconds until it lapses; it is renewed after a third of them."""
 
     def __init__(self, consumer: Consumer, duration: float) -> None:
         self._consumer = consumer
@@ -36,8 +36,8 @@ class Session:
         self.path = leases_path(consumer.tenant.namespace, session_lease_name(consumer.name))  # type: ignore[arg-type]
         self._lease: Any = None
         self._renewed_at = float("-inf")
-        self._said: frozenset[Release] = frozenset()
-        self._unsaid = False
+        self._releases: frozenset[Release] = frozenset()
+        self._unsent = False
         self._asking = False
         self._late = False
         """A renewal was due while the process was stopped."""
@@ -46,21 +46,21 @@ class Session:
         self._renew()
 
     def release(self, releases: frozenset[Release]) -> None:
-        """Say at once that exactly this has been let go of."""
-        if releases != self._said:
-            self._said, self._unsaid = releases, True
+        """Report exactly these releases, at once."""
+        if releases != self._releases:
+            self._releases, self._unsent = releases, True
             if not self._asking:
                 self._ask()
 
     def lapsed(self) -> bool:
-        """The operator may have given this consumer up."""
+        """True if the operator may count the session as lapsed."""
         return self._environment.now >= self._renewed_at + self.duration
 
     def wake(self) -> None:
         if self._late:
             self._late = False
             self._renew()
-        elif self._unsaid and not self._asking:
+        elif self._unsent and not self._asking:
             self._ask()
 
     def _renew(self) -> None:
@@ -76,12 +76,12 @@ class Session:
     def _ask(self) -> None:
         if self._consumer.stopped or self._consumer.dead:
             return
-        self._asking, self._unsaid = True, False
+        self._asking, self._unsent = True, False
         consumer, begun = self._consumer, self._environment.now
         now = datetime.fromtimestamp(EPOCH + begun, UTC)
-        said = {RELEASES_ANNOTATION: format_releases(self._said)}
+        annotations = {RELEASES_ANNOTATION: format_releases(self._releases)}
         owner = {"name": consumer.name, "uid": consumer.uid}
-        body = renewed(self._lease, consumer.uid, consumer.tenant.group, self.duration, now, said, owner)
+        body = renewed(self._lease, consumer.uid, consumer.tenant.group, self.duration, now, annotations, owner)
         if self._lease is None:
             body["metadata"]["name"] = session_lease_name(consumer.name)  # type: ignore[arg-type]
             self._environment.send("create", self._collection, body, lambda answer: self._answered(answer, begun))
@@ -89,7 +89,7 @@ class Session:
             self._environment.send("update", self.path, body, lambda answer: self._answered(answer, begun))
 
     def _answered(self, answer: Any, begun: float) -> None:
-        """None: there was no answer."""
+        """Handle the answer to a renewal; None: no answer came."""
         if answer is None or (isinstance(answer, Refused) and answer.code != 409):
             if isinstance(answer, Refused) and answer.code == 404:
                 self._lease = None
@@ -98,22 +98,22 @@ class Session:
             self._environment.send("get", self.path, None, self._read)
         else:
             self._lease, self._renewed_at = answer, begun
-            self._again(self._unsaid)
+            self._again(self._unsent)
 
     def _read(self, answer: Any) -> None:
         self._lease = None if answer is None or isinstance(answer, Refused) else answer
         self._again()
 
-    def _again(self, unsaid: bool = True) -> None:
+    def _again(self, needed: bool = True) -> None:
         self._asking = False
-        if unsaid:
+        if needed:
             self._ask()
 
 
 Key = tuple[str, int]
 
 MOUNT_LAG = 12.0
-"""Seconds after which the kubelet has brought a change of the ledger to every pod, also where nothing hurried it."""
+"""Seconds after which every pod sees a change of the ledger, even if nothing makes its kubelet refresh the volume early."""
 
 
 @dataclass(eq=False, slots=True)
@@ -126,11 +126,11 @@ class Consumer:
     pace: float = 0.7
     """Seconds between looks for work."""
     work: float = 0.3
-    """Seconds for a batch; None of it is interrupted by a revoke."""
+    """Seconds for a batch, which a revoke does not interrupt."""
     silent: bool = False
-    """Once told to let go it neither finishes nor says anything; but its heart beats."""
+    """After a revoke it neither finishes nor releases, but renews its session."""
     lease: float | None = None
-    """Seconds for which its Lease is good; None: it has none."""
+    """Seconds until the session lapses; None: no session."""
     terminating: bool = False
     draining: bool = False
     stopped: bool = False
@@ -139,13 +139,13 @@ class Consumer:
     revoking: dict[Key, int] = field(default_factory=dict)
     read_to: dict[Key, int] = field(default_factory=dict)
     busy: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
-    """A batch in work: epoch, start, end."""
-    words: set[tuple[str, int, int]] = field(default_factory=set)
-    """Queue, partition and epoch of what it has let go of."""
+    """Batches in work: epoch, start, end."""
+    released: set[tuple[str, int, int]] = field(default_factory=set)
+    """Queue, partition and epoch of releases."""
     early: dict[Key, int] = field(default_factory=dict)
-    """What another handed over to it, of which its key says nothing yet."""
+    """Partitions that another consumer handed over, and that the consumer's key does not have yet."""
     idle: bool = True
-    """Its key owns and revokes nothing."""
+    """The consumer's key has no partitions."""
     session: Session | None = None
     _lapse_seen: bool = False
     _sees_all_at: float = 0.0
@@ -162,13 +162,13 @@ class Consumer:
             self.session.start()
 
     def told(self, text: str | None) -> None:
-        """It looks at its key of the ledger. One with another UID was written for an earlier pod."""
+        """Read the consumer's key of the ledger. A key with another UID was written for an earlier pod."""
         if not self.alive:
             return
         try:
             entry = None if text is None else MemberEntry.from_json(text)
         except (LedgerError, RecursionError):
-            return  # somebody spoilt it; the operator puts it right
+            return  # another client spoilt the ledger; the operator restores it
         if entry is not None and entry.uid != self.uid:
             entry = None
         owned = {} if entry is None else _flat(entry.owned)
@@ -177,13 +177,13 @@ class Consumer:
             if self.owned.get(key) != epoch:
                 self.tenant.told(self, key, epoch)
                 if self.owned.get(key, self.revoking.get(key)) is not None and key in self.busy:
-                    del self.busy[key]  # a new grant: what it had in work under the old epoch is not its any more
+                    del self.busy[key]  # a new grant ends the batch under the old epoch
                 self.read_to.pop(key, None)
         told = owned | revoking
         self.early = {key: epoch for key, epoch in self.early.items() if epoch > told.get(key, 0)}
-        self.words = {word for word in self.words if told.get((word[0], word[1])) == word[2]}
-        # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
-        self.owned = {key: epoch for key, epoch in owned.items() if (*key, epoch) not in self.words} | self.early
+        self.released = {one for one in self.released if told.get((one[0], one[1])) == one[2]}
+        # A grant back has a new epoch, so a partition that was released at one epoch stays released at it.
+        self.owned = {key: epoch for key, epoch in owned.items() if (*key, epoch) not in self.released} | self.early
         self.revoking = {key: epoch for key, epoch in revoking.items() if key not in self.early}
         for key in [key for key in self.busy if key not in told | self.early]:
             del self.busy[key]
@@ -192,10 +192,10 @@ class Consumer:
             for key, epoch in self.revoking.items():
                 if key not in self.busy:
                     self._release(key, epoch)
-        self._say()
+        self._report()
 
     def handed_over(self, key: Key, epoch: int) -> None:
-        """By the owner before: it begins, and its key will say so later."""
+        """Begin with a partition that the previous owner has handed over. The consumer's key has it later."""
         if self.alive and epoch > max(self.owned.get(key, 0), self.revoking.get(key, 0)):
             self.tenant.told(self, key, epoch)
             self.busy.pop(key, None)
@@ -204,7 +204,8 @@ class Consumer:
             self.idle = False
 
     def may_act(self, key: Key) -> bool:
-        """Where nothing fences, its Lease decides; after a lapse it waits until its map shows all that was decided meanwhile."""
+        """True if the consumer may work on a partition. If the queue cannot fence, its session must not have lapsed; after a
+        lapse it waits until its mounted ledger shows everything that was decided meanwhile."""
         if self.session is None or self.tenant.server(key[0]).fenced:
             return True
         if self.session.lapsed():
@@ -216,13 +217,13 @@ class Consumer:
         return now >= self._sees_all_at
 
     def restart_in_place(self) -> None:
-        """The container, not the pod: it has forgotten how far it had read."""
+        """Restart the container in the same pod: it forgets how far it had read."""
         self.busy.clear()
         self.read_to.clear()
-        self.words.clear()
+        self.released.clear()
 
     def speak(self) -> None:
-        """It is not silent any more."""
+        """End the silence."""
         self.silent = False
         for key in list(self.busy):
             self._finish(key)
@@ -232,8 +233,7 @@ class Consumer:
         self.stopped = True
 
     def wake(self) -> None:
-        """SIGCONT: it goes on with what it was doing, before it learns of anything. Where nothing fences it looks at its Lease
-        first."""
+        """SIGCONT: continue the work before reading anything. If the queue cannot fence, check the session first."""
         self.stopped = False
         for key in list(self.busy):
             self._finish(key)
@@ -262,9 +262,9 @@ class Consumer:
             if answer == "stale":
                 self._drop(key)
             elif answer == "paused":
-                if self.terminating and not self.silent:  # nobody refreshes its map any more: the queue tells it
+                if self.terminating and not self.silent:  # its volume is no longer refreshed: it learns from the queue
                     self._release(key, epoch)
-                    self._say()
+                    self._report()
             elif isinstance(answer, tuple) and answer[1] > answer[0]:
                 self.busy[key] = (epoch, *answer)
                 self.read_to[key] = answer[1]
@@ -276,7 +276,7 @@ class Consumer:
         epoch, start, end = self.busy.pop(key)
         if not self.may_act(key):
             self.read_to.pop(key, None)
-            taken: bool | None = True  # it leaves off; whoever has the partition now does that work again
+            taken: bool | None = True  # it stops; the present owner does that work again
         else:
             taken = self.tenant.acknowledge(self, key, epoch, start, end)
         if taken is None:  # no answer: again, until there is one
@@ -287,19 +287,21 @@ class Consumer:
             self._drop(key)
         if key in self.revoking and not self.silent:
             self._release(key, self.revoking[key])
-            self._say()
+            self._report()
 
     def _release(self, key: Key, epoch: int) -> None:
         self.read_to.pop(key, None)
         self.owned.pop(key, None)
         self.early.pop(key, None)
-        self.words.add((*key, epoch))
+        self.released.add((*key, epoch))
         self.tenant.lets_go(self, key, epoch)
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         if self.session is not None:
             self.session.release(
-                frozenset(Release(Uid(self.uid), QueueName(queue), number, Epoch(epoch)) for queue, number, epoch in self.words)
+                frozenset(
+                    Release(Uid(self.uid), QueueName(queue), number, Epoch(epoch)) for queue, number, epoch in self.released
+                )
             )
 
 

@@ -1,4 +1,4 @@
-"""A queue as its server sees it: a log per partition, who may act on it, and what came of that.
+"""A queue as its server sees it: for each partition a log, the owner record, and the progress.
 
 Only the recorded (uid, epoch) may read and acknowledge; on a queue that cannot fence, everybody may. Messages are numbered; a
 partition gets `RATE` of them a second.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.simulation.seeds.invariant import InvariantError
 
 UP, DOWN, HANGS, FULL = "up", "down", "hangs", "full"
-"""How the server is: it answers, refuses connections, never answers, or carries out no write of the operator's."""
+"""The state of the server: it answers, refuses connections, never answers, or refuses the operator's writes."""
 
 RATE = 2.0
 BATCH = 6
@@ -27,15 +27,15 @@ class Log:
     delivered: int = 0
     born: float = 0.0
     before: tuple[str | None, int] = (None, 0)
-    """The owner before the last grant: what a server that lost its last writes remembers."""
+    """The owner before the last grant, which a server that lost its last writes still has."""
     next_owner: tuple[str, int] | None = None
-    """The UID and epoch that the owner hands it over to when it lets go; None: the operator grants it."""
+    """UID and epoch of the next owner, if the owner hands the partition over itself; None: the operator grants it."""
     handed_over: bool = False
-    """The owner before made this one the owner."""
+    """The previous owner granted the partition to this one."""
     released: bool = False
-    """The owner has let go, and nobody was to have it next."""
+    """The owner has released the partition, and has no next owner."""
     forgot: int = 0
-    """The highest epoch that a restart rolled back; until a higher one is granted the record is not to be trusted."""
+    """The highest epoch that a restart rolled back. Until a higher one is granted, the record cannot be trusted."""
 
 
 @dataclass(slots=True)
@@ -48,14 +48,14 @@ class Queue:
     force: bool = False
     """onDeadline: Force."""
     direct: bool = False
-    """As Kafka's topics: only the owner knows what it has in hand, so it says when it lets go, or hands over by itself."""
+    """As with Kafka: only the owner knows its outstanding entries, so it reports the release, or hands over itself."""
     state: str = UP
     grants_answered_after: float = 0.0
     """Seconds by which the answer to a grant is late."""
     partitions: int | None = None
-    """None: it has not been made yet."""
+    """None: the queue has not been created yet."""
     group: tuple[str, str] | None = None
-    """The group that has it, and its UID."""
+    """The group that owns the queue, and its UID."""
     restarts: int = 0
     logs: dict[int, Log] = field(default_factory=dict)
     refused: int = 0
@@ -71,14 +71,14 @@ class Queue:
     def appended(self, log: Log) -> int:
         return int(max(0.0, min(self.now(), self.produce_until) - log.born) * RATE)
 
-    # -- what consumers ask
+    # -- requests of consumers
 
     def lets_in(self, number: int, uid: str, epoch: int) -> bool:
         log = self.log(number)
         return not self.fenced or (log.uid, log.epoch) == (uid, epoch)
 
     def read(self, number: int, uid: str, epoch: int, last: int | None) -> tuple[int, int] | str:
-        """The messages from `last` on, or after what is committed; or why not: "stale", "paused"."""
+        """Return the range of messages from `last`, or from the committed offset; or why there is none: "stale", "paused"."""
         if not self.lets_in(number, uid, epoch):
             self.refused += 1
             return "stale"
@@ -92,16 +92,16 @@ class Queue:
         return start, end
 
     def acknowledge(self, number: int, uid: str, epoch: int, start: int, end: int) -> bool:
-        """Cumulative. Checks that nothing is skipped and nothing overtaken, which the fence alone has to ensure."""
+        """Acknowledge cumulatively. Checks that fencing alone ensures that no message is skipped or overtaken."""
         if not self.lets_in(number, uid, epoch):
             self.refused += 1
             return False
         log = self.log(number)
         self.accepted += 1
         if end <= log.committed:
-            return True  # again, after a lost answer
+            return True  # repeated after a lost answer
         if not self.fenced:
-            log.committed = max(log.committed, end)  # it knows nothing of epochs; `Checks.accepted` sees whether two are at it
+            log.committed = max(log.committed, end)  # without epochs; `Checks.accepted` checks that only one consumer works
             return True
         if start != log.committed:
             kind = "gap" if start > log.committed else "order"
@@ -112,7 +112,7 @@ class Queue:
         return True
 
     def lets_go(self, number: int, uid: str, epoch: int) -> tuple[str, int] | None:
-        """An owner that has nothing in hand. Returns the one that it has made the owner, and the epoch."""
+        """Release by an owner without outstanding entries. Returns the UID and epoch of the next owner, if it hands over."""
         log = self.log(number)
         receiver = log.next_owner
         if not self.direct or not self.lets_in(number, uid, epoch):
@@ -124,10 +124,10 @@ class Queue:
             log.handed_over = True
         return receiver
 
-    # -- what the operator asks
+    # -- requests of the operator
 
     def claim(self, group: str, uid: str, takes_over: frozenset[str], partitions: int) -> tuple[str, str]:
-        """Make the queue, or change the number of its partitions. Returns whose it is."""
+        """Create the queue, or change the number of its partitions. Returns the group that owns it, and its UID."""
         if self.group is None or self.group[1] in takes_over:
             self.group = (group, uid)
         if self.group[1] == uid:
@@ -162,10 +162,10 @@ class Queue:
         if epoch > log.forgot:
             log.forgot = 0
 
-    # -- what befalls it
+    # -- faults
 
     def restart(self, forgets: set[int]) -> None:
-        """The server comes back; of some partitions it has lost the last grant."""
+        """Restart the server, which loses the last grant of some partitions."""
         self.restarts += 1
         for number in forgets & self.logs.keys():
             log = self.logs[number]

@@ -1,4 +1,4 @@
-"""What goes wrong between an operator and the API server: at any time by chance, and for a while in a window."""
+"""Faults between an operator and the API server: random ones at any time, and windows with a certain fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """Requests that all meet the same fault for a while. None of `verbs`, `plural`, `namespace`: all."""
+    """A period in which certain requests have the same fault. `verbs`, `plural`, `namespace` None: all."""
 
     fault: Fault
     verbs: frozenset[str] | None = None
@@ -40,37 +40,37 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class Troubles:
-    """Chances per request, as long as there is trouble at all."""
+    """Probabilities of faults per request, until `calm`."""
 
     rng: random.Random
     crash: float = 0.0
-    """That an operator dies between two things that it does to the environment."""
+    """The operator dies between two requests."""
     refused: float = 0.0
-    """That a request is refused on its way: 429, 5xx."""
+    """A request is refused with 429 or 5xx."""
     lost: float = 0.0
-    """That a request or its answer is lost."""
+    """A request or its answer is lost."""
     repeated: float = 0.0
-    """That a watch tells an event twice."""
+    """A watch delivers an event twice."""
     slow: float = 1.0
     """A factor on every latency."""
     thinking: float = 0.0
-    """Seconds, at most, that a step takes."""
+    """Most seconds that a step takes."""
     late: float = 0.0
-    """Seconds by which all that watches tell is late."""
+    """Seconds by which all watch events are late."""
     windows: list[Window] = field(default_factory=list)
     calm: bool = False
-    """Nothing goes wrong but in windows."""
+    """No faults except in windows."""
 
     def begin(self, window: Window) -> None:
         self.windows.append(window)
 
     def end(self, window: Window) -> None:
-        """Also where all have ended already."""
+        """End a window, unless all have ended already."""
         if window in self.windows:
             self.windows.remove(window)
 
     def of_request(self, operator: Operator | None, verb: str, path: str) -> Fault | None:
-        """None: nothing goes wrong. `operator` None: another client."""
+        """Return the fault of a request; None: no fault. `operator` None: another client."""
         if operator is not None and operator.boundary():
             return Hang()
         for window in self.windows:
@@ -91,7 +91,7 @@ PASSING = (
     Refuse(429, "TooManyRequests", "too many requests, please try again later"),
     Refuse(504, "Timeout", "request did not complete within the allotted timeout"),
 )
-"""Refusals that say to come again."""
+"""Refusals that ask the client to try again."""
 REFUSALS = (
     Refuse(403, "Forbidden", "not allowed here"),
     Refuse(404, "NotFound", "the server could not find the requested resource"),
@@ -99,6 +99,6 @@ REFUSALS = (
     Refuse(410, "Expired", "the resource version is too old"),
     Refuse(422, "Invalid", "denied by a webhook"),
 )
-"""Refusals that say no."""
+"""Refusals that do not."""
 LOSSES = (Hang(), LoseAnswer(), LoseAnswer(), LoseAnswer(hang=True))
 READS, WRITES = frozenset({"get", "list", "watch"}), frozenset({"create", "update", "patch", "delete"})
