@@ -1,4 +1,4 @@
-"""The environment of one seed: the API server, the operators, the tenants, and everything that can go wrong between them."""
+"""The environment of one seed: the API server, the operators, the tenants, and the faults between them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class Environment:
-    """See above. What must hold is checked where things are accepted."""
+    """The environment of one seed. Invariants are checked where requests are accepted."""
 
     def __init__(self, seed: int, troubles: Troubles, *, stormy: bool = False, watched: tuple[str, ...] = ()) -> None:
         self.seed = seed
         self.rng = troubles.rng
         self.troubles = troubles
         self.stormy = stormy
-        """Anything at all can go wrong."""
+        """All kinds of faults can happen."""
         self.watched = watched
-        """The namespaces that the operators watch; empty: all of them."""
+        """The namespaces that the operators watch; empty: all."""
         self.skews: tuple[float, ...] = (0.0,)
         """Seconds by which operators' wall clocks may be ahead."""
-        self.loop = SeedLoop(lambda: self.violated("something goes round and round, and no time passes"))
+        self.loop = SeedLoop(lambda: self.violated("an endless loop in which no time passes"))
         self.loop.computed = self._computed
         self.loop.set_exception_handler(self._failed)
         self.server = ApiServer(random.Random(seed), lambda: EPOCH + self.now, self.later)
@@ -58,7 +58,7 @@ class Environment:
         self.loop.later(seconds, do, *arguments)
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass. Raises what was violated meanwhile."""
+        """Let time pass. Raises the violation of an invariant meanwhile."""
         if seconds > 0:
             self.later(seconds, self._pause)
             self.loop.run_forever()
@@ -86,11 +86,11 @@ class Environment:
         return True
 
     def repeats(self) -> bool:
-        """A watch tells an event twice."""
+        """True if a watch delivers an event twice."""
         troubles = self.troubles
         return not troubles.calm and troubles.repeated > 0 and self.rng.random() < troubles.repeated
 
-    # -- what goes on
+    # -- requests
 
     def begin(self, tenants: list[Tenant]) -> None:
         self.ask("create", "/api/v1/namespaces", manifests.namespace(LEASE[0]))
@@ -111,14 +111,14 @@ class Environment:
         self.server.watch(path, {"resourceVersion": "0"}, told, lambda: None)
 
     def ask(self, verb: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Somebody who may do everything does it at once. Answers Refused where it cannot be done."""
+        """Make a request at once, as an administrator. Returns Refused if it fails."""
         try:
             return self.server.request(verb, path, None, body)
         except Refused as refused:
             return refused
 
     def send(self, verb: str, path: str, body: Mapping[str, Any] | None, hear: Callable[[Any], None]) -> None:
-        """A client's request on its way, and back: the answer, Refused, or None where there is none."""
+        """Send a client's request with latency and faults. `hear` gets the answer, Refused, or None without an answer."""
         fault = self.troubles.of_request(None, verb, path)
 
         def arrive() -> None:
@@ -148,7 +148,7 @@ class Environment:
         return next((one for one in self.operators if one.leading), None)
 
     def replace(self, operator: Operator, seconds: float) -> None:
-        """Its container starts again after so many seconds, or another pod does in its place."""
+        """Start the operator's container again after so many seconds, or another pod in its place."""
         self.later(seconds, self.new_operator, self.rng.choice((None, operator.identity)))
 
     def new_operator(self, identity: str | None = None) -> Operator:
@@ -160,7 +160,7 @@ class Environment:
         return one
 
     def _computed(self, operator: Operator, arguments: tuple[Any, ...], result: Any) -> float:
-        """What a replica gave to a thread; most of it are steps of the engine."""
+        """Check a step of the engine that a replica ran on a thread. Returns the seconds that the work takes."""
         if isinstance(result, Fitted):
             _, before, _, now, *_ = arguments
             tenant = self.tenants[before.group.partition("/")[0]]
@@ -168,10 +168,10 @@ class Environment:
                 self.guarded(tenant.checks.stepped, operator, before, now, result.step, result.texts)
         return 0.0 if self.troubles.calm else self.rng.random() * self.troubles.thinking
 
-    # -- what must not be
+    # -- violations
 
     def guarded(self, do: Callable[..., object], *arguments: Any) -> None:
-        """A violation ends the seed, and not what happened to meet it."""
+        """Call `do`. A violation ends the seed instead of raising in the caller."""
         try:
             do(*arguments)
         except Exception as error:
@@ -188,7 +188,7 @@ class Environment:
         self.violated(f"{context.get('message')}: {error!r}", error)
 
     def end(self) -> None:
-        """Everybody goes home."""
+        """End all operators and tasks."""
         self.ending = True
         for operator in self.operators:
             operator.dead = True

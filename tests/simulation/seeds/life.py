@@ -1,4 +1,4 @@
-"""A random fleet and what befalls it, drawn from the seed before anything happens."""
+"""A random fleet and its events, drawn from the seed before anything happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.seeds.troubles import PASSING, READS, REFUSALS, WRITES, Tr
 
 
 class Event(NamedTuple):
-    """What happens, and when (seconds) and in which namespace."""
+    """An event: its time in seconds, its namespace, its kind and arguments."""
 
     at: float
     where: str
@@ -25,36 +25,36 @@ class Event(NamedTuple):
 
 
 class Life(NamedTuple):
-    """A seed's environment before anything has happened in it, and what will."""
+    """A seed's environment before anything has happened, and its events."""
 
     environment: Environment
     tenants: list[Tenant]
     operators: int
-    """How many there are at the start."""
+    """The number of operators at the start."""
     events: list[Event]
     lasting: Window | None
-    """Trouble of the first tenant that lasts for long after everything else."""
+    """A long fault of the first tenant after all events."""
     ending: str | None
     """How the tenants are deleted in the end; None: they are not."""
     remembers: bool
-    """After that it is seen what the operators remember."""
+    """After the deletion, check what the operators still remember."""
 
 
 LENGTH = 30.0
-"""Seconds in which things happen to a fleet."""
+"""Seconds in which events happen."""
 NAMES = "abcdefg"
 IDENTITIES = ("i0", "i1", "i2")
 CALM = 0.35
-"""The part of the seeds in which nothing goes wrong but for what fleets do."""
+"""The part of the seeds without faults."""
 WORKLOAD = {"mode": "Workload", "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "workers"}}
 NEIGHBOUR = 0.3
 """The part of the seeds with a second tenant."""
 
 
 def make(seed: int) -> Life:
-    """Drawn from this seed."""
+    """Draw a life from this seed."""
     rng = random.Random(seed)
-    storm = rng.random()  # how bad it gets
+    storm = rng.random()  # the severity of faults
     troubles = Troubles(random.Random(seed + 1_000_000_007))
     if storm > CALM:
         troubles.crash = rng.choice((0.0, 0.002, 0.01, 0.03))
@@ -93,13 +93,13 @@ def _events(rng: random.Random, tenant: Tenant, storm: float) -> list[Event]:
     for _ in range(rng.randint(2, most)):
         at = round(rng.random() * LENGTH, 2)
         life.append(Event(at, tenant.namespace, *_event(rng, tenant, storm)))
-        if rng.random() < 0.3:  # things come together
+        if rng.random() < 0.3:  # another event soon after
             life.append(Event(round(min(LENGTH, at + rng.random()), 2), tenant.namespace, *_event(rng, tenant, storm)))
     return life
 
 
 def _bad(rng: random.Random, tenant: Tenant) -> tuple[str, tuple[Any, ...]]:
-    """What a neighbour does, and what befalls its namespace only."""
+    """Draw an event of a neighbour, or a fault of its namespace only."""
     what = rng.choice(("mutate",) * 6 + ("local window", "quota", "hostile queue"))
     if what == "mutate":
         return what, (rng.getrandbits(32),)
@@ -157,8 +157,8 @@ def _queue(rng: random.Random) -> dict[str, Any]:
 def _pod(rng: random.Random, tenant: Tenant, name: str | None = None) -> tuple[Any, ...]:
     name = name or rng.choice(NAMES)
     instance = rng.choice((None, name, rng.choice(IDENTITIES))) if tenant.session_timeout else None
-    heard = any(not queue.fenced for queue in tenant.servers.values())  # only its Lease says what it has let go of
-    leased = heard or (tenant.sessions_required and rng.random() > 0.03)
+    needed = any(not queue.fenced for queue in tenant.servers.values())  # only the Lease reports its releases
+    leased = needed or (tenant.sessions_required and rng.random() > 0.03)
     return (
         name,
         {
@@ -224,7 +224,7 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
 
 
 def _window(rng: random.Random, fault: Fault) -> tuple[Window, float]:
-    """Some requests, or all, meet this fault, and for how many seconds."""
+    """Draw requests that have this fault, and its length in seconds."""
     plurals = ("configmaps", "leases", "pods", "consumergroups", "partitionedqueues", "consumergroups/status", "events")
     everything = fault in PASSING or fault == Hang()
     plural = rng.choice((None, *plurals) if everything else plurals)

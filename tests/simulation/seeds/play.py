@@ -1,4 +1,4 @@
-"""One seed from beginning to end: trouble, then none, and then, within a bound, everybody is served and evenly."""
+"""One seed from beginning to end: faults, then none, and then, within a bound, all partitions are served and spread evenly."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tests.simulation.seeds.environment import Environment
 
 
-# What the operators log: lines of the timeline where one is wanted; and an exception is something that must not be
+# Log lines of operators are lines of the timeline. A logged exception violates an invariant.
 
 
 _environments: list[Environment] = []
 
 
 def listen(environment: Environment, level: int = logging.ERROR) -> None:
-    """From now on what is logged is this environment's."""
+    """Send log lines to this environment from now on."""
     _environments[:] = [environment]
     structlog.configure(
         processors=[_hear],
@@ -59,11 +59,11 @@ def _facts(event: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value!r}" for name, value in event.items() if name not in ("namespace", "group"))
 
 
-# What befalls a fleet, made to happen
+# The events of a life
 
 
 def happen(environment: Environment, event: Event) -> None:  # noqa: C901 - one case for each kind of event
-    """One event. What does not apply (nobody of that name is there) does nothing."""
+    """Apply an event. An event that does not apply, as for a pod that does not exist, does nothing."""
     tenant, arguments = environment.tenants[event.where], event.arguments
     pod = tenant.pods.get(arguments[0]) if arguments and isinstance(arguments[0], str) else None
     match event.what, arguments:
@@ -177,9 +177,9 @@ def _server_state(tenant: Tenant, queue: str, state: str) -> None:
 
 
 LASTS = 90.0
-"""Seconds of trouble that lasts."""
+"""Seconds of a lasting fault."""
 AFTERMATH = 13.0
-"""Seconds within which the longest stop and the longest outage are over."""
+"""Seconds after which the longest stop and the longest outage are over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def live(life: Life, trace: list[tuple[float, str]] | None = None) -> Played:
 
 
 def _endure(environment: Environment, tenant: Tenant, window: Window) -> None:
-    """Somebody goes, and for long that cannot be seen, or not be written."""
+    """Remove a pod while the operator cannot see it, or cannot write, for a long time."""
     environment.run(1.0)
     environment.say(f"for {LASTS} s: {window}")
     environment.troubles.begin(window)
@@ -245,7 +245,7 @@ def _endure(environment: Environment, tenant: Tenant, window: Window) -> None:
 
 
 def _to_quiescence(environment: Environment, tenants: list[Tenant]) -> None:
-    """No more faults; what was stopped, unreachable or on its way out comes to its end. A neighbour's troubles go on."""
+    """End all faults except a neighbour's, and check that all partitions are served within the bound."""
     environment.run(AFTERMATH)
     environment.troubles.calm = True
     environment.say("from here on nothing goes wrong any more, but for a neighbour")
@@ -271,13 +271,13 @@ def _to_quiescence(environment: Environment, tenants: list[Tenant]) -> None:
 
 
 def lose_no_task(environment: Environment) -> None:
-    """One that waits and that nothing holds is collected as garbage: asyncio tells of that. Raises InvariantError."""
+    """Check that no pending task was garbage-collected, which asyncio reports. Raises InvariantError."""
     gc.collect()
     environment.run(0)
 
 
 def _rest(tenant: Tenant) -> None:
-    """Within its bound everybody is served and evenly, and in the end everything is processed."""
+    """Check that all partitions are served evenly within the bound, and that everything is processed in the end."""
     _calm(tenant)
     _settle(tenant)
     for queue in tenant.servers.values():
@@ -295,7 +295,7 @@ def _calm(tenant: Tenant) -> None:
         queue.state = UP
         if not queue.fenced and not queue.force:
             for pod in tenant.pods.values():
-                pod.speak()  # its word is all there is: without it a move waits, as it should
+                pod.speak()  # no queue fences: without its release a move waits, as it should
     for pod in list(tenant.pods.values()):
         if pod.terminating:
             tenant.remove(pod)
@@ -304,7 +304,7 @@ def _calm(tenant: Tenant) -> None:
 
 
 def _settle(tenant: Tenant) -> None:
-    """Within its bound everybody is served and evenly."""
+    """Check that all partitions are served evenly within the bound."""
     environment, longest = tenant.environment, bound(tenant)
     until = environment.now + longest
     while (problem := unrest(tenant)) is not None:
@@ -324,7 +324,7 @@ def _drain(tenant: Tenant) -> None:
 
 
 def shrink(seed: int) -> list[Event]:
-    """The shortest part of the seed's life in which it still goes wrong in some way."""
+    """Return the shortest list of a seed's events that still violates an invariant."""
     life = make(seed).events
     smaller = True
     while smaller:

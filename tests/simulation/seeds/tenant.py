@@ -1,4 +1,4 @@
-"""One namespace with a group: its queues, its pods, and what becomes of them at the API server."""
+"""One namespace with a group, its queues and its pods, and their resources at the API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Tenant:
-    """See above. `spec` and `queue_specs` are those of the resources, as they stand at the API server."""
+    """One namespace with a group. `spec` and `queue_specs` are the specs at the API server."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Tenant:
         queues: Mapping[str, Any],
         strict: bool = True,
     ) -> None:
-        """`strict`: what must hold is checked at every instant. Of a tenant that does harm to itself: in the end."""
+        """`strict`: check invariants at every instant; otherwise only at the end, because the tenant harms itself."""
         self.environment = environment
         self.strict = strict
         self.namespace = namespace
@@ -45,19 +45,19 @@ class Tenant:
         self.servers = {name: _server(environment, name, one) for name, one in queues.items()}
         self.pods: dict[str, Consumer] = {}
         self.ledger: Mapping[str, str] = {}
-        """As it stands at the API server."""
+        """The ledger at the API server."""
         self.deleted = False
-        """With its namespace."""
+        """The tenant was deleted with its namespace."""
         self.uids: set[str] = set()
-        """Of the pods that there are."""
+        """The UIDs of existing pods."""
         self.says_ready = False
-        """Its group's condition, as it stands at the API server."""
+        """The group's condition Ready at the API server."""
         self._marks: dict[str, str | None] = {}
-        """Of every pod, by its UID: the annotation that makes its kubelet hurry."""
+        """By pod UID: the annotation that makes the kubelet refresh the volume early."""
         self._term = 0
-        """Of the leader that wrote the ledger last."""
+        """The term of the leader that wrote the ledger last."""
         self._texts: dict[str, str | None] = {}
-        """What every pod's key said when its map was last to be refreshed, by UID."""
+        """By pod UID: the pod's key when its volume was last to be refreshed."""
         self.checks = Checks(self)
         self.neighbour = Neighbour(self)
 
@@ -65,7 +65,7 @@ class Tenant:
         return f"{self.namespace}/{self.group}"
 
     def begin(self) -> None:
-        """Make the namespace, and the resources in it."""
+        """Create the namespace and its resources."""
         self.environment.ask("create", "/api/v1/namespaces", manifests.namespace(self.namespace))
         for name in self.queue_specs:
             self.make_queue(name)
@@ -84,17 +84,17 @@ class Tenant:
         self.checks.changed()
 
     def make_rival(self) -> None:
-        """Another group that wants the same queues, and has no pods."""
+        """Create another group with the same queues and no pods."""
         self.environment.say(f"{self.namespace}: another group wants its queues")
         spec = {"queues": [{"name": name} for name in sorted(self.queue_specs)]}
         self.environment.ask("create", groups_path(self.namespace), manifests.group("rival", spec))
 
     def drop_rival(self) -> None:
-        """If there is one. It may have been there first."""
+        """Delete the other group, if it exists. It may have claimed the queues first."""
         self.environment.ask("delete", groups_path(self.namespace, "rival"))
 
     def approve(self) -> None:
-        """Whatever is proposed."""
+        """Approve the current proposal, if there is one."""
         path = groups_path(self.namespace, self.group)
         found = self.environment.ask("get", path)
         proposal = None if isinstance(found, Refused) else (found.get("status") or {}).get("proposal")
@@ -103,7 +103,7 @@ class Tenant:
             self.environment.ask("patch", path, patch)
 
     def take_over(self) -> None:
-        """As its administrator does who is told that a queue belongs to a group that is gone."""
+        """Take queues over from deleted groups, as an administrator does on seeing the condition."""
         recorded = {queue.group for queue in self.servers.values() if queue.group is not None}
         uids = sorted(uid for group, uid in recorded if self._gone(group, uid))
         if uids:
@@ -174,7 +174,7 @@ class Tenant:
             self.checks.changed()
 
     def remove(self, pod: Consumer) -> None:
-        """The process is no more."""
+        """End the process and delete the pod."""
         if pod.dead:
             return
         pod.dead = True
@@ -205,7 +205,7 @@ class Tenant:
             self.environment.later(0.5, self._leave_when_idle, pod)
 
     def stop(self, pod: Consumer, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT after so many seconds."""
+        """Send SIGSTOP, and SIGCONT after so many seconds."""
         if pod.dead or pod.stopped:
             return
         pod.stop()

@@ -1,4 +1,4 @@
-"""Many seeds on all cores, in processes that put strings into sets in the same order: so a seed is the same life each time."""
+"""Many seeds on all cores, in processes with one hash seed, so that a seed gives the same life each time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _VARIABLE, _FIXED = "PYTHONHASHSEED", "0"
 
 class Found(NamedTuple):
     wrong: list[tuple[int, str]]
-    """Seeds that went wrong, and how."""
+    """Seeds that violated an invariant, and how."""
     turns: set[Turn]
     """Transitions that were seen."""
 
 
 def play_all(first: int, seeds: int) -> Iterator[tuple[int, Found]]:
-    """How many of them have been played, and what the last of those brought; in as many processes as there are cores."""
+    """Yield the number of seeds played so far and the results of the last chunk, in a process per core."""
     firsts = range(first, first + seeds, CHUNK)
     counts = [min(CHUNK, first + seeds - one) for one in firsts]
     before = os.environ.get(_VARIABLE)
@@ -44,14 +44,14 @@ def play_all(first: int, seeds: int) -> Iterator[tuple[int, Found]]:
 
 
 def as_a_worker() -> None:
-    """Begin this process again, unless it is like the workers."""
+    """Restart this process with the workers' hash seed, unless it has it."""
     if os.environ.get(_VARIABLE) != _FIXED:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, _VARIABLE: _FIXED})
 
 
 def _begin() -> None:
-    """Ctrl-C ends this process at once. Others who wait for something go first: these only compute. Every life collects its
-    garbage, once; what the imports have made stays, and need not be looked through each time."""
+    """Prepare a worker: Ctrl-C ends it at once, it yields to other processes, and each life collects garbage once, without the
+    objects of imports."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     Thread(target=_end_with_parent, daemon=True).start()
     os.nice(10)
@@ -61,7 +61,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker without work would wait for ever: workers hold both ends of the queue that brings it."""
+    """End with the parent. An idle worker would wait for ever, because workers hold both ends of the queue."""
     parent = parent_process()
     assert parent is not None
     parent.join()
