@@ -1,4 +1,4 @@
-"""The end of a group or of its namespace, and what an operator still remembers of them."""
+"""The deletion of a group or its namespace, and what an operator still remembers of it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ GROUP, NAMESPACE, ALONE = "its group", "its namespace", "its namespace, while no
 ENDINGS = (GROUP, NAMESPACE, ALONE)
 
 LEADS_WITHIN = 20.0
-"""Seconds after which an operator leads that was started where none ran."""
+"""Seconds until an operator leads that was started alone."""
 SWEPT_WITHIN = 40.0
-"""Seconds that the namespace controller takes besides: it looks again every few seconds."""
+"""More seconds for the namespace controller, which checks every few seconds."""
 
 LIMITED = ("_sent", "_said", "_objects", "_gone")
-"""Fields that may remember a little: what is sent and said now and then, until the next time; and the last objects that went."""
+"""Fields that may remember a bounded number of objects for a while: what was sent or posted last, and the last deleted
+objects."""
 
 FORGOTTEN_AFTER = 650.0
-"""Seconds after which an operator remembers nothing of what is gone: what was told is not told again for ten minutes."""
+"""Seconds after which an operator remembers nothing about deleted objects. Some events are not repeated for ten minutes."""
 
 
 def end(tenant: Tenant, what: str) -> None:
-    """Delete it, and see that it goes, and that its queues are free. Raises InvariantError."""
+    """Delete the tenant's group, and check that it goes and that its queues are free. Raises InvariantError."""
     environment = tenant.environment
     environment.say(f"{tenant.namespace} is deleted: {what}")
     path = groups_path(tenant.namespace, tenant.group)
@@ -59,7 +60,7 @@ def end(tenant: Tenant, what: str) -> None:
 
 
 def gone(tenant: Tenant, path: str, more: float = 0.0) -> None:
-    """It goes, within its bound and some seconds more. Raises InvariantError."""
+    """Check that a resource goes within its bound and some more seconds. Raises InvariantError."""
     environment = tenant.environment
     longest = tenant.max_handoff() + 2 * REACTION + SWEPT_WITHIN + more
     until = environment.now + longest
@@ -70,7 +71,7 @@ def gone(tenant: Tenant, path: str, more: float = 0.0) -> None:
 
 
 def forget(environment: Environment) -> None:
-    """After a while no operator remembers anything of what is gone. Raises InvariantError."""
+    """Check that after a while no operator remembers anything about deleted objects. Raises InvariantError."""
     for tenant in environment.tenants.values():
         environment.ask("delete", core_path(None, "namespaces", tenant.namespace))
     environment.run(FORGOTTEN_AFTER)
@@ -82,7 +83,7 @@ def forget(environment: Environment) -> None:
 
 
 def remembered(replica: Replica, names: frozenset[str]) -> Iterator[str]:
-    """Where in the replica's objects one of these words stands."""
+    """Find where the replica's objects have one of these words."""
     seen: set[int] = set()
     waiting: deque[tuple[str, Any]] = deque([("replica", replica)])
     while waiting:

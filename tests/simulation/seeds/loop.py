@@ -19,20 +19,20 @@ from baton.simulation.virtual_time import NothingToWaitForError, VirtualTimeLoop
 T = TypeVar("T")
 
 PROCESS: ContextVar[object | None] = ContextVar("PROCESS", default=None)
-"""The process that asks; None: the environment itself."""
+"""The present process; None: the environment."""
 
 Computed = Callable[[Any, tuple[Any, ...], Any], float]
 """Hears of the process, the arguments and the result of what was given to a thread; says how many seconds it takes."""
 
 MOST_AT_ONCE = 20_000
-"""Rounds of the loop without any time passing. A task that goes round and round would hold up everybody."""
+"""Most rounds of the loop in which no time passes. A busy loop would stop all processes."""
 
 
 class SeedLoop(VirtualTimeLoop):
-    """See above. Timers of one moment run in the order in which they were set."""
+    """The event loop of a seed. Timers of one moment run in the order in which they were set."""
 
     def __init__(self, spins: Callable[[], None]) -> None:
-        """`spins` is called where time does not pass any more."""
+        """`spins` is called if time no longer passes."""
         super().__init__()
         self._environment = copy_context()
         self.computed: Computed = lambda process, arguments, result: 0.0
@@ -43,13 +43,13 @@ class SeedLoop(VirtualTimeLoop):
         self._held: dict[object, tuple[list[asyncio.Handle], list[tuple[float, int, asyncio.TimerHandle]]]] = {}
 
     def context_of(self, process: object) -> Context:
-        """What runs in it belongs to this process."""
+        """Return a context for the tasks of this process."""
         context = self._environment.copy()
         context.run(PROCESS.set, process)
         return context
 
     def later(self, seconds: float, do: Callable[..., object], *arguments: Any) -> None:
-        """In nobody's context."""
+        """Call `do` later, outside any process."""
         when = self._now + seconds
         heappush(self._timers, (when, next(self._numbers), _Call(when, do, arguments, self, self._environment)))
 
@@ -68,7 +68,7 @@ class SeedLoop(VirtualTimeLoop):
         self._held[process] = ready, timers
 
     def let_go(self, process: object) -> None:
-        """SIGCONT: what was ready, then what became due meanwhile, in the order of its time."""
+        """SIGCONT: run what was ready, then the timers that became due meanwhile, in order."""
         ready, timers = self._held.pop(process, ([], []))
         self._ready.extend(ready)  # type: ignore[attr-defined]
         for timer in timers:
@@ -98,7 +98,7 @@ class SeedLoop(VirtualTimeLoop):
         return handle
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Nothing runs at the same time here, but it may take a while."""
+        """Run the function at once, and return its result after some time."""
         done: asyncio.Future[T] = self.create_future()
         try:
             result = func(*args)
@@ -114,7 +114,7 @@ class SeedLoop(VirtualTimeLoop):
         return done
 
     def _run_once(self) -> None:
-        """Again and again, until the loop is stopped: what is ready now; where nothing is, what the next timer makes so."""
+        """Run until the loop is stopped: everything that is ready, or else the next timer."""
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         while True:
             if ready or self._stopping:  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ class SeedLoop(VirtualTimeLoop):
                 return
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is left out when its time comes."""
+        """Skip the timer when it is due."""
 
 
 class _Call(asyncio.TimerHandle):
@@ -175,4 +175,4 @@ def _answer(future: asyncio.Future[T], result: T) -> None:
 
 
 def _nothing() -> None:
-    """In the place of what does not run."""
+    """Replaces a callback that must not run."""

@@ -1,4 +1,4 @@
-"""A tenant who does to its own objects whatever the API server lets it: by mistake, by a broken tool, or on purpose."""
+"""A tenant that changes its objects in any way that the API server allows: by mistake, by a broken tool, or on purpose."""
 
 from __future__ import annotations
 
@@ -61,28 +61,28 @@ ON_GROUPS = (REBALANCE_ANNOTATION, APPROVE_ANNOTATION, "other")
 
 
 class Neighbour:
-    """See above. What it does follows from a number, so that it can be done again."""
+    """The neighbour. Its actions follow from a number, so that they can be repeated."""
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
         self._environment = tenant.environment
         self._made: list[str] = []
-        """Paths of what it made beside the tenant's own."""
+        """Paths of the objects that it has created."""
         self._repents = False
 
     def act(self, number: int) -> None:
-        """One thing."""
+        """Do one harmful thing."""
         rng = random.Random(number)
         rng.choice(_ACTS)(self, rng)
 
     def go_on(self) -> None:
-        """Every now and then one thing more, until it repents."""
+        """Do another harmful thing now and then, until `repent`."""
         if not self._repents and not self.tenant.deleted:
             self.act(self._environment.rng.getrandbits(32))
             self._environment.later(1.0 + 4 * self._environment.rng.random(), self.go_on)
 
     def repent(self) -> None:
-        """Put everything right, as its administrator would."""
+        """Correct everything, as an administrator would."""
         self._repents = True
         for path in self._made:
             self._ask("delete", path)
@@ -101,7 +101,7 @@ class Neighbour:
         if not isinstance(found, Refused) and (found.get("immutable") or self._foreign(found)):
             self._ask("delete", self._ledger)
 
-    # -- what it does
+    # -- harmful things
 
     def _pod(self, rng: random.Random) -> None:
         pods = sorted(self.tenant.pods)
@@ -153,7 +153,7 @@ class Neighbour:
         self._ask("patch", self._ledger, {"metadata": {}, "immutable": True})
 
     def _foreign_config_map(self, rng: random.Random) -> None:
-        """In the place of the ledger."""
+        """Create another ConfigMap with the name of the ledger."""
         self._ask("delete", self._ledger)
         body = {"metadata": {"name": ledger_name(self.tenant.group)}, "data": {"somebody": rng.choice(TEXTS)}}
         self._ask("create", core_path(self.tenant.namespace, "configmaps"), body)
@@ -166,7 +166,7 @@ class Neighbour:
         self._patch(path, annotations={rng.choice(ON_GROUPS): rng.choice(TEXTS)})
 
     def _group_spec(self, rng: random.Random) -> None:
-        """Some of these no schema would let through today."""
+        """Write specs, some of which today's schema would reject."""
         self._ask("patch", groups_path(self.tenant.namespace, self.tenant.group), {"metadata": {}, "spec": rng.choice((
             {"queues": [{"name": f"q{n}"} for n in range(64)]}, {"queues": None}, {"queues": "orders"}, {"assignors": [1]},
             {"assignors": ["nobody/has"]}, {"rebalance": {"delaySeconds": 8}}, {"rebalance": {"resyncSeconds": 0}},
@@ -185,7 +185,7 @@ class Neighbour:
         ))})  # fmt: skip
 
     def _another_group(self, rng: random.Random) -> None:
-        """It wants the same queues."""
+        """Create another group with the same queues."""
         name = rng.choice(("other", "x" * 63, "orders-assignments", f"g{rng.randrange(4)}"))
         queues = [{"name": queue} for queue in sorted(self.tenant.queue_specs)]
         self._make(groups_path(self.tenant.namespace), {"metadata": {"name": name}, "spec": {"queues": queues}})
@@ -197,7 +197,7 @@ class Neighbour:
             {"holdUntil": "2999-01-01T00:00:00Z"},
         ))})  # fmt: skip
 
-    # -- how
+    # -- requests
 
     @property
     def _ledger(self) -> str:

@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from tests.simulation.seeds.environment import Environment
 
 
-# The way from an operator to a server and back. What was sent arrives, whatever has become of the sender by then
+# The connection of an operator to a server. A request arrives even if its sender has died meanwhile
 
 
 T = TypeVar("T")
 
 
 class Connection:
-    """One operator's."""
+    """The connection of one operator."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self._environment = operator.environment
 
     async def carry(self, about: float, do: Callable[[], T], lost: Callable[[], bool] = lambda: False) -> T:
-        """Do it there, after about so many seconds, and answer after as many. `lost`: nothing is answered any more."""
+        """Call `do` at the server after about so many seconds, and return its result after as many. `lost`: True if no answer
+        comes."""
         environment, loop = self._environment, self._environment.loop
         answer: asyncio.Future[T] = loop.create_future()
         back = environment.latency(about)
@@ -62,7 +63,7 @@ class Connection:
 
 
 def _answered(answer: asyncio.Future[T], result: T, lost: Callable[[], bool]) -> None:
-    """It was done. The answer may be lost nevertheless."""
+    """Set the answer, unless it is lost."""
     if not answer.done() and not lost():
         answer.set_result(result)
 
@@ -72,11 +73,11 @@ def _failed(answer: asyncio.Future[T], error: Exception) -> None:
         answer.set_exception(error)
 
 
-# How an operator reaches a queue's server: with latencies, and with whatever is the matter with it
+# The adapter through which an operator reaches a queue's server, with its latencies and faults
 
 
 class SeedQueue:
-    """A QueueAdapter of a queue whose server refuses stale owners."""
+    """A QueueAdapter of a queue whose server rejects former owners."""
 
     fenced = True
     answers_within = ANSWERS_WITHIN
@@ -87,7 +88,7 @@ class SeedQueue:
         self._claimant = claimant
         self._paused: dict[int, Epoch] = {}
         self._told: dict[int, Epoch] = {}
-        """The epoch of each partition's owner, as this process was told last."""
+        """The last epoch of each partition that this process has read."""
 
     async def check(self) -> QueueCheck:
         return await self._ask(self._seen)
@@ -143,7 +144,8 @@ class SeedQueue:
         return answer
 
     def _handed_over(self, partition: int) -> Ownership | None:
-        """To this owner, and the operator has not been told: as `Pauses` in baton/queues/kafka/adapter.py."""
+        """Return the owner by a direct hand-off that the operator has not read yet, as `Pauses` in
+        baton/queues/kafka/adapter.py."""
         log = self._queue.log(partition)
         paused = self._paused.get(partition)
         handed_over = log.handed_over if paused is None else log.epoch > paused
@@ -151,7 +153,7 @@ class SeedQueue:
         return _owner(log.uid, log.epoch) if news else None
 
     async def _ask(self, do: Callable[[], T], write: bool = False) -> T:
-        """`write`: a full server refuses it."""
+        """Make a request. `write`: a full server refuses it."""
 
         def carried_out() -> T:
             queue = self._queue
@@ -169,11 +171,11 @@ def _owner(uid: str | None, epoch: int) -> Ownership:
 LEASE = ("baton-system", "baton-operator")
 TERMS = Terms(duration=8.0, renew_deadline=5.0, retry=2.0)
 EPOCH = 1_800_000_000.0
-"""Unix seconds at which every seed begins."""
+"""Unix seconds at the start of every seed."""
 
 
 class Operator:
-    """See above. `skew`: seconds by which its wall clock is ahead of the environment's."""
+    """A process of the operator. `skew`: seconds by which its wall clock is ahead of the environment's."""
 
     def __init__(self, environment: Environment, identity: str, skew: float = 0.0) -> None:
         self.environment = environment
@@ -233,14 +235,14 @@ class Operator:
 
     @property
     def leads_since(self) -> tuple[Operator, float]:
-        """Itself, and the time at which it began to: another whenever it has lost the lead and won it again."""
+        """The operator and the start of its leadership, which differs after it has lost the lead and won it again."""
         assert self.replica is not None
         return self, self.replica.group_loops._leads_since
 
-    # -- what befalls it
+    # -- faults
 
     def kill(self) -> None:
-        """SIGKILL: nothing of it runs any more, and its connections break."""
+        """SIGKILL: its tasks end, and its connections break."""
         if self.dead:
             return
         self.dead = True
@@ -265,16 +267,16 @@ class Operator:
             api.drop_watches()
 
     def boundary(self) -> bool:
-        """Between two things that it does to the environment. True: it has just died."""
+        """Maybe crash between two requests. Returns True if the process has just died."""
         if not self.dead and self.environment.crashes(self):
             self.kill()
             return True
         return False
 
-    # -- its ways out
+    # -- requests
 
     def request(self, *arguments: Any) -> Any:
-        """As `ApiServer.request`, which it is for this operator."""
+        """Make a request to the API server, with latency and faults."""
         try:
             return self.environment.server.request(*arguments)
         finally:

@@ -1,4 +1,4 @@
-"""How it must be when nothing has gone wrong for a while, and after how long at the latest."""
+"""The state that a group must reach after the last fault, and the time bound for it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from tests.simulation.seeds.tenant import Tenant
 
 REACTION = 6.0
-"""Seconds in which an operator that is told of something has written it, and a consumer that is told of it has seen it: both
-several times (a hand-off takes four writes), with what the slowest network here makes of it; and its queue was asked."""
+"""Seconds for an operator to write what it has observed, and for a consumer to read it, both several times (a hand-off takes four
+writes) over the slowest simulated network, including requests to the queue."""
 
 
 def bound(tenant: Tenant) -> float:
-    """Seconds from the last fault to balance.
+    """Return the most seconds from the last fault to balance.
 
-    A fact is noticed at the next resync at the latest, and what a neighbour wrote into its ledger when ledgers are listed next.
-    Then it waits for the session timeout of a static member, or for a holddown, or for both, since what happened in the one may
-    only be put right by the other. Then hand-offs wait for at most their longest, once for the plan in force and once for the
-    next; where their number is bounded, in a turn for each partition. An External queue waits for the consumer's word.
+    A change is noticed at the next resync at the latest, and a neighbour's edit of its ledger when ledgers are listed next. Then
+    the group waits for the session timeout of a static member, for a holddown, or for both in turn. Then hand-offs take at most
+    maxHandoffSeconds, once for the current plan and once for the next; if their number is bounded, once per partition. An
+    External queue waits for the consumer's release.
     """
     rebalance = tenant.rebalance
     partitions = sum(map(tenant.partitions, tenant.queue_specs))
@@ -46,7 +46,7 @@ def _waits(tenant: Tenant) -> bool:
 
 
 def unrest(tenant: Tenant) -> str | None:
-    """From the consumers' side: is everybody served, once, and evenly? None, or what is wrong."""
+    """Check from the consumers' side that all partitions are served, once and evenly. Returns None, or what is wrong."""
     try:
         state = load(tenant.ledger)
     except LedgerError as error:
@@ -89,7 +89,7 @@ def unrest(tenant: Tenant) -> str | None:
 
 
 def _untold(tenant: Tenant, live: list[Consumer]) -> str | None:
-    """Who reads an External queue hears by its kubelet alone. None: all have heard."""
+    """Check that readers of External queues have read their keys, which reach them only by the kubelet. Returns None if so."""
     if all(tenant.servers[name].fenced for name in tenant.named):
         return None
     lag = [pod.name for pod in live if (entry := tenant.ledger.get(pod.name)) is not None and tenant.mark(pod) != mark(entry)]
@@ -97,7 +97,7 @@ def _untold(tenant: Tenant, live: list[Consumer]) -> str | None:
 
 
 def unserved(tenant: Tenant) -> str | None:
-    """Every message that was produced has been processed. None, or what has not."""
+    """Check that every message was processed. Returns None, or what was not."""
     members = _members(tenant, load(tenant.ledger))
     for name, queue in tenant.servers.items():
         readers = [pod for pod in members if pod.subscribed is None or name in pod.subscribed]
@@ -111,7 +111,7 @@ def unserved(tenant: Tenant) -> str | None:
 
 
 def _crowded(tenant: Tenant, live: list[Consumer]) -> bool:
-    """There are more pods than the desired size of their workload: which of them stand by is not asked of what they read."""
+    """True if there are more pods than their desired size. Then any of them may stand by, whatever they read."""
     replicas = tenant.spec.get("replicas")
     return replicas is not None and len(live) > replicas and any(pod.subscribed is not None for pod in live)
 

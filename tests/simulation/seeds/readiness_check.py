@@ -1,4 +1,4 @@
-"""Sees that no group says Ready while its ledger is older than it may be."""
+"""Checks that no group is Ready while its ledger is too old."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReadinessCheck:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._leader: tuple[Operator, float] | None = None
-        """Who led at the last look, and since when."""
+        """The leader at the last look, and since when it has led."""
         self._led_since = 0.0
         self._behind_since: dict[str, float] = {}
         """By namespace."""
@@ -50,7 +50,7 @@ class ReadinessCheck:
         environment.later(EVERY, self.look)
 
     def _can_be_said(self, tenant: Tenant) -> bool:
-        """Its status can be written, and the leader has ever been shown the group."""
+        """True if the status can be written, and the leader has seen the group."""
         leader = self._environment.leader
         replica = None if leader is None else leader.replica
         if replica is not None and replica.cache.groups.get(tenant.namespace, tenant.group) is None:
@@ -60,12 +60,12 @@ class ReadinessCheck:
 
 
 def bound(tenant: Tenant) -> float:
-    """Seconds for which a group may be behind and not know it."""
+    """Return the seconds for which a ledger may be behind without a problem in the status."""
     return 2 * float(tenant.rebalance["resyncSeconds"]) + BLIND_AFTER + REACTION
 
 
 def _behind(tenant: Tenant) -> bool:
-    """Static members keep their place for a while after they are gone."""
+    """True if the ledger names a pod that is gone. A static member keeps its slot for a while, so it does not count."""
     if tenant.session_timeout:
         return False
     named = (_uid(text) for key, text in tenant.ledger.items() if key != LEDGER_GROUP_KEY)
@@ -74,12 +74,12 @@ def _behind(tenant: Tenant) -> bool:
 
 @lru_cache(maxsize=100)
 def _uid(text: str) -> str | None:
-    """Of the pod that this key of a ledger is for."""
+    """Return the UID of the pod that a key of the ledger is for."""
     found = _UID.search(text)
     return None if found is None else found[1]
 
 
 def says_ready(manifest: Mapping[str, Any]) -> bool:
-    """Of a ConsumerGroup."""
+    """True if the condition Ready of a ConsumerGroup is True."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
