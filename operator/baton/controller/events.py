@@ -86,15 +86,15 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
 
 def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[EventMessage]:
     """Return messages about members that let go, are gone, or missed a deadline."""
-    told: list[EventMessage] = []
+    messages: list[EventMessage] = []
     for what, reason, kind, one_did, many_did in _RELEASES:
         of = [one for one in those if (one.how if isinstance(one, Released) else one.taken) == what]
         members = _alike(of, lambda one: one.member)
         if len(members) > most:
-            told.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
+            messages.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
         else:
-            told += [EventMessage(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
-    return told
+            messages += [EventMessage(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
+    return messages
 
 
 def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
@@ -240,10 +240,10 @@ PATIENCE = 1.0
 Happened = TypeVar("Happened", bound=OfPartition)
 
 
-def _joined(told: Iterable[EventMessage]) -> list[EventMessage]:
+def _joined(messages: Iterable[EventMessage]) -> list[EventMessage]:
     """Join all messages of one reason that are not warnings, because posting an event costs as much as writing the ledger."""
     made: dict[tuple[str, str], EventMessage] = {}
-    for one in told:
+    for one in messages:
         key = (one.reason, "" if one.kind is Kind.NORMAL else one.note)
         made[key] = one if key not in made else one._replace(note=f"{made[key].note}; and {one.note}")
     return list(made.values())
@@ -272,7 +272,7 @@ class EventRecorder:
         self._held_since: float | None = None
         self._trouble: Problem | None = None
         """The problem of the last event; None: no problem."""
-        self._trouble_told_at = 0.0
+        self._trouble_posted_at = 0.0
         self._trouble_due_at: float | None = None
         self._absent_since: float | None = None
         """Since when a queue has been missing."""
@@ -312,39 +312,39 @@ class EventRecorder:
     def flush(self) -> None:
         """Post all events that wait."""
         those, self._waiting, self._round_due_at = [one for _, one in self._waiting], [], None
-        self._post(self._told(those))
+        self._post(self._messages(those))
 
     def record_problem(self, problem: Problem | None, now: float) -> None:
         """Record the group's problem. An event is posted when the reason or the message changes (a Secret was missing, and now
         the server does not answer), and when the problem is over."""
         if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
             problem = None  # nothing has gone wrong yet
-        told, self._trouble_due_at = self._trouble, None
+        before, self._trouble_due_at = self._trouble, None
         if problem is None or problem.reason is not Reason.QUEUE_NOT_FOUND:
             self._absent_since = None
         elif self._absent_since is None:
             self._absent_since = now
-        if problem == told:
+        if problem == before:
             return
         if self._absent_since is not None and now < self._absent_since + PASSING:  # applied together, the group may come first
             self._trouble_due_at = self._absent_since + PASSING
             return
         if problem is None:
-            assert told is not None
-            self.record_message(EventReason.RECOVERED, f"{told.reason} is over")
-        elif told is not None and told.reason is problem.reason and now < self._trouble_told_at + TROUBLE_APART:
-            self._trouble_due_at = self._trouble_told_at + TROUBLE_APART
+            assert before is not None
+            self.record_message(EventReason.RECOVERED, f"{before.reason} is over")
+        elif before is not None and before.reason is problem.reason and now < self._trouble_posted_at + TROUBLE_APART:
+            self._trouble_due_at = self._trouble_posted_at + TROUBLE_APART
             return
         else:
             self.record_message(problem.reason, problem.message, Kind.NORMAL if problem.expected else Kind.WARNING)
-        self._trouble, self._trouble_told_at = problem, now
+        self._trouble, self._trouble_posted_at = problem, now
 
     def warn(self, reason: EventReason, note: str) -> None:
         """Record a warning."""
         self.record_message(reason, note, Kind.WARNING)
 
     def record_message(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
-        """Record a message, after the events about partitions that still wait for a round."""
+        """Record a message. It is posted after the events about partitions that still wait for a round."""
         message = EventMessage(reason, note, kind)
         if self._waiting:
             self._waiting.append((self._waiting[-1][0], message))
@@ -418,33 +418,33 @@ class EventRecorder:
             self._round_at = now
             count = len(list(takewhile(lambda at: at <= now, ripe)))
             ready, self._waiting = self._waiting[:count], self._waiting[count:]
-            told, ripe = self._told([one for _, one in ready]), self._ripe()
+            messages, ripe = self._messages([one for _, one in ready]), self._ripe()
         else:
-            told = []
+            messages = []
         self._round_due_at = max(self._next_round(), ripe[0]) if ripe else None
-        return told
+        return messages
 
-    def _told(self, those: Sequence[OfPartition | EventMessage]) -> list[EventMessage]:
-        told: list[EventMessage] = []
+    def _messages(self, those: Sequence[OfPartition | EventMessage]) -> list[EventMessage]:
+        messages: list[EventMessage] = []
         some: list[OfPartition] = []
         for one in those:
             if isinstance(one, EventMessage):
-                told += [*self._of_partitions(some), one]
+                messages += [*self._of_partitions(some), one]
                 some = []
             else:
                 some.append(one)
-        return told + self._of_partitions(some)
+        return messages + self._of_partitions(some)
 
     def _of_partitions(self, those: list[OfPartition]) -> list[EventMessage]:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
-        told = revoked(_of(those, Revoked), self._answers, most)
-        told += redirected(_of(those, Redirected), most)
-        told += released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)
-        told = _joined(told + granted(_of(those, Granted), most))
-        self._tokens = max(0.0, self._tokens - len(told))
+        messages = revoked(_of(those, Revoked), self._answers, most)
+        messages += redirected(_of(those, Redirected), most)
+        messages += released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)
+        messages = _joined(messages + granted(_of(those, Granted), most))
+        self._tokens = max(0.0, self._tokens - len(messages))
         for partition in {one.partition for one in those}:
             self._answers.pop(partition, None)
-        return told
+        return messages
 
     def _next_round(self) -> float:
         return self._round_at + (ROUND if self._tokens >= MOST_SENTENCES else SLOW_ROUND)

@@ -186,8 +186,8 @@ class LagPage:
             there = f"http://{leader}{path}"
             return WebPage(HTTPStatus.TEMPORARY_REDIRECT, f"{there}\n".encode(), location=there)
         if found is None:
-            told = [_told(*key, work) for key, work in self._metrics.works().items()]
-            return WebPage(HTTPStatus.OK, f"{json.dumps({'groups': told})}\n".encode(), _JSON)
+            found = [_lag_of(*key, work) for key, work in self._metrics.works().items()]
+            return WebPage(HTTPStatus.OK, f"{json.dumps({'groups': found})}\n".encode(), _JSON)
         return self._of_group(*found.groups())
 
     def _of_group(self, namespace: str, name: str, each: str | None) -> WebPage:
@@ -199,17 +199,17 @@ class LagPage:
             checks = sorted(self._metrics.checks((namespace, name)).items())
             lags = {queue: None if check is None else dict(check.lag) for queue, check in checks}
             unfinished = {queue: dict(check.unfinished) for queue, check in checks if check is not None and check.unfinished}
-            told = _told(namespace, name, work) | {"queues": lags, "unfinished": unfinished}
-            return WebPage(HTTPStatus.OK, f"{json.dumps(told)}\n".encode(), _JSON)
+            found = _lag_of(namespace, name, work) | {"queues": lags, "unfinished": unfinished}
+            return WebPage(HTTPStatus.OK, f"{json.dumps(found)}\n".encode(), _JSON)
         if work is None:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the lag of {namespace}/{name} is not known: look at its queues")
-        return WebPage(HTTPStatus.OK, f"{json.dumps(_told(namespace, name, work))}\n".encode(), _JSON)
+        return WebPage(HTTPStatus.OK, f"{json.dumps(_lag_of(namespace, name, work))}\n".encode(), _JSON)
 
 
-def _told(namespace: str, name: str, work: Work | None) -> dict[str, object]:
+def _lag_of(namespace: str, name: str, work: Work | None) -> dict[str, object]:
     lag, seconds, waiting, partitions = work or (None, None, None, None)
-    told = {"namespace": namespace, "group": name, "lag": lag, "lagSeconds": seconds}
-    return {**told, "waitingSeconds": waiting, "partitionsWithLag": partitions}
+    found = {"namespace": namespace, "group": name, "lag": lag, "lagSeconds": seconds}
+    return {**found, "waitingSeconds": waiting, "partitionsWithLag": partitions}
 
 
 def _refused(status: HTTPStatus, why: str) -> WebPage:

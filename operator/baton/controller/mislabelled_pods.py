@@ -43,7 +43,7 @@ class PodWarnings:
         self._look_at = self._forget_at = float("-inf")
         self._lost: dict[Uid, float] = {}
         """Ready pods whose group does not exist, and when that was first seen."""
-        self._told: defaultdict[str, set[tuple[Uid, str]]] = defaultdict(set)
+        self._warned: defaultdict[str, set[tuple[Uid, str]]] = defaultdict(set)
         """Pods and mistakes by namespace for which an event was posted since `_forget_at` was set."""
 
     def end(self) -> None:
@@ -57,7 +57,7 @@ class PodWarnings:
             return
         self._look_at = now + EVERY
         if now >= self._forget_at:
-            self._told.clear()
+            self._warned.clear()
             self._forget_at = now + AGAIN
         lost: dict[Uid, float] = {}
         counts: Counter[GroupKey] = Counter()
@@ -72,8 +72,8 @@ class PodWarnings:
                         if self._is_news(pod, pod.group):
                             self._warn(pod, EventReason.NO_SUCH_GROUP, self._no_such_group(pod))
         self._lost = lost
-        for gone in self._told.keys() - {namespace for namespace, _ in self._cache.pods.buckets()}:
-            del self._told[gone]
+        for gone in self._warned.keys() - {namespace for namespace, _ in self._cache.pods.buckets()}:
+            del self._warned[gone]
         self._metrics.without_group(_few(counts))
 
     def _look_at_names(self, pod: PodView) -> None:
@@ -86,10 +86,10 @@ class PodWarnings:
 
     def _is_news(self, pod: PodView, mistake: str) -> bool:
         """True if no event about this mistake was posted for the pod, and the namespace may have another event."""
-        told, one = self._told[pod.namespace], (pod.uid, mistake)
-        if one in told or len(told) >= MOST_EVENTS:
+        warned, one = self._warned[pod.namespace], (pod.uid, mistake)
+        if one in warned or len(warned) >= MOST_EVENTS:
             return False
-        told.add(one)
+        warned.add(one)
         return True
 
     def _warn(self, pod: PodView, reason: EventReason, note: str) -> None:

@@ -247,7 +247,7 @@ AT_ONCE = 256
 """Partitions worked on at once. An adapter sends together what it is asked together."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.25, 5.0
 """Seconds until a failure is tried again: the first and the longest pause."""
-TOLD = 3
+MOST_SHOWN = 3
 """Partitions for which the status says why they cannot be granted; of more it gives the number."""
 TURN = 4
 """Effects after which other tasks get a turn, because some queues answer without any wait (External)."""
@@ -302,9 +302,9 @@ class QueueEffects:
     def warnings(self) -> tuple[str, ...]:
         """Why partitions cannot be granted, although the queue works for others."""
         known = sorted(self._unavailable.items())
-        told = [f"{one.queue}/{one.number}: {why}" for one, (_, why) in known if self.work.grants(one)]
-        more = len(told) - TOLD
-        return (*told[:TOLD], f"and {more} more partitions cannot be granted") if more > 0 else tuple(told)
+        shown = [f"{one.queue}/{one.number}: {why}" for one, (_, why) in known if self.work.grants(one)]
+        more = len(shown) - MOST_SHOWN
+        return (*shown[:MOST_SHOWN], f"and {more} more partitions cannot be granted") if more > 0 else tuple(shown)
 
     def forget(self) -> None:
         """Forget all results, because the queue has moved to another server or name."""

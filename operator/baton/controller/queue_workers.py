@@ -240,8 +240,8 @@ class QueueWorkers:
 
     def given_up(self) -> dict[QueueName, str]:
         """Return queues that the deletion of the group no longer waits for, and why they could not be released; each once."""
-        told, self._given_up = self._given_up, {}
-        return told
+        given_up, self._given_up = self._given_up, {}
+        return given_up
 
     @property
     def busy(self) -> bool:

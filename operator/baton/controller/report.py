@@ -71,11 +71,11 @@ class Reporter:
             problems = [*problems, problem]
         bound = self._replica.options.admission_policy
         lacking = missing(group.name, seen, asked_for)
-        told = group_conditions(
+        bare = group_conditions(
             group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for, missing=lacking
         )
         known = partitions_are_known(whole, sights)
-        status = group_status(group, whole, seen, told, now, unacknowledged, asked_for, known=known)
+        status = group_status(group, whole, seen, bare, now, unacknowledged, asked_for, known=known)
         self._writer.want(written(status), group.status)
         facts: dict[str, QueueFacts] = {
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)

@@ -238,7 +238,7 @@ def sessions_bound(enforced: bool) -> BareCondition:
 
 
 def conditions(
-    told: Iterable[BareCondition], before: Iterable[Mapping[str, Any]], generation: int, now: float
+    bare: Iterable[BareCondition], before: Iterable[Mapping[str, Any]], generation: int, now: float
 ) -> list[Condition]:
     """Add transition times. A condition whose status has not changed keeps its time. `before`: as in the last status."""
     since = {(one.get("type"), one.get("status")): one.get("lastTransitionTime") for one in before}
@@ -251,11 +251,11 @@ def conditions(
             last_transition_time=since.get((kind, status.value)) or to_text(now),
             observed_generation=generation,
         )
-        for kind, status, reason, message in told
+        for kind, status, reason, message in bare
     ]
 
 
-MOST_TOLD = 5
+MOST_SENTENCES = 5
 """Most sentences of one kind in a condition, which may concern every pod of a large fleet."""
 
 
@@ -356,7 +356,7 @@ def membership_problems(
     creates the pods.
     """
     unread = sorted({*seen.unread.items(), *seen.refused()})
-    problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in unread[:MOST_TOLD]]
+    problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in unread[:MOST_SENTENCES]]
     if asked_for == 0 or seen.staying or (seen.members and not unowned):
         return problems
     if seen.pods == 0 and seen.members:
@@ -373,7 +373,7 @@ def membership_problems(
         if drains := sorted(name for name, member in seen.members.items() if member.draining):
             whys.append(f"{_named(drains)}: to be drained (annotation {DRAIN_ANNOTATION}); take that back, or start others")
         why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
-    failed = [f"the driver {name} failed: {words}" for name, words in islice(sorted(seen.drivers.items()), MOST_TOLD)]
+    failed = [f"the driver {name} failed: {words}" for name, words in islice(sorted(seen.drivers.items()), MOST_SENTENCES)]
     expected = starts and not seen.drivers and not seen.members and _BY_THEMSELVES.issuperset(seen.left_out.values())
     return [*problems, Problem(Reason.NO_MEMBERS, "; ".join([*failed, why]), expected)]
 
@@ -382,11 +382,10 @@ def _no_pod(group: str, namespace: str, seen: GroupMembers) -> str:
     """Say why no pod could take part."""
     label = f"the label baton.dev/group: {group}"
     if seen.drivers or seen.idle_drivers:
-        idle = [f"the driver {name} {how}" for name, how in islice(sorted(seen.idle_drivers.items()), MOST_TOLD)]
+        idle = [f"the driver {name} {how}" for name, how in islice(sorted(seen.idle_drivers.items()), MOST_SENTENCES)]
         return "; ".join([*idle, f"no executor with {label} is there (yet)"])
-    gone = [(seen.ended, "that has ended"), (seen.stopping, "that is stopping")]
-    many = {"that has ended": "that have ended", "that is stopping": "that are stopping"}
-    but = " and ".join(f"one {how}" if count == 1 else f"{count:,} {many[how]}" for count, how in gone if count)
+    gone = ((seen.ended, "has ended", "have ended"), (seen.stopping, "is stopping", "are stopping"))
+    but = " and ".join(f"one that {one}" if count == 1 else f"{count:,} that {many}" for count, one, many in gone if count)
     return (
         f"no pod in namespace {namespace} has {label}{but and f' but {but}'}; add it to the pods' template (or, "
         "to have no pods, set spec.replicas: 0 or name the workload in spec.scale.targetRef)"
@@ -401,9 +400,9 @@ def _left_out(group: str, seen: GroupMembers, *, starts: bool = False) -> Iterat
         detail = f" ({seen.unready[name]})" if name in seen.unready else ""
         text = _NO_DRIVER_YET if starts and why is LeftOut.NO_DRIVER else _WHY[why]
         by_text[order[why], text.format(lease=driver_lease_name(group)) + detail].append(name)
-    told = sorted(by_text.items())
-    yield from (f"{_named(names)}: {text}" for (_, text), names in told[:MOST_TOLD])
-    if rest := sum(len(names) for _, names in told[MOST_TOLD:]):
+    sentences = sorted(by_text.items())
+    yield from (f"{_named(names)}: {text}" for (_, text), names in sentences[:MOST_SENTENCES])
+    if rest := sum(len(names) for _, names in sentences[MOST_SENTENCES:]):
         yield f"and {counted(rest, 'more pod')}"
 
 
@@ -426,7 +425,7 @@ def reported_problems(seen: GroupMembers) -> Iterator[Problem]:
         by_text: dict[str, list[str]] = defaultdict(list)
         for name, text in sorted(texts.items()):
             by_text[text].append(name)
-        for text, names in islice(by_text.items(), MOST_TOLD):
+        for text, names in islice(by_text.items(), MOST_SENTENCES):
             yield Problem(reason, f"{_named(names)}: {text}")
 
 
@@ -452,7 +451,7 @@ def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> lis
     for pod in sorted(pods, key=lambda pod: pod.name):
         for text in (*pod.problems, *_reads_nothing(pod, queues)):
             by_text[text].append(pod.name)
-    return [Problem(Reason.BAD_ANNOTATION, f"{_named(names)}: {text}") for text, names in islice(by_text.items(), MOST_TOLD)]
+    return [Problem(Reason.BAD_ANNOTATION, f"{_named(names)}: {text}") for text, names in islice(by_text.items(), MOST_SENTENCES)]
 
 
 def _reads_nothing(pod: PodView, queues: Set[QueueName]) -> Iterator[str]:
@@ -507,7 +506,7 @@ def group_status(
     group: GroupView,
     whole: Summary,
     seen: GroupMembers,
-    told: list[BareCondition],
+    bare: list[BareCondition],
     now: float,
     unacknowledged: Mapping[Partition, int | None],
     asked_for: int | None = None,
@@ -518,7 +517,7 @@ def group_status(
     numbers = {name: number for name, number in whole.numbers if known or name not in OF_QUEUES}
     return ConsumerGroupStatus(
         observed_generation=group.generation,
-        state=shown_state(whole.state, next(one for one in told if one.type == "Ready"), deleting=group.deleting),
+        state=shown_state(whole.state, next(one for one in bare if one.type == "Ready"), deleting=group.deleting),
         hold_until=None if whole.hold_until is None else to_text(whole.hold_until),
         assignment_generation=whole.generation,
         **numbers,
@@ -531,7 +530,7 @@ def group_status(
             for partition, move in islice(whole.in_flight.items(), MOST_HANDOFFS_SHOWN)
         ],
         proposal=whole.proposal,
-        conditions=conditions(told, group.status.get("conditions") or (), group.generation, now),
+        conditions=conditions(bare, group.status.get("conditions") or (), group.generation, now),
     )
 
 
@@ -567,7 +566,7 @@ def group_conditions(
     wait = waits_for(whole, paused=group.spec is not None and group.spec.paused)
     is_ready = ready(worst(problems), NONE_ASKED_FOR if to_zero else _shared(whole, wait), to_zero=to_zero)
     held = held_back(group.spec, sights) if group.spec else ""
-    told = [
+    bare = [
         is_ready,
         settled(is_ready, whole, wait, asked_for=asked_for, held_back=held, missing=missing),
         balanced(whole, wait, to_zero=to_zero),
@@ -576,8 +575,8 @@ def group_conditions(
         sessions_bound(sessions_are_bound),
     ]
     if group.spec is not None and group.spec.approval is Approval.MANUAL:
-        told.append(proposal_ready(whole.proposal))
-    return told
+        bare.append(proposal_ready(whole.proposal))
+    return bare
 
 
 def halted_status(group: GroupView, problem: Problem, now: float) -> Json:

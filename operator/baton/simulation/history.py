@@ -140,7 +140,7 @@ def history(scenario: Scenario, result: Result) -> History:
         until=until,
         rows=_folded(_tracks(scenario, lines, orphaned_partitions(result), until)),
         spells=tuple(_spells(scenario, lines, until)),
-        marks=tuple(Mark(number(event.at), text) for event in in_time(scenario) for text in told(event)),
+        marks=tuple(Mark(number(event.at), text) for event in in_time(scenario) for text in describe(event)),
         owners={owner: place for place, owner in enumerate(owners)},
     )
 
@@ -150,7 +150,7 @@ def in_time(scenario: Scenario) -> list[EventPart]:
     return sorted((event for event in scenario.events if event.at <= scenario.until), key=lambda event: event.at)
 
 
-def told(event: EventPart) -> Iterator[str]:
+def describe(event: EventPart) -> Iterator[str]:
     """Describe an event in a few words: pods that leave, stop or join, and other changes."""
     several = {
         "leave": ("leaves", "leave"),
@@ -280,12 +280,12 @@ def _spells(scenario: Scenario, lines: Iterable[Line], until: float) -> Iterator
     last = "Ready"
     merged: list[tuple[float, int, str]] = [(at, 1, state) for at, state in changes]
     merged += [(number(event.at), 0, event.operator) for event in in_time(scenario) if event.operator is not None]
-    told: list[tuple[float, str]] = []
+    states: list[tuple[float, str]] = []
     for at, _, what in sorted(merged, key=lambda change: change[:2]):
         if what not in ("start", "stop"):
             last = what
-        told.append((at, OPERATOR_DOWN if what == "stop" else last))
-    for (start, state), end in zip(told, [at for at, _ in told[1:]] + [until], strict=True):
+        states.append((at, OPERATOR_DOWN if what == "stop" else last))
+    for (start, state), end in zip(states, [at for at, _ in states[1:]] + [until], strict=True):
         if start < end:
             yield Spell(start, end, state)
 

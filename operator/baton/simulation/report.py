@@ -20,14 +20,14 @@ from baton.simulation.scenario_reading import DocumentError, read_document
 
 def log_lines(result: Result) -> Iterator[str]:
     """Yield lines of text: time, event and reason. Similar events of one instant share a line, at the place of the first."""
-    told: dict[tuple[Any, ...], list[Line]] = {}
+    groups: dict[tuple[Any, ...], list[Line]] = {}
     happened = zip(result.lines[:-1], result.reasons, strict=True)
     unnoticed = ((_lost(one), "no operator has noticed") for one in orphaned_partitions(result))
     for place, (line, why) in enumerate(merge(happened, unnoticed, key=lambda one: one[0]["t"])):
         key = (line["t"], place if line["event"] == "state" else None, *_alike(line), why)
-        told.setdefault(key, []).append(line)
+        groups.setdefault(key, []).append(line)
     last = None
-    for (t, *_, why), lines in told.items():
+    for (t, *_, why), lines in groups.items():
         when = "" if t == last else f"{t:g}"
         last = t
         yield f"{when:>9}  {_sentence(lines):<58}{f'  {why}' if why else ''}".rstrip()

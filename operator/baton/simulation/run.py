@@ -189,7 +189,7 @@ class ScenarioCosts:
                     if (since := self._paused.pop(partition, None)) is not None:
                         self.pause_seconds += self._now - since
 
-    def told(self, uid: Uid, new: dict[Partition, Epoch]) -> None:
+    def granted(self, uid: Uid, new: dict[Partition, Epoch]) -> None:
         """Take in grants that a consumer has read. An epoch that another pod had, or a lower one, counts as a regression."""
         for partition, epoch in new.items():
             highest, holder = self._highest.get(partition, (0, None))
@@ -286,7 +286,7 @@ class _Run:
             text = ledger.get(name)
             if text != before.get(name):
                 entry = None if text is None else MemberEntry.from_json(text)
-                self._tally.told(consumer.uid, consumer.read(entry, self._now))
+                self._tally.granted(consumer.uid, consumer.read(entry, self._now))
 
     def _begin(self) -> GroupRuntime:
         state = load(self._ledger) if self._ledger else GroupState(GROUP)
@@ -394,7 +394,7 @@ class _Run:
         """Let consumers that have just started read their keys, if they have any."""
         for name, consumer in sorted(self._cluster.fleet.items()):
             if consumer.entry is None and (text := self._ledger.get(name)) is not None:
-                self._tally.told(consumer.uid, consumer.read(MemberEntry.from_json(text), self._now))
+                self._tally.granted(consumer.uid, consumer.read(MemberEntry.from_json(text), self._now))
 
     def _written(self) -> GroupState:
         """Return the state in the ledger, also while the operator is down."""

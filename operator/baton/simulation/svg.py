@@ -55,8 +55,8 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
     flags = lanes(marks, int(page.across), _LETTER)
     top = y + _LANE * len(flags) + 6
     bottom = top + _ROW * (len(rows) + 1)
-    told = [(page.x(at), words) for at, words in ticks(history, page.around)]
-    body += (_rule(x, top + _ROW, bottom) for x, _ in told)
+    labels = [(page.x(at), words) for at, words in ticks(history, page.around)]
+    body += (_rule(x, top + _ROW, bottom) for x, _ in labels)
     body += _flags(page, flags, y, top)
     body += _states(page, top)
     for place, row in enumerate(rows):
@@ -65,7 +65,7 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
     for place, row in enumerate(rows):
         body += _names(page, row, top + _ROW * (place + 1))
     body += [_text(left - 10, bottom + 16, "seconds", "faint small", "end")] if rows else []
-    body += [_text(x, bottom + 16, words, "faint small", "middle") for x, words in told]
+    body += [_text(x, bottom + 16, words, "faint small", "middle") for x, words in labels]
     y = bottom + 40
     if more:
         body.append(_text(left, y, f"and {more:,} more rows", "faint"))
