@@ -1,4 +1,4 @@
-"""A fleet around the engine: the written ledger, the queues' records, what consumers were told. Checked after every step."""
+"""A fleet around the engine: the written ledger, owner records, and what consumers have read. Checked after every step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -56,7 +56,7 @@ class Fleet:
         self.queues[name] = replace(self.queues[name], partitions=partitions)
 
     def let_go(self, members: Iterable[MemberId] | None = None) -> None:
-        """Consumers read the ledger and release what they are asked to."""
+        """Let consumers read the ledger and release revoked partitions."""
         for name in members if members is not None else list(self.members):
             entry = self.entry(name)
             if entry is not None:
@@ -64,14 +64,14 @@ class Fleet:
                     self.words |= {Release(entry.uid, queue, number, epoch) for number, epoch in grants.items()}
 
     def bury(self) -> None:
-        """Pods that were asked to stop go when they own nothing."""
+        """Remove stopping pods that own no partitions."""
         for name, member in list(self.members.items()):
             entry = self.entry(name)
             if member.terminating and (entry is None or not (entry.owned or entry.revoking)):
                 del self.members[name]
 
     def entry(self, name: MemberId) -> MemberEntry | None:
-        """Its key, if it was written for this very pod."""
+        """Return a pod's key, if it was written for this pod."""
         text = self.ledger.get(name)
         member = self.members.get(name)
         entry = None if text is None else MemberEntry.from_json(text)
@@ -89,7 +89,7 @@ class Fleet:
         )
 
     def think(self) -> Step | None:
-        """Observe and step, and check what must hold of every step."""
+        """Observe and step, and check the invariants of every step."""
         if self.operator is None:
             return None
         seen = self.observation()
@@ -112,7 +112,7 @@ class Fleet:
         return done
 
     def write(self, done: Step) -> None:
-        """The ledger takes the state; only then may anything be carried out."""
+        """Write the ledger. Effects may be carried out only after that."""
         self.operator = done.state
         self.outcomes = set()
         self.moves += sum(isinstance(h, Granted) and h.previous not in (None, h.member) for h in done.events)
@@ -137,7 +137,7 @@ class Fleet:
             self.operator = load(self.ledger) if self.ledger else GroupState(GROUP)
 
     def work(self) -> None:
-        """Step until nothing new comes of it, with everything carried out."""
+        """Step and carry out all effects, until nothing changes."""
         self.restart()
         for _ in range(200):
             done = self.think()
@@ -154,7 +154,7 @@ class Fleet:
         self.now = moment(self.now + seconds)
 
     def calm_down(self) -> None:
-        """No more faults: everybody releases, time passes, the operator works."""
+        """Run without faults: consumers release, time passes, and the operator works."""
         self.work()
         for _ in range(200):
             self.let_go()
@@ -202,7 +202,7 @@ class Fleet:
             self.highest[partition] = epoch
 
     def check_peace(self) -> None:
-        """At rest: balanced, everything owned, and the queues agree."""
+        """Check that the group is balanced, all partitions are owned, and the queues agree."""
         assert self.operator is not None
         now = summary(self.operator)
         assert now.state in (State.READY, State.PAUSED), now

@@ -30,7 +30,8 @@ BEGIN = 1_800_000_000.0
 
 
 class OneReplica:
-    """It serves the namespace `shop`. `trouble` (see `MemoryApi`) may be set at any time, for what the replica asks."""
+    """One replica that serves the namespace `shop`. `trouble` (see `MemoryApi`): faults of its requests; may be set at any
+    time."""
 
     def __init__(self, ledger_limit: int = SIZE_LIMIT, most_partitions: int = MOST_IN_ALL) -> None:
         loop = asyncio.get_running_loop()
@@ -39,13 +40,13 @@ class OneReplica:
         self.admin = MemoryApi(self.server)
         self.trouble: Trouble = lambda verb, path: None
         self.asked: list[tuple[str, str]] = []
-        """Verbs and paths of all that the replica asked the API server for."""
+        """Verbs and paths of the replica's requests to the API server."""
         self.queues: dict[str, MemoryQueue] = {}
-        """By name; made when it is first opened."""
+        """Queues by name; created when first opened."""
         self.ledger_limit = ledger_limit
         self.most_partitions = most_partitions
         self.looks = 0
-        """How often the replica asked for the time: who goes round and round does so all the time."""
+        """How often the replica read the clock, which a busy loop does all the time."""
         self.tasks: list[asyncio.Task[None]] = []
         for name in ("shop", "baton-system"):
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": name}})
@@ -80,7 +81,7 @@ class OneReplica:
         self.tasks = [asyncio.create_task(one) for one in running]
 
     async def stop(self) -> None:
-        """As a crash would."""
+        """End it as by a crash."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -107,7 +108,7 @@ class OneReplica:
         self.make(group_path(GROUP_VERSION, "shop", "partitionedqueues"), {"metadata": {"name": name}, "spec": spec})
 
     def group(self, name: str, *queues: str, **spec: Any) -> None:
-        """`queues`: none but the one of its name."""
+        """Create a group. `queues`: by default the one of its name."""
         names = [{"name": queue} for queue in queues or [name]]
         whole = {"queues": names, "membership": {"session": "Optional"}, **spec}
         self.make(groups_path("shop"), {"metadata": {"name": name}, "spec": whole})
@@ -140,7 +141,7 @@ class OneReplica:
         return await self.admin.find(path)
 
     async def config_map(self, group: str = "orders", namespace: str = "shop") -> Json:
-        """The ledger."""
+        """Return the ledger's data."""
         return await self.found(core_path(namespace, "configmaps", ledger_name(group))) or {}
 
     async def ledger(self, group: str = "orders", namespace: str = "shop") -> dict[str, str]:
@@ -151,16 +152,16 @@ class OneReplica:
         return {name: MemberEntry.from_json(text) for name, text in ledger.items() if name != "group"}
 
     async def counts(self, group: str = "orders", queue: str = "") -> list[int]:
-        """Partitions by member, sorted, without what is being revoked. `queue`: none but the one of the group's name."""
+        """Return the partitions of each member, sorted, without revoked ones. `queue`: by default that of the group's name."""
         return sorted(len(entry.owned.get(QueueName(queue or group), {})) for entry in (await self.entries(group)).values())
 
     async def epochs(self, group: str = "orders", namespace: str = "shop") -> dict[int, int]:
-        """Of the partitions of the queue of the group's name that are owned."""
+        """Return the epochs of owned partitions of the queue with the group's name."""
         entries = (await self.entries(group, namespace)).values()
         return {number: epoch for one in entries for number, epoch in one.owned.get(QueueName(group), {}).items()}
 
     async def ready(self, group: str = "orders", namespace: str = "shop") -> tuple[str, str]:
-        """Reason and message of the condition Ready; empty where there is none."""
+        """Return reason and message of the condition Ready; empty if the group has no status."""
         found = await self.found(groups_path(namespace, group)) or {}
         told = [one for one in (found.get("status") or {}).get("conditions") or () if one["type"] == "Ready"]
         return (told[0]["reason"], told[0]["message"]) if told else ("", "")
@@ -173,7 +174,7 @@ class OneReplica:
         return self.replica.metrics.registry.get_sample_value(name, labels)
 
     def measured(self, name: str, **labels: str) -> float:
-        """A metric that is there."""
+        """Return the value of a metric, which must exist."""
         found = self.metric(name, **labels)
         assert found is not None, name
         return found
@@ -181,7 +182,7 @@ class OneReplica:
     # -- waiting
 
     async def until(self, look: Callable[[], Coroutine[Any, Any, object]], wanted: object, seconds: float = 60.0) -> float:
-        """Wait until it looks like that; returns how long that took (virtual seconds)."""
+        """Wait for a condition; returns the virtual seconds that it took."""
         begun = self.now()
         while (found := await look()) != wanted:
             assert self.now() < begun + seconds, f"after {seconds} s: {found!r} instead of {wanted!r}; {await self.ready()}"
@@ -189,7 +190,7 @@ class OneReplica:
         return self.now() - begun
 
     async def until_told(self, reason: str, group: str = "orders", seconds: float = 60.0) -> float:
-        """Wait for the reason of the condition Ready."""
+        """Wait for a reason of the condition Ready."""
 
         async def told() -> str:
             return (await self.ready(group))[0]
@@ -198,7 +199,7 @@ class OneReplica:
 
 
 def lives(story: Callable[[World], Coroutine[Any, Any, None]], make: Callable[[], World] = OneReplica) -> None:  # type: ignore[assignment]
-    """Run it in virtual time. No task may have failed."""
+    """Run a story in virtual time. No task may fail."""
 
     async def all_of_it() -> None:
         world = make()
@@ -215,7 +216,7 @@ def in_virtual_time(
     story: Callable[[World], Coroutine[Any, Any, None]],
     make: Callable[[], World] = OneReplica,  # type: ignore[assignment]
 ) -> Callable[[], None]:
-    """Make a test of it."""
+    """Turn a story into a test."""
 
     def test() -> None:
         lives(story, make)

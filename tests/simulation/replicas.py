@@ -1,4 +1,4 @@
-"""A replica of the operator in virtual time, beside an API server in memory, for a test that says what happens and what fails."""
+"""A replica of the operator in virtual time with an API server in memory. The test sets the events and the faults."""
 
 import asyncio
 import random
@@ -24,13 +24,13 @@ from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, Watch
 from tests.simulation.seeds import manifests
 
 EPOCH = 1_800_000_000.0
-"""Unix seconds at which everything begins."""
+"""Unix seconds at the start."""
 
 Json = dict[str, Any]
 
 
 class Lone:
-    """One replica, its API server, and whoever uses both. `fails` says what becomes of a request of the replica (verb, path)."""
+    """One replica, its API server, and a client. `fails`: the fault of a request of the replica (verb, path)."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Lone:
         identity: str = "one",
         open_queue: OpenQueue | None = None,
     ) -> None:
-        """It serves these namespaces; none: all of them, of which there are two in any case. `open_queue`: without it all queues
+        """Serve these namespaces; none given: all. Two namespaces always exist. `open_queue`: by default all queues
         are External."""
         self.loop = asyncio.get_running_loop()
         self._open_queue = open_queue or _open
@@ -51,7 +51,7 @@ class Lone:
         self.tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._dead: set[str] = set()
         self.unreachable = False
-        """No renewal of a leader's Lease is answered."""
+        """Let no renewal of a leader's Lease be answered."""
         self.replica = self.start(identity, namespaces, clock)
 
     def now(self) -> float:
@@ -66,7 +66,7 @@ class Lone:
         lease: str = "operator",
         kind: type[MemoryApi] = MemoryApi,
     ) -> Replica:
-        """A replica, and its watch. `kind` is its client."""
+        """Make a replica and its watch. `kind`: the class of its client."""
 
         def fails(verb: str, path: str) -> Fault | None:
             return Hang() if identity in self._dead else self.fails(verb, path)
@@ -89,13 +89,13 @@ class Lone:
         return replica
 
     def crash(self, identity: str = "one") -> None:
-        """It gives nothing back."""
+        """End it without releasing anything."""
         self._dead.add(identity)
         for task in self.tasks.pop(identity):
             task.cancel()
 
     async def stop(self, identity: str = "one") -> None:
-        """As by SIGTERM: it gives the lead up."""
+        """End it as by SIGTERM: it gives up the lead."""
         tasks = self.tasks.pop(identity)
         for task in tasks:
             task.cancel()
@@ -104,7 +104,7 @@ class Lone:
     # -- making things
 
     async def group(self, namespace: str, *pods: str, partitions: int = 4, **spec: Any) -> None:
-        """`orders`, with a queue of that name that nothing can fence, and pods."""
+        """Create the group `orders`, an External queue of that name, and pods."""
         source = {"type": "External", "external": {"onDeadline": "Force"}}
         rebalance = {"delaySeconds": 0, "maxHandoffSeconds": 0}
         queue = manifests.queue("orders", {"source": source, "partitions": partitions, "rebalance": rebalance})
@@ -118,7 +118,7 @@ class Lone:
         await self.api.merge(core_path(namespace, "pods", name) + "/status", manifests.pod_status(True, self.now()))
 
     async def renew(self, namespace: str, pod: str, duration: int = 15) -> None:
-        """The pod's session."""
+        """Create the pod's session."""
         path = leases_path(namespace, session_lease_name(MemberId(pod)))
         uid = (await self.api.get(core_path(namespace, "pods", pod)))["metadata"]["uid"]
         name, renewed = session_lease_name(MemberId(pod)), to_micro_text(self.now())
@@ -135,13 +135,13 @@ class Lone:
     # -- looking
 
     async def owned(self, namespace: str) -> dict[str, int]:
-        """Partitions by member."""
+        """Return the number of partitions of each member."""
         found = await self.api.find(core_path(namespace, "configmaps", ledger_name("orders"))) or {}
         entries = {key: MemberEntry.from_json(text) for key, text in found.get("data", {}).items() if key != LEDGER_GROUP_KEY}
         return {member: len(entry.owned.get(QueueName("orders"), {})) for member, entry in entries.items()}
 
     async def ready(self, namespace: str) -> tuple[str, str]:
-        """Status and reason of the group's condition."""
+        """Return status and reason of the group's condition."""
         status = (await self.api.get(groups_path(namespace, "orders"))).get("status") or {}
         found = [(one["status"], one["reason"]) for one in status.get("conditions", ()) if one["type"] == "Ready"]
         return found[0] if found else ("Unknown", "")
@@ -155,7 +155,7 @@ async def _open(queue: QueueView, claimant: Claimant) -> QueueAdapter:
 
 
 def played(story: Callable[[Lone], Awaitable[None]], namespaces: Sequence[str] = ("shop", "bank")) -> None:
-    """From its beginning to its end, in virtual time."""
+    """Run a story in virtual time."""
 
     async def main() -> None:
         lone = Lone(namespaces)

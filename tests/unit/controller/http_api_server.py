@@ -1,4 +1,4 @@
-"""An API server over HTTP, of which a test says what it answers: for what speaks HTTP itself, as kopf does."""
+"""An API server over HTTP whose answers a test sets, for clients that need HTTP, such as kopf."""
 
 import asyncio
 import json
@@ -14,33 +14,34 @@ from baton.kube.store import WatchedKind
 Json = dict[str, Any]
 
 DEEP = "too deep for Python's parser"
-"""Stands for as many levels as an API server takes: Python could not write them, either."""
+"""Stands for the deepest nesting that an API server accepts, which Python could not write."""
 
 
 class HttpApiServer:
-    """Lists and watches. Everything is there and empty, until a test says otherwise."""
+    """Serves lists and watches, all empty until a test changes them."""
 
     def __init__(self) -> None:
         self.served = set(WatchedKind)
-        """The kinds that there are."""
+        """The kinds that exist."""
         self.objects: dict[tuple[str, str], list[Json]] = {}
-        """By namespace and resource."""
+        """Objects by namespace and resource."""
         self.refused: dict[tuple[str, str], int] = {}
         """Status of lists and watches, by namespace and resource."""
         self.lines: dict[tuple[str, str], list[bytes]] = {}
-        """What a watch says next, by namespace and resource; then it goes on."""
+        """The next lines of watches, by namespace and resource."""
         self.lists: list[tuple[str, str]] = []
         self.pages: dict[tuple[str, str], list[int]] = {}
-        """How many objects each page of a list had."""
+        """The number of objects on each page of a list."""
         self.stale: set[tuple[str, str]] = set()
-        """Lists whose rest is gone, once."""
+        """Lists whose continue token has expired, once."""
         self._news = asyncio.Event()
         self._latest: dict[tuple[str, str], web.StreamResponse] = {}
-        """The watch that was begun last, by namespace and resource."""
+        """The latest watch, by namespace and resource."""
         self._closing = False
 
     def event(self, namespace: str, resource: str, kind: str, manifest: Json) -> None:
-        """Tell the watch. What is added is listed from then on: a watch that is just ending may have taken the word."""
+        """Send an event to the watch. An added object is listed from then on, because a watch that is just ending may lose the
+        event."""
         if kind == "ADDED":
             self.objects[namespace, resource] = [*self.objects.get((namespace, resource), []), manifest]
         self.say(namespace, resource, _text({"type": kind, "object": manifest}).encode() + b"\n")
@@ -51,7 +52,7 @@ class HttpApiServer:
 
     @asynccontextmanager
     async def running(self, folder: Path) -> AsyncIterator[Path]:
-        """A kubeconfig for it."""
+        """Return a kubeconfig for the server."""
         app = web.Application()
         app.router.add_get("/api", self._answer({"versions": ["v1"]}))
         app.router.add_get("/apis", self._groups)

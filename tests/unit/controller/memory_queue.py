@@ -1,4 +1,4 @@
-"""A queue in memory: owners, epochs, what is outstanding; and down, slow or hung when told so."""
+"""A queue in memory with owners, epochs and outstanding messages. A test can make it fail, slow or hang."""
 
 import asyncio
 
@@ -26,19 +26,19 @@ class MemoryQueue:
         self.risks: tuple[str, ...] = ()
         self.hangs = False
         self.takes: dict[str, float] = {}
-        """Seconds, by method."""
+        """Seconds that a method takes, by its name."""
         self.refuses: frozenset[str] = frozenset()
         """Methods."""
         self.loses: frozenset[str] = frozenset()
-        """The methods whose answers are lost: what is asked for is done."""
+        """Methods that take effect, but whose answers are lost."""
         self.owners_say: dict[int, Ownership] = {}
-        """Whom their owners have handed these partitions over to."""
+        """Owners of partitions after direct hand-offs."""
         self.unavailable: dict[int, str] = {}
         """Why these partitions cannot be granted."""
         self.fails: Exception | None = None
         self.steps: list[Resizing] = []
-        """What it answers to `ensure` one after the other, the last again and again. Its count changes when there are none."""
-        """As it was last asked for."""
+        """The answers to `ensure` in turn; the last one is repeated. Without any, the number of partitions changes at once."""
+        """The number of partitions that was asked for last."""
 
     async def _called(self, name: str) -> None:
         self.calls.append(name)

@@ -1,4 +1,4 @@
-"""One group as a specification sees it: facts in, steps out, consumers and queues that do what they are asked."""
+"""A group for tests of the engine: facts in, steps out, with consumers and queues that do what a test asks."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ def partition(number: int, queue: str = "orders") -> Partition:
 
 
 class Group:
-    """Steps on demand. `grants` are carried out when `settle` is called; nothing is released unless a test says so."""
+    """A group that steps on demand. `settle` carries out grants; nothing is released unless a test asks for it."""
 
     def __init__(self, partitions: int = 4, spec: GroupSpec | None = None, **queue: Any) -> None:
         self.spec = spec if spec is not None else GroupSpec()
@@ -54,7 +54,7 @@ class Group:
         return self
 
     def step_aside(self, name: str) -> "Group":
-        """It takes no part, and may still work."""
+        """Make a pod take no part, while it may still work."""
         self.away[MemberId(name)] = self.members.pop(MemberId(name)).uid
         return self
 
@@ -67,7 +67,7 @@ class Group:
         return self
 
     def release(self, name: str, number: int, queue: str = "orders") -> "Group":
-        """The consumer's session says that it has let go of what it holds."""
+        """Have a consumer's session report the release of the partitions that it holds."""
         record = self.state.records[partition(number, queue)]
         self.releases.add(Release(self.members[MemberId(name)].uid, QueueName(queue), number, record.epoch))
         return self
@@ -87,7 +87,7 @@ class Group:
         )
 
     def step(self, at: float | None = None, outcomes: frozenset[Outcome] = frozenset()) -> Step:
-        """One step, as the operator makes it after a restart: from the ledger alone."""
+        """Step once as after a restart of the operator: from the ledger alone."""
         self.now = self.now if at is None else at
         done = step(load(dump(self.state)) if self.state.facts else self.state, self.observe(outcomes), self.now)
         self.state = done.state
@@ -95,7 +95,7 @@ class Group:
         return done
 
     def settle(self, at: float | None = None) -> Step:
-        """Step, and carry out every grant, until there is none left."""
+        """Step and carry out all grants, until no grant is left."""
         done = self.step(at)
         while grants := [effect for effect in done.effects if isinstance(effect, Grant)]:
             done = self.step(outcomes=frozenset(self.carry_out(grant) for grant in grants))
@@ -108,19 +108,19 @@ class Group:
         return Outcome(grant.partition, record)
 
     def start(self, *names: str) -> "Group":
-        """The first rebalance is over, and what was told of it is forgotten."""
+        """Run the first rebalance to its end, and clear its events."""
         self.join(*names).settle()
         self.settle(self.now + self.spec.delay)
         self.events.clear()
         return self
 
     def owners(self, queue: str = "orders") -> str:
-        """Who owns partition 0, 1, 2, …: "abab"; "-" is nobody."""
+        """Return the owners of partitions 0, 1, 2, …: "abab"; "-" is no owner."""
         records = sorted((p, record) for p, record in self.state.records.items() if p.queue == queue)
         return "".join(record.owner or "-" for _, record in records)
 
     def moved(self) -> list[str]:
-        """What was told of partitions: "revoke 3 a", "release 3 a consumer", "miss 3 a", "grant 3 c 2"."""
+        """Return the events about partitions: "revoke 3 a", "release 3 a consumer", "miss 3 a", "grant 3 c 2"."""
         words = []
         for event in self.events:
             match event:
