@@ -263,8 +263,9 @@ class GroupState:
 
 
 def in_doubt(state: GroupState, queue: QueueName) -> GroupState:
-    """Return the state with a mark that all partitions of this queue have to be granted again."""
+    """Return the state with a mark that all partitions of this queue have to be granted again.
+
+    Without a view, the next step takes in the same observation again.
+    """
     facts = state.queues[queue]._replace(incarnation=IN_DOUBT)
-    return replace(
-        state, queues={**state.queues, queue: facts}, view=None
-    )  # so the next step looks at the same observation again
+    return replace(state, queues={**state.queues, queue: facts}, view=None)
