@@ -74,7 +74,7 @@ def test_a_hand_off_in_flight_comes_to_its_end_and_the_next_plan_waits_until_the
         assert (took < 3) is released
         assert (await world.ready())[0] == "SizeLimit"
         message = (await world.ready())[1]
-        assert "no plan is made until it fits" in message and "use fewer partitions or members" in message
+        assert "no plan is made until it fits" in message and "Use fewer partitions or members" in message
         owners = {record.uid for record in world.queues["orders"].records.values()}
         assert owners == {entry.uid for name, entry in (await world.entries()).items()}
         for number in range(10):

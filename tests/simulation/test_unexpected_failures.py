@@ -42,7 +42,7 @@ def test_it_is_told_on_its_group_and_nowhere_else_and_over_when_its_cause_is(fro
         world.pod("orders-b")
         await world.until_told("UnexpectedError")
         message = (await world.ready())[1]
-        assert "TypeError" in message and "Undo what was changed last" in message and "hunter2" not in message
+        assert "TypeError" in message and "Undo the last change" in message and "hunter2" not in message
         world.asked.clear()
         await asyncio.sleep(300)
         tried = sum(asked == ("update", LEDGER) for asked in world.asked)

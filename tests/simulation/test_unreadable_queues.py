@@ -81,7 +81,7 @@ async def test_a_group_whose_queue_went_unseen_ends_at_once_and_says_what_still_
     assert not queue.released
     await asyncio.sleep(1.0)
     (note,) = await not_released(world)
-    assert "PartitionedQueue shop/orders is gone. It may still record this group" in note and uid in note
+    assert "PartitionedQueue shop/orders is gone. If the queue still records this group" in note and uid in note
 
 
 @in_virtual_time

@@ -145,7 +145,7 @@ _CURES = {
 }
 """The cure by a pattern of the API server's message; the first that matches."""
 
-_ELSE = "see this message of the API server, and its log"
+_ELSE = "see what the API server says there, and its log"
 
 
 def is_gone(error: Exception) -> bool:
