@@ -223,35 +223,20 @@ async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, Parti
         return await adapter.offsets()
 
 
-class _ShowsUnlessTold(WholeSummaries):
-    """`baton offsets GROUP` is `baton offsets show GROUP`, and calls itself as it was called."""
+class _ShowByDefault(WholeSummaries):
+    """Run `baton offsets GROUP` as `baton offsets show GROUP`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named or not args else ["", *args])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name or "show")
+        return super().parse_args(ctx, args if named or not args else ["show", *args])
 
 
-class _Unnamed(click.Context):
-    """Of a command that may have been called without its name."""
-
-    @property
-    def command_path(self) -> str:
-        return super().command_path.rstrip()
-
-
-class _Show(click.Command):
-    context_class = _Unnamed
-
-
-@click.group(cls=_ShowsUnlessTold)
+@click.group(cls=_ShowByDefault)
 def offsets() -> None:
     """Show where a ConsumerGroup is in each partition (baton offsets GROUP), or set that by hand (baton offsets reset GROUP)."""
 
 
-@offsets.command(cls=_Show)
+@offsets.command()
 @click.argument("group", type=GROUP)
 @cluster_options
 @output_option(wide="also the earliest offset, state and epoch", programs="a list of partitions")

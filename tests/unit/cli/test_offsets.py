@@ -55,10 +55,12 @@ def test_what_is_no_target_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["offsets", "offsets show"])
-def test_it_calls_itself_as_it_was_called(words: str) -> None:
+def test_offsets_are_shown_unless_another_subcommand_is_named(words: str) -> None:
     run = CliRunner(env={"KUBECONFIG": "/nowhere"}).invoke
-    assert run(main, [*words.split(), "-n", "shop", "orders"]).output.startswith(f"baton {words}: there is no kubeconfig")
-    assert run(main, [*words.split(), "--slip"], prog_name="baton").output.startswith(f"Usage: baton {words} [OPTIONS] GROUP\n")
+    assert run(main, [*words.split(), "-n", "shop", "orders"]).output.startswith("baton offsets show: there is no kubeconfig")
+    assert run(main, [*words.split(), "--slip"], prog_name="baton").output.startswith(
+        "Usage: baton offsets show [OPTIONS] GROUP\n"
+    )
 
 
 def paused(group: Group, *, spec: bool = True, generation: int = 1) -> GroupLook:
