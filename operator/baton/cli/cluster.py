@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import yaml
 
 from baton.cli.options import ClusterTarget
-from baton.cli.printing import PATIENCE, refuse, say
+from baton.cli.printing import refuse, waiting_for
 from baton.kube.api import Api, connect
 from baton.kube.errors import ApiError, NotFoundError, UnavailableError
 
@@ -114,9 +114,9 @@ async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
             api, settings = await stack.enter_async_context(connect(file, context))
         except (ConfigException, OSError, ValueError) as error:
             raise NoAnswerError(f"{file or 'the service account'} cannot be used: {error}") from None
-        unheard = asyncio.get_running_loop().call_later(PATIENCE, _say_unheard, api, str(settings.host))
         try:
-            yield api, namespace
+            with waiting_for(str(settings.host), still=lambda: api.told is None):
+                yield api, namespace
         except UnavailableError as error:
             cure = "see whether it runs, or name another cluster with --context"
             raise NoAnswerError(f"{settings.host} does not answer: {error}: {cure}") from None
@@ -124,13 +124,6 @@ async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
             raise NoAnswerError(_missing(error, namespace)) from None
         except ApiError as error:
             raise NoAnswerError(f"{settings.host} refused: {error.message or error}") from None
-        finally:
-            unheard.cancel()
-
-
-def _say_unheard(api: Api, host: str) -> None:
-    if api.told is None:
-        say(f"Waiting for {host} …", error=True)
 
 
 def namespace_of(target: ClusterTarget) -> str:

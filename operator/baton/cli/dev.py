@@ -1,11 +1,10 @@
 """`baton dev`: hand-offs between processes of this machine, without a cluster."""
 
-import asyncio
 import os
 import shlex
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import click
 
 from baton.cli.main import WholeSummaries
 from baton.cli.options import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC, bounded
-from baton.cli.printing import PATIENCE, need_kafka, need_redis, refuse, say
+from baton.cli.printing import need_kafka, need_redis, refuse, say, waiting_for
 from baton.model.wording import counted
 
 if TYPE_CHECKING:
@@ -171,10 +170,10 @@ async def _serve(queue: "DevQueue", delay: float, max_handoff: float, folder: "D
     _quiet()
     os.environ[DEV_QUEUE_VARIABLE] = queue.full_name
 
-    unheard = asyncio.get_running_loop().call_later(PATIENCE, say, f"Waiting for {queue.place} …")
+    waiting = ExitStack()
 
     def begun(partitions: int) -> None:
-        unheard.cancel()
+        waiting.close()
         ends = " (which ends with this)" if started else ""
         say(f"Queue {queue.full_name} with {counted(partitions, 'partition')}, {queue.place}{ends}. In other terminals:")
         where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
@@ -187,4 +186,6 @@ async def _serve(queue: "DevQueue", delay: float, max_handoff: float, folder: "D
     group = DevGroup(queue, delay, max_handoff, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
     assert queue.kind.variable is not None
     folder.announce(Address(group.server.url, group.server.token, NAMESPACE, queue.name, queue.kind.variable, queue.url))
-    await group.run()
+    with waiting:
+        waiting.enter_context(waiting_for(queue.place))
+        await group.run()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PIPED = 10_000
 """Columns of an output that is no terminal."""
 PATIENCE = 1.0
-"""Seconds after which it is said what is waited for."""
+"""Seconds until a command prints what it is waiting for."""
 
 
 def printable(text: str) -> str:
@@ -53,9 +53,14 @@ def refuse(text: str, status: int = 1) -> NoReturn:
 
 
 @contextmanager
-def waiting_for(what: str) -> Iterator[None]:
-    """What takes longer than a second is said."""
-    notice = threading.Timer(PATIENCE, say, (f"Waiting for {what} …",), {"error": True})
+def waiting_for(what: str, still: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Name what is waited for on standard error when the block takes longer than a second, if `still` is true by then."""
+
+    def notify() -> None:
+        if still():
+            say(f"Waiting for {what} …", error=True)
+
+    notice = threading.Timer(PATIENCE, notify)
     notice.daemon = True
     notice.start()
     try:
