@@ -166,7 +166,7 @@ def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_pa
         ),
         (
             "queues: {orders: {type: External, partitions: 2, maxRedeliveries: 3}}\nuntil: 5\n",
-            "queues.orders: spec.maxRedeliveries does nothing for External: remove it (it is for Redis, Kafka)\n",
+            "queues.orders: spec.maxRedeliveries has no effect for External: remove it (it is for Redis, Kafka)\n",
         ),
         (
             "queues: {orders: {partitions: 2, onDeadline: Force}}\nuntil: 5\n",

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions: names, columns and subresources around the schemas."""
+"""The CustomResourceDefinitions: names, columns, subresources and schemas."""
 
 from typing import Any
 
@@ -24,21 +24,26 @@ def _consumer_groups() -> Document:
         short="cg",
         columns=[
             _column("State", ".status.state", "A summary of the conditions"),
-            _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether everything that is asked for can be done"),
+            _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether everything in the spec can be done"),
             _column("Partitions", ".status.partitions", "Partitions of the group's queues; empty: not known", kind="integer"),
             _column("Unowned", ".status.unowned", "Partitions without an owner; empty: not known", kind="integer"),
             _column("Members", ".status.members", "Pods that take part", kind="integer"),
-            _column("Desired", ".status.desiredReplicas", "Pods that there are to be", kind="integer"),
+            _column("Desired", ".status.desiredReplicas", "The desired number of pods", kind="integer"),
             _column("Moving", ".status.moving", "Partitions that are changing hands", kind="integer"),
             _column("Hold-until", ".status.holdUntil", "When the holddown ends"),
             _column("Changed", ".status.lastChangeTime", "When the status last changed", kind="date"),
             _column("Standbys", ".status.standbys", "Members that own no partition", kind="integer", wide=True),
-            _column("Moves", ".status.moves", "Moves since the group was made", kind="integer", wide=True),
+            _column("Moves", ".status.moves", "Moves since the group was created", kind="integer", wide=True),
             _column("Proposed", ".status.proposal.moves", "Moves that wait for approval", kind="integer", wide=True),
-            _column("Settled", '.status.conditions[?(@.type=="Settled")].status', "Whether all is well and at rest", wide=True),
+            _column(
+                "Settled",
+                '.status.conditions[?(@.type=="Settled")].status',
+                "Whether the group is ready, balanced and at rest",
+                wide=True,
+            ),
             _column("Assignor", ".status.assignor", "The assignor in use", wide=True),
             _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why the group is ready or not", wide=True),
-            _column("Age", ".metadata.creationTimestamp", "Since when it exists", kind="date"),
+            _column("Age", ".metadata.creationTimestamp", "When the group was created", kind="date"),
         ],
         scale={
             "specReplicasPath": ".spec.replicas",
@@ -54,14 +59,19 @@ def _partitioned_queues() -> Document:
         plural="partitionedqueues",
         short="pq",
         columns=[
-            _column("Source", ".spec.source.type", "Where the queue is"),
+            _column("Source", ".spec.source.type", "The kind of queue"),
             _column("Partitions", ".status.partitions", "Partitions in operation", kind="integer"),
             _column("Access", ".spec.accessType", "NonExclusive or Exclusive"),
             _column("Scaling", ".status.partitionScaleStatus", "Whether the number of partitions is the one asked for"),
-            _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether the queue can be worked with"),
-            _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready or not", wide=True),
-            _column("Durable", '.status.conditions[?(@.type=="Durable")].status', "Whether its server keeps entries", wide=True),
-            _column("Age", ".metadata.creationTimestamp", "Since when it exists", kind="date"),
+            _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether the queue can be used"),
+            _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why the queue is ready or not", wide=True),
+            _column(
+                "Durable",
+                '.status.conditions[?(@.type=="Durable")].status',
+                "Whether the queue's server keeps its entries",
+                wide=True,
+            ),
+            _column("Age", ".metadata.creationTimestamp", "When the queue was created", kind="date"),
         ],
         scale=None,
     )
@@ -105,7 +115,7 @@ def _root(model: type[BaseModel]) -> Document:
     schema["properties"] = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},  # a rule that reports the name needs it here
+        "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},  # needed by a rule that reports the name
         "spec": fields["spec"],
         "status": fields["status"],
     }

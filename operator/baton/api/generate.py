@@ -1,4 +1,4 @@
-"""`python -m baton.api.generate`, in the repository's root: writes the CRDs and their reference page."""
+"""Write the CRDs and their reference page: `python -m baton.api.generate` in the root of the repository."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +16,8 @@ _PAGE_HEADING = f"""# The resources
 <!-- Generated from operator/baton/api by `make generate`. Do not edit. -->
 
 Two namespaced resources of the API group `{API_GROUP}/{API_VERSION}`. Durations are whole seconds. `kubectl explain` shows every
-field, such as `cg.status.proposal`. Fields that contradict each other are refused at apply, with the cure. A reference to a
-Secret has `name` and `key`. [Conditions](conditions.md) have a page.
+field, such as `cg.status.proposal`. Contradicting fields are refused at apply, with a remedy. A reference to a Secret has
+`name` and `key`. [Conditions](conditions.md) have their own page.
 
 ```yaml
 apiVersion: {API_GROUP}/{API_VERSION}
@@ -38,14 +38,14 @@ spec:
 |---|---|
 | label `baton.dev/group: orders` | The pod's group. Ready pods with it are members. |
 | annotation `baton.dev/subscribed: orders,returns` | The queues that the pod reads. Default: all of the group's. |
-| annotation `baton.dev/assignors: range,solace` | The [assignors](../guides/change-assignor.md) it knows. Default: all. |
-| annotation `baton.dev/capacity: "2"` | Its capacity relative to other pods, for assignors that use it. |
-| annotation `baton.dev/drain: "true"` | The pod gives its partitions away and gets none (`baton drain`). |
+| annotation `baton.dev/assignors: range,solace` | [Assignors](../guides/change-assignor.md) it supports. Default: all. |
+| annotation `baton.dev/capacity: "2"` | The pod's capacity relative to other pods, for assignors that use it. |
+| annotation `baton.dev/drain: "true"` | The pod hands its partitions off and gets no others (`baton drain`). |
 
 | annotation of a ConsumerGroup | |
 |---|---|
 | `baton.dev/rebalance: "…"` | A new value requests a rebalance (`baton rebalance`). |
-| `baton.dev/take-over: "6f1c…"` | UIDs of deleted groups whose queues it takes over. |
+| `baton.dev/take-over: "6f1c…"` | UIDs of deleted groups whose queues the group takes over. |
 | `baton.dev/approve: <id>` | [Approves](../guides/approve.md) `status.proposal` (`baton approve`). |
 
 The owners are in the ConfigMap `<group>-assignments`; `baton status <group>` shows them.
@@ -53,7 +53,7 @@ The owners are in the ConfigMap `<group>-assignments`; `baton status <group>` sh
 
 
 def reference() -> str:
-    """The page's text."""
+    """Return the text of the reference page."""
     return _PAGE_HEADING + "".join(_page(document) for document in crds())
 
 
@@ -83,12 +83,12 @@ def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]
 
 
 def _only_holds_fields(field: Schema) -> bool:
-    """Its fields, which follow, say it all."""
+    """Whether the field needs no row of the table because its inner fields have one each."""
     return "properties" in field and "key" not in field["properties"]
 
 
 def _inner(field: Schema) -> str:
-    """The names of the fields within."""
+    """Return a sentence with the names of the inner fields, or nothing."""
     inner = field.get("items", field).get("properties", {})
     return f" Fields: {', '.join(f'`{name}`' for name in inner)}." if inner and "lastTransitionTime" not in inner else ""
 
@@ -99,7 +99,7 @@ def _row(path: str, field: Schema, required: bool) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text as Markdown shows it: a bar would end the cell, and <this> would be taken for HTML."""
+    """Escape a text for a cell in Markdown: `|` would end the cell, and `<this>` would be taken for HTML."""
     return text.replace("|", "&#124;").replace("<", "&lt;")
 
 
@@ -133,23 +133,23 @@ HEADING = "# Generated from operator/baton/api by `make generate`. Do not edit.\
 
 
 def file_name(document: Document) -> str:
-    """`baton.dev_consumergroups.yaml`, as controller-gen names them."""
+    """Return the name that controller-gen would give: `baton.dev_consumergroups.yaml`."""
     return f"{API_GROUP}_{document['spec']['names']['plural']}.yaml"
 
 
 def text(document: Document) -> str:
-    """The file's content; the same models give the same text."""
+    """Return the file's content; the same models give the same text."""
     return HEADING + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=140)
 
 
 def files(root: Path) -> dict[Path, str]:
-    """All that is generated below the repository's root, with its content."""
+    """Return the generated files of the repository with their content."""
     made = {root / "crds" / file_name(document): text(document) for document in crds()}
     return {**made, root / "docs" / "reference" / "resources.md": reference()}
 
 
 def main() -> None:
-    """Writes the files below the working directory."""
+    """Write the files below the working directory."""
     for path, content in files(Path()).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")

@@ -19,14 +19,14 @@ class Protocol(StrEnum):
 
 
 class Approval(StrEnum):
-    """Whether a person has to approve that partitions are taken from who works on them."""
+    """Whether taking a partition from a working member needs a person's approval."""
 
     AUTOMATIC = "Automatic"
     MANUAL = "Manual"
 
 
 class ScaleMode(StrEnum):
-    """Who carries the desired size out: the operator at a workload, another writer there, or the Spark driver."""
+    """What scales the fleet: the operator through a workload, another writer of that workload, or the Spark driver."""
 
     WORKLOAD = "Workload"
     EXTERNAL = "External"
@@ -34,13 +34,13 @@ class ScaleMode(StrEnum):
 
 
 class ScaleSteps(StrEnum):
-    """Which sizes a fleet takes."""
+    """Which sizes a fleet may have."""
 
     EVERY = "Every"
     EVEN_SHARES = "EvenShares"
 
 
-# The names and options of assignors in a ConsumerGroup.
+# Names and options of assignors
 
 
 _OWN = INSTALLED_NAME.replace("\\", "\\\\")
@@ -63,16 +63,16 @@ AssignorName = Annotated[
         ),
     ),
 ]
-"""The name of a built-in assignor, or of a user's own."""
+"""The name of a built-in assignor, or of one of your own."""
 
 _WITHIN = tuple(name for name in BUILT_IN if name != "machine-room-nearby")
 
 
 class AssignorOptions(Shape):
-    """The options of the assignors that have any, as in `baton plan`."""
+    """Options of assignors, the same as in `baton plan`."""
 
     virtual_nodes: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """For consistent-hash: points on the ring per member. Default: 10."""
+    """For consistent-hash: points of each member on the ring. Default: 10."""
     partition_key: (
         Annotated[
             str,
@@ -87,7 +87,7 @@ class AssignorOptions(Shape):
                     ),
                     rule(
                         "self.replace('{partition}', '').replace('{queue}', '').matches('^[^{}]*$')",
-                        "spec.assignorOptions.partitionKey: between braces there are {queue} and {partition} only",
+                        "spec.assignorOptions.partitionKey: the only placeholders are {queue} and {partition}",
                         reason="FieldValueInvalid",
                     ),
                 ),
@@ -95,7 +95,7 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For consistent-hash: the text that is hashed, with {queue} and {partition}. Default: {queue}-{partition}."""
+    """For consistent-hash: the text to hash, with the placeholders {queue} and {partition}. Default: {queue}-{partition}."""
     rooms: (
         Annotated[
             tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
@@ -103,7 +103,7 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """Required by machine-room: the zones whose partitions it assigns. Partitions elsewhere get no new owner."""
+    """Required by machine-room: the zones whose partitions it assigns. Partitions in other zones get no new owner."""
     within: (
         Annotated[
             str,
@@ -112,7 +112,7 @@ class AssignorOptions(Shape):
                 json_schema_extra=rules(
                     _known(
                         _WITHIN,
-                        "spec.assignorOptions.within names no other assignor: choose one of "
+                        "spec.assignorOptions.within is not the name of another assignor: choose one of "
                         f"{', '.join(_WITHIN)}, or name one of your own as <domain>/<name>",
                     )
                 ),
@@ -120,10 +120,10 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For machine-room-nearby: the assignor inside each room. Default: average."""
+    """For machine-room-nearby: the assignor to use inside each room. Default: average."""
 
     def as_arguments(self) -> dict[str, object]:
-        """The options by name, as the assignors' functions take them."""
+        """The options that are set, by name, as assignors take them."""
         raw = {
             "virtualNodes": self.virtual_nodes,
             "partitionKey": self.partition_key,
@@ -137,31 +137,30 @@ ROOMS_NEEDED = rule(
     "!(self.assignors.exists(one, one == 'machine-room') || self.assignors.exists(one, one == 'machine-room-nearby') && "
     "has(self.assignorOptions) && has(self.assignorOptions.within) && self.assignorOptions.within == 'machine-room') || "
     "has(self.assignorOptions) && has(self.assignorOptions.rooms)",
-    "spec.assignorOptions.rooms is missing: machine-room gives out the partitions of these rooms only, so name them",
+    "spec.assignorOptions.rooms is missing: machine-room assigns the partitions of these rooms only, so name them",
     reason="FieldValueRequired",
 )
-"""Of the spec."""
+"""A rule of the spec."""
 
 
 # The status
 
 
 MOST_HANDOFFS_SHOWN = 50
-"""The most hand-offs that the status lists; the ledger has all of them."""
+"""The most hand-offs listed in the status; the ledger has all of them."""
 
 MOST_PROPOSED_SHOWN = 50
-"""The most moves, and the most members, of a proposal in the status; the ledger has all of them."""
+"""The most moves, and the most members, listed in a proposal of the status; the ledger has all of them."""
 
 LONGEST_REASON = 256
-"""Characters of why something moves."""
+"""The most characters of the reason for a move."""
 
 LONGEST_RANGES = 256
 """The most characters of a list of partitions in the status."""
 
 
 class ShownState(StrEnum):
-    """A summary of the conditions in one word. Ready, Holddown, Rebalancing, Paused and ScaledToZero stand only where the
-    condition Ready is True."""
+    """The conditions in one word. Ready, Holddown, Rebalancing, Paused and ScaledToZero mean that the condition Ready is True."""
 
     READY = "Ready"
     HOLDDOWN = "Holddown"
@@ -180,27 +179,27 @@ class Handoff(Shape):
     partition: int
     """The partition."""
     giver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="from")] = None
-    """The pod that releases it, if any."""
+    """The pod that releases the partition, if it has an owner."""
     receiver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="to")] = None
-    """The pod that gets it, if known."""
+    """The pod that gets the partition, if known."""
     epoch: int
-    """The epoch of the coming grant."""
+    """The epoch of the next grant."""
     deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When the giver is fenced off."""
+    """When the giver is fenced off if it has not released the partition."""
     unacknowledged: int | None = None
-    """The messages that the giver still has to acknowledge, if the queue knows the number. None too where the giver has none and
-    has not released the partition yet: its `on_revoked` runs, for example."""
+    """The number of messages that the giver still has to acknowledge. Absent if the queue does not know it, or if there are none
+    and the giver has not released the partition yet, for example because its `on_revoked` is running."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
-    """Why it moves."""
+    """Why the partition moves."""
 
 
 class ProposedMove(Shape):
-    """Partitions of one queue that would go from one pod to another."""
+    """Partitions of one queue that would move from one pod to another."""
 
     queue: Annotated[str, Field(max_length=253)]
     """The queue."""
     partitions: Annotated[str, Field(max_length=LONGEST_RANGES + 2)]
-    """Ranges of partitions, possibly cut."""
+    """Ranges of partitions, possibly truncated."""
     giver: Annotated[str, Field(alias="from", max_length=253)]
     """The pod that would release them."""
     receiver: Annotated[str, Field(alias="to", max_length=253)]
@@ -208,33 +207,33 @@ class ProposedMove(Shape):
 
 
 class ProposedChange(Shape):
-    """The number of a pod's partitions before and after a proposal."""
+    """How many partitions a pod has before and after the proposal."""
 
     member: Annotated[str, Field(max_length=253)]
     """The pod."""
     before: int
-    """Its partitions now."""
+    """The number of its partitions now."""
     after: int
-    """Its partitions afterwards."""
+    """The number of its partitions afterwards."""
 
 
 class ProposalStatus(Shape):
     """A plan that waits for approval (spec.approval Manual)."""
 
     id: Annotated[str, Field(max_length=64)]
-    """The id to approve. It stands for these moves only."""
+    """The id to approve. Another set of moves has another id."""
     created_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When it was proposed."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
-    """The reason of the plan."""
+    """Why the plan was made."""
     moves: int
     """Partitions that would move."""
     paused: int
-    """Partitions that would be paused: those that move; with Eager, all with an owner."""
+    """Partitions that would be paused: those that move or, with Eager, all that have an owner."""
     paused_at_once: int
     """The most partitions paused at once."""
     longest_pause_seconds: int | None = None
-    """The longest pause of a partition. None: until its consumer releases it (External)."""
+    """The longest pause of a partition. Absent: a partition is paused until its consumer releases it (External)."""
     members: Annotated[list[ProposedChange], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("member"))] = Field(
         default_factory=list
     )
@@ -246,14 +245,14 @@ class ProposalStatus(Shape):
 
 
 OF_QUEUES = ("partitions", "unowned")
-"""The numbers that are not known before a queue has answered."""
+"""Numbers that are unknown until a queue has answered."""
 
 Count = Annotated[int, Field(json_schema_extra=lambda schema: schema.pop("default", None))]
-"""0 in here, and absent in a resource that no operator has looked at: a default of the CRD's would say that one has."""
+"""A count with the default 0 in Python and none in the CRD: there it is absent until an operator has set it."""
 
 
 class GroupNumbers(Shape):
-    """A group in numbers: what the engine counts, and what the status, the metrics and `baton status` show."""
+    """A group in numbers: counted by the engine; shown by the status, the metrics and `baton status`."""
 
     members: Count = 0
     """Members, standbys included."""
@@ -266,7 +265,7 @@ class GroupNumbers(Shape):
     moving: Count = 0
     """Hand-offs in flight or planned."""
     moves: Count = 0
-    """Grants to another pod than the last owner, since the group was created."""
+    """Partitions granted to a pod other than their last owner, since the group was created."""
     lower_bound: Count = 0
     """The fewest moves that could have reached the same balances."""
     deadline_misses: Count = 0
@@ -274,26 +273,26 @@ class GroupNumbers(Shape):
 
 
 class ConsumerGroupStatus(GroupNumbers):
-    """The state of the group. The ledger, ConfigMap <group>-assignments, has the owner of each partition."""
+    """The state of the group. The owner of each partition is in the ledger, the ConfigMap <group>-assignments."""
 
     observed_generation: int | None = None
-    """The generation of the spec that this status is about."""
+    """The generation of the spec that this status describes."""
     state: ShownState | None = None
     """A summary of the conditions: Ready, Holddown, Rebalancing, Paused, ScaledToZero, NotReady or Deleting."""
     last_change_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When this status last changed. At rest nothing is written; `baton status` shows whether an operator runs."""
+    """When this status last changed. It is not written while nothing changes; `baton status` shows whether an operator runs."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """The end of the holddown. Absent in a pause, and while a plan waits for something else."""
+    """When the holddown ends. Absent while the group is paused or the plan waits for something else."""
     assignment_generation: int | None = None
-    """Plans made for the group."""
+    """The number of plans made for the group."""
     assignor: Annotated[str, Field(max_length=128)] | None = None
     """The assignor in use."""
     selector: Annotated[str, Field(max_length=512)] | None = None
     """The label selector of the group's pods, for autoscalers."""
     desired_replicas: int | None = None
-    """The desired number of pods. Absent if unknown, or if more pods than that have the group's label."""
+    """The desired number of pods. Absent if it is unknown, or if more pods have the group's label."""
     replicas: int | None = None
-    """Live pods with the group's label."""
+    """The number of live pods with the group's label."""
     handoffs: Annotated[
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
     ] = Field(default_factory=list)
@@ -313,7 +312,7 @@ class ConsumerGroupStatus(GroupNumbers):
 
 
 LONGEST_NAME = 63
-"""The longest name of a group, which pods have as a label's value."""
+"""The most characters of a group's name: pods carry it as the value of a label."""
 
 
 class QueueRef(Shape):
@@ -327,18 +326,18 @@ class GroupRebalance(Shape):
     """When and how partitions move."""
 
     delay_seconds: NonNegativeSeconds | None = None
-    """The holddown, from a change of the fleet to the plan. A pod that returns within it costs no move. Seconds; 0 acts at once.
-    Default: the longest of the queues'."""
+    """The holddown: seconds from a change of the fleet to the plan; 0: no holddown. A pod that returns in time causes no move.
+    Default: the longest delaySeconds of the group's queues."""
     max_handoff_seconds: NonNegativeSeconds | None = None
-    """How long an owner may take to finish its work on a partition that it loses. Seconds. Default: the queue's."""
+    """How many seconds an owner has to finish its work on a partition that it loses. Default: maxHandoffSeconds of the queue."""
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
-    """How often the operator compares the fleet with its records. Seconds."""
+    """Seconds between two comparisons of the fleet with the operator's records."""
     max_concurrent_handoffs: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 0
-    """The most partitions that a cooperative rebalance pauses at once. 0: no bound."""
+    """The most partitions that a cooperative rebalance pauses at once. 0: no limit."""
 
 
 class SessionRule(StrEnum):
-    """Whether a member has to keep a session."""
+    """Whether a member needs a session."""
 
     REQUIRED = "Required"
     OPTIONAL = "Optional"
@@ -364,14 +363,15 @@ class Membership(Shape):
     ) = None
     """The pod label with the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
     session_timeout_seconds: NonNegativeSeconds = 0
-    """How long a vanished static member's partitions are reserved for it. Seconds; 0 turns static membership off."""
+    """How many seconds the partitions of a static member that left are reserved for it; 0: static membership is off."""
     session: SessionRule | None = None
-    """Required: a Ready pod needs a session, the Lease baton-<pod>, which baton.consumer keeps. Optional: being Ready is enough.
-    Default: Optional if all queues are External. Spark executors always need their driver's session."""
+    """Required: to be a member, a Ready pod also needs a session, the Lease baton-<pod>, which baton.consumer renews. Optional:
+    it only has to be Ready. Default: Optional if all queues are External, else Required. Spark executors always need the session
+    of their driver."""
 
 
 class TargetRef(Shape):
-    """An object with a /scale in the group's namespace."""
+    """An object in the group's namespace that has the subresource /scale."""
 
     api_version: Annotated[str, Field(max_length=317, pattern=r"^([a-z0-9.-]+/)?v[a-z0-9]+$")] = "apps/v1"
     """Its API version."""
@@ -382,28 +382,28 @@ class TargetRef(Shape):
 
 
 class Scale(Shape):
-    """Who scales the group's pods."""
+    """How the group's pods are scaled."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
                 "self.mode == 'Spark' || has(self.targetRef)",
-                "spec.scale.targetRef is missing: spec.scale.mode Workload needs to know what to scale, and External what others "
-                "scale (apiVersion, kind, name)",
+                "spec.scale.targetRef is missing: name the workload (apiVersion, kind, name) that the operator scales (mode "
+                "Workload) or that others scale (mode External)",
                 field=".targetRef",
                 reason="FieldValueRequired",
             ),
             rule(
                 "self.mode != 'Spark' || !has(self.targetRef)",
-                "spec.scale.targetRef belongs to spec.scale.mode Workload and External only: remove it (the Spark driver reads "
-                "the desired number in the ledger)",
+                "spec.scale.targetRef is for spec.scale.mode Workload and External: remove it (the Spark driver reads the "
+                "desired number from the ledger)",
                 field=".targetRef",
                 reason="FieldValueForbidden",
             ),
             rule(
                 "self.mode != 'External' || self.steps != 'EvenShares'",
-                "spec.scale.steps does nothing with spec.scale.mode External: remove it and scale the workload to such sizes, or "
-                "set the mode to Workload",
+                "spec.scale.steps has no effect with spec.scale.mode External: remove it and scale the workload to such sizes, "
+                "or set the mode to Workload",
                 field=".steps",
                 reason="FieldValueInvalid",
             ),
@@ -411,8 +411,8 @@ class Scale(Shape):
     )
 
     mode: ScaleMode
-    """Workload: the operator scales targetRef to spec.replicas. External: others scale targetRef. Spark: the driver starts or
-    removes executors by spec.replicas."""
+    """Workload: the operator scales targetRef to spec.replicas. External: others scale targetRef. Spark: the driver starts and
+    removes executors to match spec.replicas."""
     target_ref: TargetRef | None = None
     """The workload of the group's pods, for the modes Workload and External."""
     steps: ScaleSteps = ScaleSteps.EVERY
@@ -426,14 +426,14 @@ class ConsumerGroupSpec(Shape):
         json_schema_extra=rules(
             rule(
                 "!has(self.replicas) || has(self.scale)",
-                "spec.replicas does nothing without spec.scale: set spec.scale.mode to Workload (with a targetRef) or to Spark, "
+                "spec.replicas has no effect without spec.scale: set spec.scale.mode to Workload (with a targetRef) or Spark, "
                 'or remove both (kubectl patch cg NAME --type merge -p \'{"spec":{"replicas":null,"scale":null}}\')',
                 field=".replicas",
                 reason="FieldValueInvalid",
             ),
             rule(
                 "!has(self.replicas) || !has(self.scale) || self.scale.mode != 'External'",
-                "spec.replicas does nothing with spec.scale.mode External: remove it and scale the workload itself, or set the "
+                "spec.replicas has no effect with spec.scale.mode External: remove it and scale the workload itself, or set the "
                 "mode to Workload",
                 field=".replicas",
                 reason="FieldValueForbidden",
@@ -455,45 +455,45 @@ class ConsumerGroupSpec(Shape):
                 **rules(
                     rule(
                         "self.all(one, self.exists_one(other, other == one))",
-                        "spec.assignors names an assignor twice: name each once, in the order of preference",
+                        "spec.assignors names an assignor twice: name each once, in order of preference",
                         reason="FieldValueInvalid",
                     )
                 ),
             },
         ),
     ] = Field(default_factory=lambda: [DEFAULT])
-    """In the order of preference: the group uses the first that every member supports. Built-in names, or <domain>/<name> of
-    assignors installed beside the operator."""
+    """Assignors in order of preference; the group uses the first that every member supports. Built-in names, or <domain>/<name>
+    for assignors installed with the operator."""
     assignor_options: AssignorOptions | None = None
-    """Options of the assignors. A change is a trigger."""
+    """Options of the assignors. A change starts a rebalance."""
     protocol: Protocol = Protocol.COOPERATIVE
-    """Cooperative revokes only the partitions that move. Eager revokes all of them first."""
+    """Cooperative revokes only the partitions that move. Eager first revokes all."""
     rebalance: GroupRebalance = GroupRebalance()
     """When and how partitions move."""
     membership: Membership = Membership()
     """The pods that count as members, and static members."""
     paused: bool = False
-    """True: no hand-off begins; those in flight finish."""
+    """True: no new hand-offs begin; those in flight finish."""
     approval: Approval = Approval.AUTOMATIC
-    """Manual: status.proposal shows a plan, and working pods keep their partitions until it is approved, by `baton approve` or by
-    the annotation baton.dev/approve. Partitions without an owner, or with one that is stopping, do not wait."""
+    """Manual: the plan is shown in status.proposal, and working pods keep their partitions until it is approved with `baton
+    approve` or the annotation baton.dev/approve. Partitions whose owner is gone or stopping move without approval."""
     replicas: Annotated[int, Field(strict=True, ge=0, le=100_000)] | None = None
     """The desired number of pods, usually set through /scale. Needs spec.scale.mode Workload or Spark. If absent with Workload,
     the operator sets it to the present size of spec.scale.targetRef."""
     scale: Scale | None = None
-    """Who scales the group's pods."""
+    """How the group's pods are scaled."""
 
 
 class ConsumerGroup(Shape):
-    """A fleet of pods that shares the partitions of queues: the pods of this namespace whose label baton.dev/group is the group's
-    name (63 characters at most)."""
+    """A fleet of pods that shares the partitions of queues. Its pods are in the same namespace and have the label baton.dev/group
+    with the group's name (at most 63 characters)."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
                 f"size(self.metadata.name) <= {LONGEST_NAME}",
-                f"metadata.name is longer than {LONGEST_NAME} characters: pods carry it as the value of the label "
-                "baton.dev/group, so choose a shorter one",
+                f"metadata.name is longer than {LONGEST_NAME} characters: choose a shorter one, as it is the value of the "
+                "pods' label baton.dev/group",
                 field=".metadata.name",
                 reason="FieldValueInvalid",
             ),
@@ -506,7 +506,7 @@ class ConsumerGroup(Shape):
 
 
 def sessions_required(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> bool:
-    """Whether a pod of the group needs a session to be a member. `queues`: those of the group that exist."""
+    """Whether a pod of the group needs a session to be a member. `queues`: the group's queues that exist."""
     if spec.membership.session is not None:
         return spec.membership.session is SessionRule.REQUIRED
     return any(queue.source.kind.session_required for queue in queues)

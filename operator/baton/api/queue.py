@@ -1,4 +1,4 @@
-"""PartitionedQueue: where the partitions of one queue are, and how gently they may be moved."""
+"""PartitionedQueue: where a queue and its partitions are, and how its partitions are handed off."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from baton.schema.shape import NonNegativeSeconds, Rule, Shape, SourceFields, li
 
 
 class ConditionStatus(StrEnum):
-    """As Kubernetes writes it."""
+    """The status of a condition, as Kubernetes writes it."""
 
     TRUE = "True"
     FALSE = "False"
@@ -35,29 +35,27 @@ class Condition(Shape):
     status: ConditionStatus
     """True, False or Unknown."""
     reason: Annotated[str, Field(max_length=128)]
-    """The reason in one word, for programs. The reference page about conditions lists all reasons with their cures."""
+    """The reason in one word, for programs. docs/reference/conditions.md lists all reasons with their remedies."""
     message: Annotated[str, Field(max_length=4096)] = ""
-    """The reason in a sentence, with the cure."""
+    """The reason in a sentence, with the remedy."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When the status last changed."""
     observed_generation: int | None = None
-    """The generation of the spec that the condition is about."""
+    """The generation of the spec that the condition describes."""
 
 
 Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=list_map("type"))]
 
 
-# spec.source of a PartitionedQueue: the fields of all kinds of queues, of which its type names one.
+# spec.source of a PartitionedQueue: a field for each kind of queue; `type` names the kind.
 
 
 M = TypeVar("M", bound=Shape)
 
 
 def _of_other(one: QueueKind) -> str:
-    return (
-        f"spec.source.{one.field} belongs to spec.source.type {one.name} only: remove it, or change the type (one queue has one "
-        "source)"
-    )
+    there = f"spec.source.{one.field} belongs to spec.source.type {one.name} only"
+    return f"{there}: remove it, or change the type (one queue has one source)"
 
 
 def _source_rules() -> Iterator[Rule]:
@@ -79,8 +77,8 @@ def _source_rules() -> Iterator[Rule]:
         )
     yield rule(
         "self.type == oldSelf.type",
-        "spec.source.type cannot change, for what is in the old source would be left behind: make a second "
-        "PartitionedQueue and name it in the ConsumerGroup's spec.queues",
+        "spec.source.type cannot change, because entries in the old source would be left behind: create a second "
+        "PartitionedQueue and add it to the ConsumerGroup's spec.queues",
         field=".type",
         reason="FieldValueForbidden",
     )
@@ -91,7 +89,7 @@ def _model(one: QueueKind) -> type[SourceFields]:
 
 
 def _with_the_fields_of_each_kind(model: type[M]) -> type[M]:
-    """`type` names one kind, and each kind has a field for its own model."""
+    """Return the model with the kinds as values of `type` and a field for the model of each kind."""
     names = Literal[tuple(one.name for one in KINDS)]  # type: ignore[valid-type] # for pydantic, which reads it when it runs
     about = model.model_fields["type"].description
     fields = {one.field: (_model(one) | None, Field(None, description=one.about)) for one in KINDS}
@@ -101,33 +99,33 @@ def _with_the_fields_of_each_kind(model: type[M]) -> type[M]:
 
 @_with_the_fields_of_each_kind
 class Source(Shape):
-    """Exactly the source that `type` names."""
+    """The source that `type` names, and no other."""
 
     model_config = ConfigDict(json_schema_extra=rules(*_source_rules()))
 
     type: str
-    """Where the queue is. Cannot be changed."""
+    """The kind of queue. Cannot be changed."""
 
     @property
     def kind(self) -> QueueKind:
-        """What its type says of itself."""
+        """The kind that `type` names."""
         return kind(self.type)
 
     @property
     def fields(self) -> SourceFields:
-        """Those of its kind. Raises ValidationError where they are missing, and may not be."""
+        """The fields of the queue's kind. Raises ValidationError if they are missing and the kind needs them."""
         given = getattr(self, self.kind.field)
         return given if isinstance(given, SourceFields) else _model(self.kind)()
 
     @property
     def on_deadline(self) -> OnDeadline:
-        """What a hand-off does at its deadline, where the queue cannot fence."""
+        """What a hand-off does at its deadline; matters only for queues that cannot fence."""
         return OnDeadline.WAIT if self.kind.fenced else self.fields.at_deadline()
 
 
-# The attributes of a queue's partitions, by ranges: the zones of their replicas, and their weights.
+# Attributes of a queue's partitions by ranges: the zones of their replicas, and their weights.
 #
-# Ten thousand partitions are a few lines: `[{partitions: 0-4999, zones: [east]}, {partitions: 5000-9999, zones: [west]},
+# Ten thousand partitions take a few lines: `[{partitions: 0-4999, zones: [east]}, {partitions: 5000-9999, zones: [west]},
 # {partitions: "17,42", weight: 5}]`.
 
 
@@ -141,7 +139,7 @@ class PartitionAttributes(Shape):
         json_schema_extra=rules(
             rule(
                 "has(self.zones) || has(self.weight)",
-                "an entry of spec.partitionAttributes says nothing of its partitions: give zones, or weight, or both",
+                "an entry of spec.partitionAttributes has neither zones nor weight: set at least one of them",
                 reason="FieldValueRequired",
             ),
         )
@@ -161,7 +159,7 @@ class PartitionAttributes(Shape):
             ),
         ),
     ]
-    """Numbers and ranges, such as 0-49,60. A partition may be in one entry with zones and in one with a weight."""
+    """Numbers and ranges, such as 0-49,60. A partition may be in one entry with zones and another with a weight."""
     zones: (
         Annotated[
             tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
@@ -169,36 +167,36 @@ class PartitionAttributes(Shape):
         ]
         | None
     ) = None
-    """Zones with replicas of these partitions, as in the label topology.kubernetes.io/zone."""
+    """Zones with replicas of these partitions: values of the node label topology.kubernetes.io/zone."""
     weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """The load of each of these partitions (default 1), for minimal and assignors of your own."""
+    """The load of each of these partitions, 1 by default. Used by minimal and by assignors of your own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """All entries of a queue, each partition once: of ranges that overlap the one that begins first holds."""
+    """All entries of a queue, each partition once: where ranges overlap, the one that begins first applies."""
 
     zones: Spans[frozenset[str]] = ()
     weights: Spans[Fraction] = ()
     problems: tuple[str, ...] = ()
-    """What cannot be meant so, with the cure."""
+    """Mistakes in the entries, with their remedies."""
     top: int = -1
-    """The highest partition that is named."""
+    """The highest partition named in the entries; -1: none."""
 
     def beyond(self, partitions: int) -> tuple[str, ...]:
-        """What is wrong where the queue has this many partitions."""
+        """The problems for a queue with this many partitions."""
         if self.top < partitions:
             return self.problems
         there = f"0 to {partitions - 1}" if partitions else "none"
         return (
             *self.problems,
-            f"spec.partitionAttributes names partition {self.top}, and the queue has {partitions} ({there}): correct the range",
+            f"spec.partitionAttributes names partition {self.top}, but the queue has {partitions} ({there}): correct the range",
         )
 
 
 @lru_cache(maxsize=1024)
 def attributes(entries: tuple[PartitionAttributes, ...]) -> Attributes:
-    """The entries as spans. Nothing in them is an error: what cannot be meant so is left out and told."""
+    """The entries as spans. Mistakes are left out and listed in `problems`; none is an error."""
     problems: list[str] = []
     zones: list[tuple[int, int, frozenset[str]]] = []
     weights: list[tuple[int, int, Fraction]] = []
@@ -208,7 +206,7 @@ def attributes(entries: tuple[PartitionAttributes, ...]) -> Attributes:
             first = int(match[1]) if match else 0
             last = int(match[2] or match[1]) if match else -1
             if last < first:
-                problems.append(f"spec.partitionAttributes: {part!r} is no range: write the smaller number first, such as 3-7")
+                problems.append(f"spec.partitionAttributes: {part!r} is not a range: write the smaller number first, such as 3-7")
                 continue
             if entry.zones is not None:
                 zones.append((first, last, frozenset(entry.zones)))
@@ -219,7 +217,7 @@ def attributes(entries: tuple[PartitionAttributes, ...]) -> Attributes:
 
 
 def _apart(spans: Iterable[tuple[int, int, T]], what: str, problems: list[str]) -> Spans[T]:
-    """Sorted, and the later of two that overlap cut down."""
+    """Return the spans sorted and without overlaps: the later of two is cut."""
     kept: list[tuple[int, int, T]] = []
     for span in sorted(spans, key=lambda span: span[:2]):
         first, last, value = span
@@ -236,14 +234,14 @@ def _apart(spans: Iterable[tuple[int, int, T]], what: str, problems: list[str]) 
 
 
 class AccessType(StrEnum):
-    """Whether the members share the partitions, or one has them all. Solace's words."""
+    """Whether the members share the partitions or one has all of them. The values are Solace's."""
 
     NON_EXCLUSIVE = "NonExclusive"
     EXCLUSIVE = "Exclusive"
 
 
 class PartitionScaleStatus(StrEnum):
-    """In the words of Solace's broker."""
+    """Whether the number of partitions is changing. The values are those of Solace's broker."""
 
     READY = "Ready"
     SCALING_UP = "ScalingUp"
@@ -251,13 +249,13 @@ class PartitionScaleStatus(StrEnum):
 
 
 class QueueRebalance(Shape):
-    """How gently partitions of this queue are moved."""
+    """When and how partitions of this queue move."""
 
     delay_seconds: NonNegativeSeconds = 5
-    """The holddown of groups that do not set their own. Seconds; 0 acts at once."""
+    """The holddown in seconds of groups that do not set their own; 0: no holddown."""
     max_handoff_seconds: NonNegativeSeconds = 3
-    """How long an owner may take to finish its work on a partition that it loses. Then the queue fences it off, and delivers
-    unfinished entries to the next owner as redelivered. Seconds; 0 does not wait."""
+    """How many seconds an owner has to finish its work on a partition that it loses; 0: none. Then the queue fences it off and
+    delivers unfinished entries to the next owner as redelivered."""
 
 
 def _names(kinds: Iterable[QueueKind]) -> str:
@@ -272,15 +270,14 @@ _MOST_UNACKED = 10_000
 def _rules() -> Iterator[Rule]:
     yield rule(
         " || ".join([*(f"self.source.type == '{one.name}'" for one in _DISCOVERED), "has(self.partitions)"]),
-        "spec.partitions is missing: say into how many partitions the queue is divided (only for "
-        f"{_names(_DISCOVERED)} they are discovered)",
+        f"spec.partitions is missing: set the number of partitions (it is discovered only for {_names(_DISCOVERED)})",
         field=".partitions",
         reason="FieldValueRequired",
     )
     for one in _DISCOVERED:
         yield rule(
             f"self.source.type != '{one.name}' || !has(self.partitions)",
-            f"spec.partitions is discovered for {one.name}: remove it, and change {one.partitions_are_changed}",
+            f"spec.partitions is discovered for {one.name}: remove it; to change the number, change {one.partitions_are_changed}",
             field=".partitions",
             reason="FieldValueForbidden",
         )
@@ -302,15 +299,15 @@ _LIMITS = {
     "maxDeliveredUnacked": f"self.maxDeliveredUnacked == {_MOST_UNACKED}",
     "maxRedeliveries": "!has(self.maxRedeliveries)",
 }
-"""By field, how the API server sees one that is not set."""
+"""By field, the CEL expression that is true while the field is not set."""
 
 
 def _no_limit(of: QueueKind, field: str) -> str:
-    return f"spec.{field} does nothing for {of.name}: remove it (it is for {_names(_LIMITED)})"
+    return f"spec.{field} has no effect for {of.name}: remove it (it is for {_names(_LIMITED)})"
 
 
 class PartitionedQueueSpec(Shape):
-    """What the queue is."""
+    """Where the queue is, its partitions and its limits."""
 
     model_config = ConfigDict(json_schema_extra=rules(*_rules()))
 
@@ -318,29 +315,29 @@ class PartitionedQueueSpec(Shape):
     """Where the queue is."""
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None,
-        description="The number of partitions. May change at any time; on Redis (at most 1,024) every key keeps its order "
-        f"meanwhile. Discovered for {_names(_DISCOVERED)}.",
+        description="The number of partitions. May change at any time; on Redis (at most 1,024) each key keeps its order "
+        f"through the change. Discovered for {_names(_DISCOVERED)}.",
     )
     partition_attributes: Annotated[
         tuple[PartitionAttributes, ...], Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "atomic"})
     ] = Field(default_factory=tuple)
     """Zones and weights of partitions, by ranges, for assignors that use them. A change starts a rebalance."""
     access_type: AccessType = AccessType.NON_EXCLUSIVE
-    """Exclusive gives all partitions to one member, and the others stand by."""
+    """Exclusive gives all partitions to one member; the others stand by."""
     rebalance: QueueRebalance = QueueRebalance()
-    """How gently partitions are moved."""
+    """When and how partitions of this queue move."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         _MOST_UNACKED,
-        description="The most unacknowledged entries of one member, over all its partitions. It does not bound Spark queries. "
+        description="The most unacknowledged entries of one member over all its partitions. It does not limit Spark queries. "
         f"For {_names(_LIMITED)} only.",
     )
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Redeliveries after which an entry becomes a dead letter. 0 or absent: never. For consumers of single entries, on Redis and
-    Kafka."""
+    """Redeliveries after which an entry becomes a dead letter. 0 or absent: no limit. For consumers of single entries, on Redis
+    and Kafka."""
 
 
 def misplaced(spec: PartitionedQueueSpec) -> str | None:
-    """A field that is there, and that its kind of queue does not have: what the API server says of it."""
+    """The API server's message about the first field that is set but not for this kind of queue; None: there is none."""
     of = spec.source.kind
     found = [_of_other(one) for one in KINDS if one is not of and getattr(spec.source, one.field) is not None]
     if not of.limits_deliveries:
@@ -358,13 +355,13 @@ class PartitionedQueueStatus(Shape):
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     partitions: int | None = None
-    """The number of partitions now."""
+    """The present number of partitions."""
     partition_scale_status: PartitionScaleStatus | None = None
-    """Ready: the queue has the partitions that the spec asks for; else ScalingUp or ScalingDown."""
+    """Ready: the queue has as many partitions as the spec asks for; else ScalingUp or ScalingDown."""
     dead_letters: int | None = None
-    """Dead letters (`baton dead-letters`). Absent: the queue keeps none, or was not asked yet."""
+    """The number of dead letters (`baton dead-letters`). Absent: the queue has no dead letters, or was not asked yet."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready: the operator reaches the queue, and it matches the spec."""
+    """Ready: the operator reaches the queue, and the queue matches the spec."""
 
 
 class PartitionedQueue(Shape):

@@ -1,5 +1,5 @@
-"""Resources as the API server has them, read into the models. CRDs have checked them, but perhaps those of another release: what
-does not read is said with its field."""
+"""Read resources of the API server into the models. Their CRDs may be those of another release, so a field may be unreadable: the
+first such mistake is returned with the path of its field."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -12,11 +12,11 @@ from baton.schema.mistakes import first_mistake, in_words
 M = TypeVar("M", bound=BaseModel)
 
 LONGEST_MISTAKE = 500
-"""Characters of what is said of one."""
+"""The most characters of a message about a mistake."""
 
 
 def read_whole(model: type[M], raw: object, field: str) -> tuple[M | None, str | None]:
-    """All of it. None where anything does not read, and the first mistake; `field`: where it stands."""
+    """Read all of `raw`, or nothing and the first mistake. `field`: the path of `raw` in the resource."""
     try:
         return model.model_validate(raw or {}), None
     except ValidationError as error:
@@ -24,7 +24,7 @@ def read_whole(model: type[M], raw: object, field: str) -> tuple[M | None, str |
 
 
 def read_what_can_be(model: type[M], raw: object, field: str) -> tuple[M, str | None]:
-    """The same of a model that needs no field: fields, and items of lists, that do not read are left out."""
+    """Read a model without required fields, leaving out unreadable fields and list items; return the first mistake, too."""
     try:
         return model.model_validate(raw or {}), None
     except ValidationError as error:
@@ -38,7 +38,7 @@ def _first(error: ValidationError, field: str) -> str:
 
 
 def _without(raw: Mapping[str, Any], error: ValidationError) -> Any:
-    """Without each item of a list, or else each field, that a mistake is in."""
+    """Return `raw` without the list items, or else the fields, that contain mistakes."""
     rest = deepcopy(raw)
     mistaken = [mistake["loc"] for mistake in error.errors(include_url=False)]
     items = [max((at for at, step in enumerate(place) if isinstance(step, int)), default=0) for place in mistaken]

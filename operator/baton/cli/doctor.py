@@ -522,7 +522,7 @@ def findings(facts: ClusterFacts) -> list[CheckResult]:
 
 @click.command()
 @cluster_options
-@all_namespaces_option("The groups and queues")
+@all_namespaces_option("the groups and queues")
 @output_option(wide="also what is as it should be", programs="a list of all findings")
 def doctor(all_namespaces: bool, form: Form, target: ClusterTarget) -> None:
     """Check the installation, rights, queues, groups and pods. Says of everything that is not as it should be how to cure it.

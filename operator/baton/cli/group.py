@@ -1,4 +1,4 @@
-"""A group as it was read at one moment: the object, its ledger, its queues, its pods and its operator's leader."""
+"""A group as read at one moment: the object, its ledger, its queues, its pods and the leader of its operator."""
 
 import asyncio
 import time
@@ -41,10 +41,11 @@ from baton.model.ranges import Grants, format_numbers
 from baton.model.times import read_seconds, to_text
 
 GIVEN_UP_FOR = 30.0
-"""Seconds for which the Lease may have no holder: the next replica may be taking over."""
+"""Seconds for which the Lease may have no holder, because the next replica may be taking over."""
 
 NOT_RENEWED_FOR = 180.0
-"""Seconds without a renewal, which comes every second. This machine's clock may be minutes away from the operator's."""
+"""Seconds without a renewal after which a leader counts as gone. It renews every second, but this machine's clock may differ from
+the operator's by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +55,29 @@ class Leader:
     lease: str
     """namespace/name"""
     readable: bool = True
-    """False: the caller may not read it."""
+    """False: the caller may not read the Lease."""
     holder: str | None = None
     """The replica that leads; None: none does."""
     renewed: float | None = None
-    """Unix seconds; None: there is no such Lease, or it does not say."""
+    """Unix seconds; None: there is no such Lease, or it has no time."""
     port: int | None = None
-    """Of its pages of metrics; None: it does not say."""
+    """The port of the leader's metrics; None: not in the Lease."""
 
     def gone(self, now: float) -> bool:
-        """None leads, and none has for a while."""
+        """Whether no replica leads, and none has for a while."""
         if not self.readable:
             return False
         bound = GIVEN_UP_FOR if self.holder is None else NOT_RENEWED_FOR
         return self.renewed is None or now > self.renewed + bound
 
     def to_json(self) -> Mapping[str, object]:
-        """The same as a JSON object, for programs."""
+        """The leader as a JSON object, for programs."""
         renewed = None if self.renewed is None else to_text(self.renewed)
         return {"lease": self.lease, "readable": self.readable, "holder": self.holder, "renewTime": renewed}
 
 
 async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | None:
-    """Of the operator that wrote this ledger; None: it names none."""
+    """The leader of the operator that wrote this ledger; None: the ledger names no operator."""
     release = None if ledger is None else release_of(ledger)
     if release is None:
         return None
@@ -92,7 +93,7 @@ async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | N
 
 
 def _port(lease: Json) -> int | None:
-    """Of the address that its holder tells: HOST:PORT."""
+    """The port in the address that the holder put into its Lease: HOST:PORT."""
     told = str((lease["metadata"].get("annotations") or {}).get(ADDRESS_ANNOTATION) or "")[-6:].rpartition(":")[2]
     return int(told) if told.isascii() and told.isdigit() and 0 < int(told) < 65_536 else None
 
@@ -100,7 +101,7 @@ def _port(lease: Json) -> int | None:
 Manifest = Mapping[str, Any]
 
 UNKNOWN = "Unknown"
-"""The state of a group that no operator looks after: what its status says is as of then."""
+"""The state of a group without a running operator; its status may be out of date."""
 
 _OF_ONE = ("owners", "queues", "vacantSlots", "drained", "notReady", "ledgerProblem", "why", "leader")
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
@@ -108,17 +109,17 @@ COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lo
 
 @dataclass(frozen=True, slots=True)
 class QueueLook:
-    """One of its queues."""
+    """A queue of the group."""
 
     partitions: int | None
-    """As the ledger or the status last knew; None: it has not answered yet."""
+    """Partitions by the ledger or the status; None: the queue has not answered yet."""
     states: Mapping[PartitionState, int]
-    """How many partitions are in each state; those in which none is have no entry. Empty: whose they are is not known."""
+    """The number of partitions in each state that has any. Empty: the owners are unknown."""
     view: QueueView | None
     """None: there is no such PartitionedQueue."""
     status: PartitionedQueueStatus
     unread: str | None
-    """What of the status could not be read."""
+    """The first mistake in a status that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,31 +128,29 @@ class GroupLook:
 
     group: GroupView
     status: ConsumerGroupStatus
-    """Members and standbys are counted as the ledger lists them."""
+    """With the numbers of members and standbys from the ledger."""
     now: float
-    """Unix seconds, as all times here."""
+    """Unix seconds, like all times here."""
     leader: Leader | None = None
-    """Of the operator, as far as known."""
+    """The leader of the group's operator, if known."""
     state: GroupState | None = None
     """Read from the ledger; None: the ledger is missing or cannot be read."""
     members: Mapping[MemberId, MemberEntry | LedgerError] = field(default_factory=dict)
-    """By name."""
     queues: Mapping[str, QueueLook] = field(default_factory=dict)
-    """By name."""
     ledger_problem: str | None = None
     unread: tuple[str, ...] = ()
-    """What else could not be read, each with its field."""
+    """Mistakes in what could not be read besides the ledger, each with its field."""
     pods: tuple[PodView, ...] | None = None
-    """Those with the group's label; None: they were not read, or may not be."""
+    """The pods with the group's label; None: not read, or the caller may not."""
 
     @property
     def drained(self) -> tuple[str, ...]:
-        """Pods that get no partitions because they are being drained; as far as the pods could be read."""
+        """Pods that get no partitions because they are drained; empty if the pods were not read."""
         return drained(self.pods or ())
 
     @property
     def hindered(self) -> Mapping[str, str]:
-        """Why pods are not Ready, by their names; likewise. Sorted by cause."""
+        """Why pods are not Ready, by name, sorted by cause; empty if the pods were not read."""
         return {name: why for why, name in sorted((pod.hindrance, pod.name) for pod in self.pods or () if pod.hindrance)}
 
     @property
@@ -166,7 +165,7 @@ class GroupLook:
 
     @property
     def spec_seen(self) -> bool:
-        """An operator has seen the last change."""
+        """Whether an operator has seen the last change of the spec."""
         return self.status.observed_generation == self.group.generation
 
     @property
@@ -175,23 +174,23 @@ class GroupLook:
 
     @property
     def why(self) -> str:
-        """Why the group is in its state, where the ledger is as far as the status."""
+        """Why the group is in its state; empty if the ledger and the status have different states."""
         if self.state is None or self.status.state is None or state_of(self.state).value != self.status.state.value:
             return ""
         return why_of(self.state)
 
     @property
     def vacant(self) -> list[MemberSlot]:
-        """Slots that wait for a member."""
+        """Vacant slots, whose partitions wait."""
         return [slot for slot in self.state.member_slots if slot.vacated] if self.state is not None else []
 
     @property
     def uncounted(self) -> list[str]:
-        """Queues whose number of partitions is not known."""
+        """Queues whose number of partitions is unknown."""
         return [name for name, queue in self.queues.items() if queue.partitions is None]
 
     def count(self, name: str) -> int | None:
-        """A number of the status; None: it is not known. No partition is counted as long as no queue has answered."""
+        """A number of the status; None: unknown. Partitions and unowned ones are unknown until a queue has answered."""
         if name not in self.status.model_fields_set:
             return None
         if name in OF_QUEUES and not self.status.partitions:
@@ -200,7 +199,7 @@ class GroupLook:
         return int(getattr(self.status, name))
 
     def cells(self, names: Iterable[str]) -> list[object]:
-        """The same for a table; `?`: not known, though an operator has looked."""
+        """The numbers as cells of a table; `?`: unknown, although an operator has looked."""
         return [self.count(name) if self.changed_at is None or self.count(name) is not None else "?" for name in names]
 
     def condition(self, kind: str) -> Condition | None:
@@ -253,7 +252,7 @@ class GroupLook:
         }
 
     def listed(self) -> Json:
-        """For programs, as one of many groups, of which no ledger was read."""
+        """For programs, in a list of groups whose ledgers were not read."""
         return {name: value for name, value in self.to_json().items() if name not in _OF_ONE}
 
 
@@ -266,13 +265,13 @@ def look(
     pods: Iterable[PodView] | None = None,
     now: float,
 ) -> GroupLook:
-    """Read all of it. `ledger`: the ConfigMap's data, empty if there is no ledger. `pods`: those of the group, if known."""
+    """Read a group. `ledger`: the ConfigMap's data, empty if there is no ledger. `pods`: the group's, if known."""
     view = group_view(group)
     status, mistake = view.read_status()
     state, ledger_problem = _load(ledger)
     members = {MemberId(key): _entry(text) for key, text in sorted(ledger.items()) if key != LEDGER_GROUP_KEY}
     if members:
-        # The status is written a moment after the ledger. Newcomers only the status counts: they have no key yet.
+        # The status is written a moment after the ledger. Newcomers have no key in the ledger yet; only the status counts them.
         counted = {"members": max(len(members), status.members), "standbys": sum(map(is_idle, members.values()))}
         status = status.model_copy(update=counted)
     named = {one.name for one in view.spec.queues} if view.spec is not None else set()
@@ -293,22 +292,22 @@ def look(
 
 
 def drained(pods: Iterable[PodView]) -> tuple[str, ...]:
-    """The names of those of a group that are being drained."""
+    """The sorted names of the drained pods of a group."""
     return tuple(sorted(pod.name for pod in pods if pod.draining and not pod.ended and not pod.terminating))
 
 
 def is_idle(entry: MemberEntry | LedgerError) -> bool:
-    """It stands by."""
+    """Whether the member owns and releases nothing."""
     return isinstance(entry, MemberEntry) and not entry.active and not any(entry.revoking.values())
 
 
 def numbers(queues: Mapping[QueueName, Grants]) -> dict[QueueName, str]:
-    """`{"orders": "0-3,7"}`, of a member's entry."""
+    """Numbers of partitions by queue: `{"orders": "0-3,7"}`."""
     return {queue: format_numbers(grants) for queue, grants in queues.items() if grants}
 
 
 class PartitionRow(NamedTuple):
-    """A partition: what it is doing, whose it is, at which epoch, and where it goes."""
+    """A partition: its state, owner and epoch, and its hand-off."""
 
     queue: str
     partition: int
@@ -321,7 +320,7 @@ class PartitionRow(NamedTuple):
 
 
 def partitions(state: GroupState | None) -> list[PartitionRow]:
-    """Every partition of the ledger; None: there is no ledger."""
+    """Every partition of the ledger; `state` None: there is no ledger."""
     return [_partition(state, *one) for one in partition_states(state).items()] if state is not None else []
 
 
@@ -361,7 +360,7 @@ def _member(entry: MemberEntry | LedgerError) -> Json:
 
 
 def _queues(state: GroupState | None, named: set[str], views: Mapping[str, QueueView], *, lost: bool) -> dict[str, QueueLook]:
-    """`lost`: the ledger does not say what it has."""
+    """The group's queues by name. `named`: in the spec. `lost`: the ledger cannot be read."""
     counts = Counter((p.queue, one) for p, one in partition_states(state).items()) if state is not None else Counter()
     known = {str(queue) for queue in state.queues} if state is not None else set()
     seen: dict[str, QueueLook] = {}
@@ -371,13 +370,13 @@ def _queues(state: GroupState | None, named: set[str], views: Mapping[str, Queue
         of = {one: count for one in PartitionState if (count := counts[name, one])}  # type: ignore[index]
         partitions = sum(of.values()) if name in known else status.partitions
         if name not in known and partitions and not lost and not _away(status):
-            of[PartitionState.UNASSIGNED] = partitions  # a pause, or a ledger without room, keeps them for later
+            of[PartitionState.UNASSIGNED] = partitions  # not in the ledger yet: the group is paused, or the ledger is full
         seen[name] = QueueLook(partitions, of, view, status, unread)
     return seen
 
 
 def _away(status: PartitionedQueueStatus) -> bool:
-    """It does not say now who owns its partitions."""
+    """Whether the queue is not Ready, so that the owners of its partitions are unknown."""
     return any(one.type == "Ready" and one.status is not ConditionStatus.TRUE for one in status.conditions)
 
 
@@ -386,7 +385,7 @@ def _conditions(those: Iterable[Condition]) -> Json:
 
 
 async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
-    """What the cluster has of it; of its pods only if they may be read. Raises what `Api` raises."""
+    """Read a group from the cluster; its pods only if the caller may. Raises what `Api` raises."""
     group, ledger, queues, there = await asyncio.gather(
         api.get(groups_path(namespace, name)),
         api.find(core_path(namespace, "configmaps", ledger_name(name))),
@@ -408,28 +407,28 @@ async def _pods_if_allowed(api: Api, namespace: str, name: str) -> list[PodView]
 
 
 async def _pods(api: Api, namespace: str, name: str) -> list[PodView]:
-    """Those with its label."""
+    """The pods with the group's label."""
     found = await api.get(core_path(namespace, "pods"), labelSelector=f"{GROUP_LABEL}={name}")
     return [pod for one in found["items"] if (pod := pods.view(one)) is not None]
 
 
 async def observe(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:
-    """What the ledger knows, and what its operator would see. Raises what `Api` raises, and NoAnswerError."""
+    """The state in the ledger, and what the group's operator would observe. Raises what `Api` raises, and NoAnswerError."""
     return await observation_of(api, await look_at(api, namespace, name))
 
 
 async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observation]:
-    """The same of a group that was looked at."""
+    """Like `observe`, for a group that was read already."""
     group, spec = seen.group, _spec(seen)
     if seen.ledger_problem:
-        raise NoAnswerError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
+        raise NoAnswerError(f"the ledger of {group.full_name} is invalid: {seen.ledger_problem}")
     state = seen.state or GroupState(group.full_name)
     sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
     return state, observation(group, spec, sights, await members_of(api, seen))
 
 
 async def members_of(api: Api, seen: GroupLook) -> GroupMembers:
-    """Who of its pods takes part. Raises what `Api` raises, and NoAnswerError."""
+    """The members among the group's pods. Raises what `Api` raises, and NoAnswerError."""
     namespace, name, spec = seen.group.namespace, seen.group.name, _spec(seen)
     there = await _pods(api, namespace, name) if seen.pods is None else seen.pods
     sessions = await api.get(leases_path(namespace), labelSelector=f"{GROUP_LABEL}={name}")

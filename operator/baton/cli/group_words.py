@@ -1,4 +1,4 @@
-"""A group in words: its problems with their cures, and its moves. Pure."""
+"""A group in words: its problems with their remedies, and its moves. Pure."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -12,11 +12,11 @@ from baton.model.times import read_seconds, to_text
 from baton.model.wording import counted, first_of
 
 MOST_QUEUES = 5
-"""Of which something is said one by one."""
+"""The most queues, pods or causes to list one by one."""
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """The severity of a problem."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 class GroupProblem(NamedTuple):
-    """A sentence: what it is about, the rest of it, and how bad it is."""
+    """A problem as a sentence: its subject, the rest, and the severity."""
 
     what: str
     rest: str
@@ -35,25 +35,27 @@ class GroupProblem(NamedTuple):
 
 
 def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
-    """All of them."""
+    """All problems of the group."""
     group, status = look.group, look.status
     if group.deleted_at:
-        yield GroupProblem("Deleted", f" at {group.deleted_at}; it goes when its partitions are taken back", Severity.WARNING)
+        yield GroupProblem("Deleted", f" at {group.deleted_at}; gone once its partitions are released", Severity.WARNING)
     if look.shown_state == UNKNOWN:
         renewed = None if look.leader is None else look.leader.renewed
-        as_of = f"all this is as of then ({status.state})"
+        as_of = f"everything shown is as of then ({status.state})"
         since = "" if renewed is None else f" since {to_text(renewed)} ({ago(renewed, look.now)} ago)"
         since = " yet" if look.changed_at is None else f"{since}: {as_of}"
-        yield GroupProblem("No operator has looked", f"{since}. Nothing is moved meanwhile.")
+        yield GroupProblem("No operator has looked", f"{since}. Until one does, nothing moves.")
         cure = f"See kubectl get pods -A -l {OPERATOR_SELECTOR}"
-        asked = f"{_leader(look.leader, look.now)}Does one run, and does it serve namespace {group.namespace}? {cure}"
+        asked = f"{_leader(look.leader, look.now)}Is one running, and does it serve namespace {group.namespace}? {cure}"
         yield GroupProblem("", asked, Severity.NOTE)
     elif not look.spec_seen:
-        yield GroupProblem("Out of date", ": no operator has seen the last change; does one run and serve this namespace?")
+        yield GroupProblem(
+            "Out of date", ": no operator has seen the last change; is one running, and does it serve this namespace?"
+        )
     if look.ledger_problem:
-        yield GroupProblem("The ledger does not read as one", f": {look.ledger_problem}")
+        yield GroupProblem("The ledger is invalid", f": {look.ledger_problem}")
     for mistake in look.unread:
-        yield GroupProblem("This cannot be read", f" (is this command as old as the operator?): {mistake}")
+        yield GroupProblem("Cannot be read", f" (has this command the operator's release?): {mistake}")
     for one in status.conditions:
         if one.status is not ConditionStatus.TRUE and _says_more(one.type, one.reason):
             severity = Severity.ERROR if one.type == "Ready" else Severity.WARNING
@@ -73,7 +75,7 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
 
 
 def _hindered(look: GroupLook) -> Iterator[GroupProblem]:
-    """Pods that something keeps from being Ready, besides what the conditions say."""
+    """Pods that are not Ready for a reason that no condition gives."""
     told = [one.message for one in look.status.conditions if one.status is not ConditionStatus.TRUE]
     left: dict[str, list[str]] = {}
     for name, why in look.hindered.items():
@@ -85,7 +87,8 @@ def _hindered(look: GroupLook) -> Iterator[GroupProblem]:
 
 
 def _queue_problems(queues: Mapping[str, QueueLook], told: str) -> Iterator[GroupProblem]:
-    """What is wrong with queues, besides what the group's condition Ready says (`told`). Those of one server share it."""
+    """Problems of queues that are not in `told`, the message of the group's condition Ready. Queues with the same problem, such
+    as those of one server, are listed together."""
     alike: dict[tuple[str, str, str, str], list[str]] = {}
     for name, queue in queues.items():
         for one in queue.status.conditions:
@@ -100,30 +103,30 @@ def _queue_problems(queues: Mapping[str, QueueLook], told: str) -> Iterator[Grou
 
 
 def _leader(one: Leader | None, now: float) -> str:
-    """Of the operator that looked last."""
+    """A sentence about the leader of the operator that looked last, or nothing."""
     if one is None:
         return ""
     namespace, _, name = one.lease.partition("/")
     if not one.readable:
-        return f"Look at the Lease of its leader: kubectl get lease -n {namespace} {name}. "
+        return f"See the Lease of its leader: kubectl get lease -n {namespace} {name}. "
     if one.renewed is None:
-        how = "does not exist any more"
+        how = "no longer exists"
     elif one.holder is None:
-        how = f"was given up, and last renewed {ago(one.renewed, now)} ago"
+        how = f"was released, and last renewed {ago(one.renewed, now)} ago"
     else:
         how = f"was last renewed {ago(one.renewed, now)} ago, by {one.holder}"
     return f"The Lease of its leader, {name} in namespace {namespace}, {how}. "
 
 
 def _says_more(kind: str, reason: str) -> bool:
-    """Than the state does, and the counts below it."""
+    """Whether a condition adds something to the state and the counts below it."""
     if kind == "Settled":
         return reason == "Scaling"
     return kind not in ("Rebalancing", "ProposalReady") and reason != "ScaledToZero"
 
 
 def ago(then: float, now: float) -> str:
-    """`12 s`, `7 min`, `3 h`, `5 d`"""
+    """The time since `then`: `12 s`, `7 min`, `3 h`, `5 d`"""
     seconds = max(0.0, now - then)
     for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
         if seconds < most:
@@ -151,18 +154,18 @@ def proposed(move: ProposedMove) -> str:
 
 
 def pause(proposal: ProposalStatus) -> str:
-    """How long one of its partitions is paused."""
+    """How long each partition of the proposal is paused."""
     longest = proposal.longest_pause_seconds
-    return "until its consumer lets go" if longest is None else f"for {longest} s at most"
+    return "until its consumer releases it" if longest is None else f"for at most {longest} s"
 
 
 def proposal_in_lines(proposal: ProposalStatus) -> Iterator[str]:
-    """All that the status says of it."""
+    """The proposal as the status has it."""
     what = counted(proposal.moves, "partition")
-    yield f"Proposal {proposal.id} of {proposal.created_at}: {what} would move ({proposal.reason})"
+    yield f"Proposal {proposal.id} from {proposal.created_at}: {what} would move ({proposal.reason})"
     yield from (f"  {proposed(move)}" for move in proposal.handoffs)
     yield from (f"  {one.member}: {one.before} -> {counted(one.after, 'partition')}" for one in proposal.members)
     if sum(max(0, one.after - one.before) for one in proposal.members) < proposal.moves:
-        yield "  and more: the ledger has all of it"
-    paused = f"{counted(proposal.paused, 'partition')} would be paused, {proposal.paused_at_once} at once at most"
-    yield f"{paused}, each {pause(proposal)}. The others go on."
+        yield "  and more: the ledger has all of them"
+    paused = f"{counted(proposal.paused, 'partition')} would be paused, at most {proposal.paused_at_once} at once"
+    yield f"{paused}, each {pause(proposal)}. The others continue."

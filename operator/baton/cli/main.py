@@ -1,6 +1,6 @@
 """The command `baton` (also `kubectl baton`).
 
-A subcommand's module is imported only when it is called, so that `baton plan` starts fast, and help and a shell's completion do.
+The module of a subcommand is imported only when the subcommand is called: `baton plan`, help and shell completion start fast.
 """
 
 import codecs
@@ -21,7 +21,7 @@ from baton.model.wording import quoted
 
 
 class WholeSummaries(click.Group):
-    """Its help has the first sentence of each subcommand, which click would cut."""
+    """A group whose help shows the whole first sentence of each subcommand; click would truncate it."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -34,7 +34,7 @@ class WholeSummaries(click.Group):
 
 
 class HintingGroup(WholeSummaries):
-    """Options stand behind the command, and a slip in its name is told with the name that it is like."""
+    """A group that explains an option given before the command, and suggests a similar name for an unknown command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -43,7 +43,7 @@ class HintingGroup(WholeSummaries):
         except click.NoSuchOption as error:
             option = quoted(error.option_name)
             command = next((one for one in given if one in self.list_commands(ctx)), "COMMAND")
-            where = f"options stand behind the command: {ctx.command_path} {command} {error.option_name} …"
+            where = f"put options after the command: {ctx.command_path} {command} {error.option_name} …"
             raise click.UsageError(f"No such option {option} here: {where}", ctx) from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -60,7 +60,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print what SHELL needs to complete this command: source <(baton completion bash)."""
+    """Print the completion script for SHELL. To use it: source <(baton completion bash)."""
     kind = get_completion_class(shell)
     assert kind is not None
     main = click.get_current_context().find_root().command
@@ -69,36 +69,36 @@ def completion(shell: str) -> None:
 
 
 COMMANDS = {
-    "approve": ("baton.cli.approve", "Show what is proposed to a ConsumerGroup, and approve it"),
-    "bundle": ("baton.cli.bundle", "Collect what a report of a bug needs into one archive"),
-    "check-order": ("baton.cli.check_order", "Check records of what was processed"),
-    "completion": ("baton.cli.main", "Print what a shell needs to complete this command"),
+    "approve": ("baton.cli.approve", "Show the proposal of a ConsumerGroup, and approve it"),
+    "bundle": ("baton.cli.bundle", "Collect what a bug report needs into one archive"),
+    "check-order": ("baton.cli.check_order", "Check records of processed messages for loss and order"),
+    "completion": ("baton.cli.main", "Print the completion script for a shell"),
     "console": ("baton.console.command", "Show ConsumerGroups in a browser"),
-    "dead-letters": ("baton.cli.dead_letters", "List, send again or drop entries that were set aside"),
-    "dev": ("baton.cli.dev", "Hand partitions off between processes of this machine"),
-    "doctor": ("baton.cli.doctor", "Check installation, rights, queues, groups and pods"),
-    "drain": ("baton.cli.drain", "Have a pod give its partitions to the others"),
-    "explain": ("baton.cli.explain", "Explain one partition: its owners, its moves, its lag"),
-    "lag": ("baton.cli.lag", "Show how much a ConsumerGroup has to do"),
-    "offsets": ("baton.cli.offsets", "Show where a ConsumerGroup is in each partition, or set it"),
-    "operator": ("baton.cli.operator", "Run the operator until it is told to stop"),
-    "pause": ("baton.cli.pause", "Begin no more hand-offs in a ConsumerGroup"),
-    "peek": ("baton.cli.entries", "Show the oldest entries of a partition, and take none"),
-    "plan": ("baton.cli.plan", "Answer assignment requests, one in a line of JSON"),
-    "rebalance": ("baton.cli.rebalance", "Ask for a rebalance of a ConsumerGroup"),
-    "resume": ("baton.cli.pause", "Let hand-offs begin again in a ConsumerGroup"),
+    "dead-letters": ("baton.cli.dead_letters", "List, show, send again or drop dead letters"),
+    "dev": ("baton.cli.dev", "Hand off partitions between processes on this machine"),
+    "doctor": ("baton.cli.doctor", "Check the installation, rights, queues, groups and pods"),
+    "drain": ("baton.cli.drain", "Hand off all partitions of a pod to other members"),
+    "explain": ("baton.cli.explain", "Explain one partition: its owners, moves and lag"),
+    "lag": ("baton.cli.lag", "Show the lag of a ConsumerGroup"),
+    "offsets": ("baton.cli.offsets", "Show or set the committed offsets of a ConsumerGroup"),
+    "operator": ("baton.cli.operator", "Run the operator until it is stopped"),
+    "pause": ("baton.cli.pause", "Stop new hand-offs in a ConsumerGroup"),
+    "peek": ("baton.cli.entries", "Show the oldest entries of a partition without taking them"),
+    "plan": ("baton.cli.plan", "Answer assignment requests, one per line of JSON"),
+    "rebalance": ("baton.cli.rebalance", "Request a rebalance of a ConsumerGroup"),
+    "resume": ("baton.cli.pause", "Allow hand-offs in a ConsumerGroup again"),
     "send": ("baton.cli.entries", "Send entries to a queue"),
     "simulate": ("baton.cli.simulate", "Simulate pods that join and leave, in virtual time"),
-    "status": ("baton.cli.status", "Show a ConsumerGroup: its state, who owns what, what moves"),
-    "tail": ("baton.cli.entries", "Show the entries that come to a queue, live"),
+    "status": ("baton.cli.status", "Show a ConsumerGroup: its state, owners and hand-offs"),
+    "tail": ("baton.cli.entries", "Show new entries of a queue live"),
     "top": ("baton.cli.top", "Show all ConsumerGroups live"),
 }
-"""Where each is, and what it does in a few words."""
+"""The module and the summary of each subcommand."""
 
 
 _ALIKE = "baton-alike"
 _IN_ASCII = str.maketrans("─═▒░·⋮…→│╭┬", "-=%:.|.>|++")
-"""What a chart tells apart stays so."""
+"""Characters that look different in a chart look different in ASCII, too."""
 
 
 def _alike(error: UnicodeError) -> tuple[str, int]:
@@ -109,20 +109,20 @@ def _alike(error: UnicodeError) -> tuple[str, int]:
 
 class _Lazy(HintingGroup):
     def main(self, *args: Any, **extra: Any) -> Any:
-        """An output that lacks a character shows one like it or a question mark, in any locale, for help, errors and logs too."""
+        """Replace characters that the output's encoding lacks by similar ones or `?`, also in help, errors and logs."""
         codecs.register_error(_ALIKE, _alike)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors=_ALIKE)
-        if os.path.expanduser("~") == "~":  # noqa: PTH111 -- Path's raises, also in what is imported
+        if os.path.expanduser("~") == "~":  # noqa: PTH111 -- Path.home() raises then, also in imported libraries
             os.environ["HOME"] = "/"  # as in a container
         try:
             return super().main(*args, **extra)
         except OSError as error:
             if error.errno not in (ENOSPC, EDQUOT, EIO):
                 raise
-            sys.stdout = None  # which is not to be written once more at the end
-            say(f"baton: the output cannot be written: {os.strerror(error.errno)}: direct it elsewhere", error=True)
+            sys.stdout = None  # Python would try to flush it once more at exit
+            say(f"baton: cannot write the output: {os.strerror(error.errno)}: redirect it elsewhere", error=True)
             sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -148,4 +148,4 @@ class _Lazy(HintingGroup):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(baton.__version__, prog_name="baton")
 def main() -> None:
-    """Who of a fleet owns which partition of a queue, and how it changes hands."""
+    """Show and control which pod of a fleet owns which partition of a queue."""

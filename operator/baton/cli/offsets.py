@@ -1,4 +1,4 @@
-"""`baton offsets`: where a group is in its partitions, and to set that by hand."""
+"""`baton offsets`: show a group's committed offsets, or set them by hand."""
 
 import sys
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 @dataclass(frozen=True, slots=True)
 class OffsetTarget:
-    """As it was asked for; at most one of the numbers is there."""
+    """The target of a reset, as given; at most one of the numbers is set."""
 
     text: str
     offset: int | None = None
@@ -39,7 +39,7 @@ class OffsetTarget:
     """Milliseconds since 1970."""
 
     def before(self, now: PartitionOffsets) -> int:
-        """The offset that is meant, and for a time the one that it cannot be behind. Raises OutsideError."""
+        """The target's offset or, for a time, the last offset that it can have. Raises OutsideError."""
         if self.text == EARLIEST:
             return now.earliest
         if self.offset is None:
@@ -49,7 +49,7 @@ class OffsetTarget:
         return self.offset
 
     def known(self, now: PartitionOffsets) -> Reached | None:
-        """What is known without a look at entries. None: they have to be looked at, for a time or to be counted.
+        """The result if it is known without reading entries. None: they have to be read, for a time or to be counted.
 
         Raises OutsideError.
         """
@@ -60,7 +60,7 @@ class OffsetTarget:
 
 
 class OutsideError(ValueError):
-    """There is no such offset. The message begins after the partition's name."""
+    """There is no such offset. The message continues a sentence that begins with the partition."""
 
 
 def _target(value: str) -> OffsetTarget:
@@ -73,7 +73,7 @@ def _target(value: str) -> OffsetTarget:
         since = round(time.timestamp() * 1000)
         if time.tzinfo is not None and value.isascii() and since >= 0:
             return OffsetTarget(value, since=since)
-    raise ValueError("none of earliest, latest, an offset, and a time with its zone such as 2026-11-26T12:00:00Z")
+    raise ValueError("not earliest, latest, an offset, or a time with its zone such as 2026-11-26T12:00:00Z")
 
 
 TARGET = Parsed("target", _target)
@@ -82,13 +82,13 @@ _MOST_NAMED = 5
 
 
 class OffsetRow(NamedTuple):
-    """A partition: where the group is in it, and whose it is."""
+    """A partition: its offsets, owner, state and epoch."""
 
     partition: Partition
     offsets: PartitionOffsets
     owner: MemberId | None
     state: str | None
-    """None: the ledger does not have it."""
+    """None: the partition is not in the ledger."""
     epoch: int | None
 
     def to_json(self) -> dict[str, object]:
@@ -109,7 +109,7 @@ class OffsetRow(NamedTuple):
 
 
 def offset_rows(look: GroupLook, queue: str, told: Mapping[int, PartitionOffsets]) -> list[OffsetRow]:
-    """Of the partitions of a queue, by number."""
+    """The rows of a queue's partitions, by number."""
     known = {row.partition: row for row in partitions(look.state) if row.queue == queue}
     rows = []
     for number, offsets in sorted(told.items()):
@@ -144,13 +144,13 @@ class OffsetChange(NamedTuple):
 
     @property
     def again(self) -> int:
-        """Entries that were finished with and are read again."""
+        """The number of finished entries that are read again."""
         before = self.before
         return max(0, min(before.committed or 0, before.end) - self.after.offset)
 
 
 def change_table(changes: Sequence[OffsetChange], *, back: bool) -> Table:
-    """For people. LEFT OUT: entries that no member will read. `back`: the queue can be set back, too."""
+    """For people. LEFT OUT: entries that no member will read. `back`: the queue's offsets can also be set back."""
     more = ("READ AGAIN",) if back else ()
     rows = []
     for one in changes:
@@ -160,7 +160,7 @@ def change_table(changes: Sequence[OffsetChange], *, back: bool) -> Table:
 
 
 def effect(changes: Iterable[OffsetChange]) -> str:
-    """What becomes of entries: "345 entries left out"."""
+    """What the changes do to entries: "345 entries left out"."""
     left_out = again = 0
     for one in changes:
         left_out, again = left_out + one.after.entries, again + one.again
@@ -169,29 +169,29 @@ def effect(changes: Iterable[OffsetChange]) -> str:
 
 
 def why_not(look: GroupLook, partitions: Sequence[Partition]) -> str | None:
-    """Why no offset of these partitions may be set now; None: it may. No member owns one of them, or is about to: the group is
-    paused, its operator knows it, and the partitions have no owner."""
+    """Why no offset of these partitions may be set now; None: it may. The group has to be paused, its operator has to have seen
+    that, and the partitions must have no owner and no hand-off."""
     group, state = look.group, look.state
     where = f"{group.name} -n {group.namespace}"
     if look.ledger_problem is not None or state is None:
-        return f"the ledger of {group.full_name} {'does not read as one' if look.ledger_problem else 'is not there yet'}"
+        return f"the ledger of {group.full_name} {'is invalid' if look.ledger_problem else 'does not exist yet'}"
     if group.spec is None or not group.spec.paused:
         return f"{group.full_name} is not paused: `baton pause {where}`, then stop its pods"
     if not look.spec_seen:
-        return f"no operator has seen yet that {group.full_name} is paused: `baton status {where}` says whether one looks"
+        return f"no operator has seen yet that {group.full_name} is paused: `baton status {where}` shows whether one runs"
     if unknown := [f"{one.queue}/{one.number}" for one in partitions if one not in state.records]:
         return f"{group.full_name} has no partition {first_of(unknown, _MOST_NAMED)} yet"
     if moving := [f"{one.queue}/{one.number}" for one in partitions if one in state.moves]:
-        return f"{first_of(moving, _MOST_NAMED)} changes hands: wait until `baton status {where}` shows no hand-off"
+        return f"{first_of(moving, _MOST_NAMED)} is being handed off: wait until `baton status {where}` shows no hand-off"
     owners = sorted({owner for one in partitions if (owner := state.records[one].owner) is not None})
     if owners:
-        return f"{first_of(owners, _MOST_NAMED)} may still work on what is reset: stop the pods of {group.full_name} first"
+        return f"{first_of(owners, _MOST_NAMED)} may still work on these partitions: stop the pods of {group.full_name} first"
     return None
 
 
 @asynccontextmanager
 async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tuple[QueueAdapter, QueueKind]]:
-    """Of one of its queues, with its kind. What is missing or goes wrong there is a NoAnswerError."""
+    """Open the adapter of a queue of the group, with the queue's kind. Raises NoAnswerError, also for errors in the block."""
     view = seen.queues[name].view
     if view is None:
         raise NoAnswerError(f"there is no PartitionedQueue {seen.group.namespace}/{name}")
@@ -206,8 +206,8 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tupl
             await adapter.close()
     except SecretForbidden:
         raise NoAnswerError(
-            f"you may not read the Secret that {view.full_name} names: ask for the verb get on it, or call this in the operator's"
-            " pod"
+            f"you may not read the Secret that {view.full_name} names: ask for the verb get on it, or run this command in the "
+            "operator's pod"
         ) from None
     except (QueueUnreachable, QueueConflict) as problem:
         raise NoAnswerError(str(problem)) from None
@@ -216,10 +216,10 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tupl
 
 
 async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, PartitionOffsets]:
-    """Of one of its queues. Raises NoAnswerError."""
+    """The offsets of a queue of the group, by partition. Raises NoAnswerError."""
     async with adapter_of(api, seen, name) as (adapter, kind):
         if not isinstance(adapter, ReadsOffsets):
-            raise NoAnswerError(f"{name}: queues of type {kind.name} do not tell offsets")
+            raise NoAnswerError(f"{name}: Baton cannot read offsets of queues of type {kind.name}")
         return await adapter.offsets()
 
 
@@ -233,7 +233,7 @@ class _ShowByDefault(WholeSummaries):
 
 @click.group(cls=_ShowByDefault)
 def offsets() -> None:
-    """Show where a ConsumerGroup is in each partition (baton offsets GROUP), or set that by hand (baton offsets reset GROUP)."""
+    """Show the committed offsets of a ConsumerGroup (baton offsets GROUP), or set them (baton offsets reset GROUP)."""
 
 
 @offsets.command()
@@ -241,9 +241,9 @@ def offsets() -> None:
 @cluster_options
 @output_option(wide="also the earliest offset, state and epoch", programs="a list of partitions")
 def show(group: str, form: Form, target: ClusterTarget) -> None:
-    """Show of each partition the offset up to which GROUP has finished, the end, the lag, what is pending, and the owner.
+    """Show for each partition the committed offset of GROUP, the end, the lag, the pending entries and the owner.
 
-    The queues themselves are asked. Ends with 1 if one of them does not tell.
+    Reads from the queues' servers. Exits with 1 if the offsets of a queue cannot be read.
     """
     ask(_show(group, target, form))
 
@@ -253,10 +253,10 @@ def show(group: str, form: Form, target: ClusterTarget) -> None:
 @click.option(
     "--to", "to", type=TARGET, required=True, metavar="TARGET", help="earliest, latest, a time, or the next offset to be read."
 )
-@click.option("--queue", type=OBJECT, help="The queue, where the group has several.")
-@click.option("--partition", "numbers", type=bounded(0), multiple=True, help="Only this partition; may be repeated.")
+@click.option("--queue", type=OBJECT, help="The queue, if the group has several.")
+@click.option("--partition", "numbers", type=bounded(0), multiple=True, help="Only this partition; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Skip the confirmation.")
 @cluster_options
 def reset(
     group: str,
@@ -267,11 +267,11 @@ def reset(
     yes: bool,
     target: ClusterTarget,
 ) -> None:
-    """Set where GROUP goes on in the partitions of a Redis queue or a topic. Shows which entries are left out or read again, and
-    asks.
+    """Set the offsets from which GROUP reads the partitions of a Redis queue or a Kafka topic. Shows which entries will be
+    skipped or read again, and asks for confirmation.
 
-    The group has to be paused, and the partitions without an owner. A Redis queue deletes finished entries, so a reset there
-    cannot go back.
+    The group has to be paused, and its partitions without an owner. A Redis queue deletes finished entries, so its offsets
+    cannot be set back.
     """
     ask(_reset(group, queue, to, numbers, target, dry_run=dry_run, yes=yes))
 
@@ -308,32 +308,32 @@ async def _reset(
         name = _named(seen, queue)
         async with adapter_of(api, seen, name) as (adapter, kind):
             if not isinstance(adapter, SetsOffsets):
-                raise NoAnswerError(f"{name}: queues of type {kind.name} do not tell offsets, and Baton sets none")
+                raise NoAnswerError(f"{name}: Baton can neither read nor set offsets of queues of type {kind.name}")
             changes = await _changes(adapter, name, to, _chosen(seen, name, await adapter.offsets(), numbers))
             refused = why_not(seen, [one.partition for one in changes])
             if refused and not dry_run:
-                raise NoAnswerError(f"nothing is changed: {refused}")
+                raise NoAnswerError(f"nothing was changed: {refused}")
             console().print(change_table(changes, back=kind.keeps_finished))
             if refused:
-                raise NoAnswerError(f"as it is now, this would be refused: {refused}")
+                raise NoAnswerError(f"a reset would be refused now: {refused}")
             wanted = [one for one in changes if one.changes]
             those, outcome = f"{counted(len(wanted), 'partition')} of {name}", effect(wanted)
             if dry_run or not wanted:
-                say(f"{where}/{group}: {'a dry run' if wanted else 'it is there already'}; nothing is changed")
+                say(f"{where}/{group}: {'dry run' if wanted else 'already there'}; nothing was changed")
                 return
             if not yes:
-                lasting = "" if kind.keeps_finished else ", for good"
+                lasting = "" if kind.keeps_finished else ", permanently"
                 agree(f"Set {those} to {to.text}: {outcome}{lasting}?")
                 seen = await look_at(api, where, group)
                 if refused := why_not(seen, [one.partition for one in wanted]):
-                    raise NoAnswerError(f"nothing is changed: {refused}")
+                    raise NoAnswerError(f"nothing was changed: {refused}")
             await _set(adapter, seen, wanted)
     say(f"{where}/{group}: {those} set to {to.text}, and {outcome}")
-    say(f"`baton resume {group} -n {where}` lets it go on")
+    say(f"To let the group continue: baton resume {group} -n {where}")
 
 
 async def _set(adapter: SetsOffsets, seen: GroupLook, changes: Sequence[OffsetChange]) -> None:
-    """One partition after the other: where one is refused, or does not answer, those before it stay set."""
+    """Set the offsets one by one. If one is refused or the server does not answer, those before it stay set."""
     assert seen.state is not None
     for done, one in enumerate(changes):
         try:
@@ -343,7 +343,7 @@ async def _set(adapter: SetsOffsets, seen: GroupLook, changes: Sequence[OffsetCh
 
 
 def _named(seen: GroupLook, named: str | None) -> str:
-    """The name of the queue that is meant."""
+    """The name of the queue: the named one, or the only one."""
     if named is None and len(seen.queues) != 1:
         raise NoAnswerError(f"{seen.group.full_name} has the queues {', '.join(seen.queues) or '-'}: name one with --queue")
     name = named or next(iter(seen.queues))
@@ -357,9 +357,9 @@ def _chosen(
 ) -> dict[int, PartitionOffsets]:
     known = {one.number for one in (seen.state.records if seen.state is not None else ()) if one.queue == name}
     if unknown := sorted(set(numbers) - told.keys() - known):
-        raise NoAnswerError(f"{name} has no partition {unknown[0]}: `baton offsets` lists those that there are")
+        raise NoAnswerError(f"{name} has no partition {unknown[0]}: `baton offsets` lists the partitions")
     if silent := sorted((set(numbers) or known) - told.keys()):
-        raise NoAnswerError(f"{name}/{silent[0]} does not tell its offsets: see whether all servers of {name} run")
+        raise NoAnswerError(f"the offsets of {name}/{silent[0]} cannot be read: see whether all servers of {name} run")
     return {number: one for number, one in told.items() if not numbers or number in numbers}
 
 
@@ -367,7 +367,7 @@ async def _changes(
     adapter: SetsOffsets, queue: str, to: OffsetTarget, chosen: Mapping[int, PartitionOffsets]
 ) -> list[OffsetChange]:
     changes = []
-    with click.progressbar(chosen.items(), label="looking at entries", file=sys.stderr, hidden=not sys.stderr.isatty()) as each:
+    with click.progressbar(chosen.items(), label="reading entries", file=sys.stderr, hidden=not sys.stderr.isatty()) as each:
         for number, now in each:
             try:
                 reached = to.known(now) or await adapter.reach(number, to.before(now), to.since)

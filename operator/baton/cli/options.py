@@ -1,7 +1,7 @@
-"""What commands take: names, checked before anything is asked; which cluster is meant; the form of the answer.
+"""Arguments and options of commands: names, checked before any request; the cluster to use; the form of the output.
 
-A name that is none never gets into the path of a request. A shell gives an empty one where a variable is not set, and bytes that
-are no UTF-8 as lone surrogates.
+An invalid name never gets into the path of a request. Shells pass an empty name for an unset variable, and bytes that are not
+UTF-8 as lone surrogates.
 """
 
 import json
@@ -26,15 +26,15 @@ _LARGEST = 2**63 - 1
 
 
 def shown(value: str) -> str:
-    """In quotes, not too much of it, and nothing that a terminal would obey."""
+    """The text in quotes, shortened, and without control sequences for a terminal."""
     return ascii(value) if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]!a}…"
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
-    """What `read` makes of a text. Its ValueError has the rest of the sentence that begins with the text."""
+    """A value parsed by `read`. The message of its ValueError continues the sentence "TEXT is …"."""
 
     def __init__(self, name: str, read: Callable[[str], object], *, secret: bool = False) -> None:
-        """`secret`: the text is not shown, for a password may stand in it."""
+        """`secret`: do not show the text, which may contain a password."""
         self.name, self._read, self._secret = name, read, secret
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -47,7 +47,7 @@ class Parsed(click.ParamType):  # type: ignore[type-arg] # it takes an argument 
 
 
 def bounded(least: int, most: int | None = None, *, whole: bool = True) -> Parsed:
-    """A number within these bounds."""
+    """The type of a number within these bounds."""
     bounds = f"from {least:,}" + ("" if most is None else f" to {most:,}")
 
     def read(value: str) -> float:
@@ -56,14 +56,14 @@ def bounded(least: int, most: int | None = None, *, whole: bool = True) -> Parse
         except ValueError:
             found = nan
         if not least <= found <= (_LARGEST if most is None else most):
-            raise ValueError(f"no {'whole ' if whole else ''}number {bounds}")
+            raise ValueError(f"not a {'whole ' if whole else ''}number {bounds}")
         return found
 
     return Parsed("number" if most is None else f"{least}-{most}", read)
 
 
 def _name(form: str, most: int, said: str) -> Parsed:
-    """A text of this form."""
+    """The type of a text of this form. `said`: what another text is."""
 
     def read(value: str) -> str:
         if len(value) > most or not fullmatch(form, value, ASCII):
@@ -81,40 +81,40 @@ NAMESPACE = _name(_PART, 63, "an invalid namespace: use lowercase letters, digit
 OBJECT = _name(_OBJECT, 253, f"an invalid name: use {_SIGNS}")
 GROUP = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"an invalid group: use NAME or NAMESPACE/NAME, of {_SIGNS}")
 QUEUE = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"an invalid queue: use NAME or NAMESPACE/NAME, of {_SIGNS}")
-CONTEXT = _name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
-HOST = _name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
-ADDRESS = _name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
-WORD = _name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
-TOPIC = _name(r"[a-zA-Z0-9._-]+", 249, "no name of a topic: give letters, digits, ., _ and -, such as orders")
-OFFSET = _name(r"[0-9]{1,18}(-0)?", 20, "no offset: give one as `baton peek` shows it, behind partition/")
-DEV_PROCESS = _name(_PART, 50, "no name of a process: give at most 50 small letters, digits and -, such as orders-1")
-DEV_QUEUE = _name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
+CONTEXT = _name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "an invalid context: kubectl config get-contexts lists them")
+HOST = _name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "an invalid host: use lowercase letters, digits, - and ., without a port")
+ADDRESS = _name(r"[0-9a-f.:]+", 45, "an invalid address: use an IP address, such as 0.0.0.0 for all")
+WORD = _name(r"[!-~]+", 253, "an invalid name: use printable ASCII characters without blanks")
+TOPIC = _name(r"[a-zA-Z0-9._-]+", 249, "an invalid topic: use letters, digits, ., _ and -, such as orders")
+OFFSET = _name(r"[0-9]{1,18}(-0)?", 20, "an invalid offset: use one that `baton peek` shows, after partition/")
+DEV_PROCESS = _name(_PART, 50, "an invalid process: use at most 50 lowercase letters, digits and -, such as orders-1")
+DEV_QUEUE = _name(_PART, 50, "an invalid queue: use at most 50 lowercase letters, digits and -, such as orders")
 
 
 def _partition(value: str) -> Partition:
-    """A queue and the number of a partition: `orders/5`."""
+    """Parse a queue and the number of a partition: `orders/5`."""
     queue, _, number = value.rpartition("/")
     if len(queue) > 253 or not fullmatch(_OBJECT, queue, ASCII) or not fullmatch(r"[0-9]{1,7}", number, ASCII):
-        raise ValueError("no partition: give QUEUE/NUMBER, such as orders/5")
+        raise ValueError("an invalid partition: use QUEUE/NUMBER, such as orders/5")
     return Partition(QueueName(queue), int(number))
 
 
 def _queue_url(of: str, example: str) -> Parsed:
-    """The URL of a kind of queue."""
+    """The type of a URL of this kind of queue."""
 
     def read(value: str) -> str:
         scheme, _, rest = value.partition("://")
         if len(value) > _LONGEST_URL or scheme not in kind(of).schemes or not fullmatch("[!-~]+", rest, ASCII):
-            raise ValueError(f"no URL of a {of}: give one such as {example}")
+            raise ValueError(f"not the URL of a {of}: use one such as {example}")
         return value
 
     return Parsed("url", read, secret=True)
 
 
 def _http_url(value: str) -> str:
-    """Where a program answers, without a path."""
+    """Parse the URL of a server, without a path."""
     if len(value) > _LONGEST_URL or not fullmatch(r"https?://[\w.:\[\]-]{1,255}/?", value, ASCII):
-        raise ValueError("no URL such as http://127.0.0.1:8080")
+        raise ValueError("not a URL such as http://127.0.0.1:8080")
     return value.rstrip("/")
 
 
@@ -128,24 +128,24 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """The cluster and the namespace that were asked for; None: as kubectl would take them."""
+    """The cluster and the namespace given as options; None: the one that kubectl would use."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str | None = None
 
     def within(self, group: str) -> tuple[str, "ClusterTarget"]:
-        """The group's bare name, and where it is: `shop/orders` is `orders` of `shop`."""
+        """Return the bare name and the target with its namespace: `shop/orders` is `orders` in `shop`."""
         namespace, slash, name = group.rpartition("/")
         if not slash:
             return group, self
         if self.namespace not in (None, namespace):
-            raise click.UsageError(f"{group} and --namespace {self.namespace} name two namespaces: give one")
+            raise click.UsageError(f"{group} and --namespace {self.namespace} name two namespaces: use one")
         return name, ClusterTarget(self.kubeconfig, self.context, namespace)
 
 
 def cluster_options(command: F) -> F:
-    """--namespace, --context and --kubeconfig, which reach the command as `target`. A `group` reaches it as the bare name: its
+    """Add --namespace, --context and --kubeconfig, passed to the command as `target`. A `group` is passed as its bare name; its
     namespace is in the target."""
 
     @wraps(command)
@@ -153,11 +153,11 @@ def cluster_options(command: F) -> F:
         target = ClusterTarget(kubeconfig, context, namespace)
         if rest.get("group") is not None:
             if rest.get("all_namespaces"):
-                raise click.UsageError("give GROUP or --all-namespaces, not both")
+                raise click.UsageError("use GROUP or --all-namespaces, not both")
             rest["group"], target = target.within(rest["group"])
         return command(*args, target=target, **rest)
 
-    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="The namespace. Default: that of the context.")
+    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="The namespace. Default: the context's.")
     context = click.option(
         "--context", type=CONTEXT, metavar="NAME", help="The context of the kubeconfig. Default: the current one."
     )
@@ -169,13 +169,13 @@ def cluster_options(command: F) -> F:
     return cast(F, namespace(context(kubeconfig(with_target))))
 
 
-def all_namespaces_option(what: str = "The groups") -> Callable[[F], F]:
-    """--all-namespaces, which reaches the command as `all_namespaces`."""
-    return click.option("--all-namespaces", "-A", is_flag=True, help=f"{what} of all namespaces.")
+def all_namespaces_option(what: str = "the groups") -> Callable[[F], F]:
+    """Add --all-namespaces, passed to the command as `all_namespaces`."""
+    return click.option("--all-namespaces", "-A", is_flag=True, help=f"Include {what} of all namespaces.")
 
 
 def operator_option(command: F) -> F:
-    """--operator, which reaches the command as `url`."""
+    """Add --operator, passed to the command as `url`."""
     return click.option(
         "--operator",
         "url",
@@ -183,17 +183,17 @@ def operator_option(command: F) -> F:
         envvar="BATON_OPERATOR_URL",
         show_envvar=True,
         metavar="URL",
-        help="Where the operator's leader answers. Default: its pod, through the API server.",
+        help="The URL of the operator's leader. Default: its pod, through the API server.",
     )(command)
 
 
 class Form(StrEnum):
-    """How an answer is written."""
+    """The form of the output."""
 
     TABLE = "table"
-    """For people, as much as fits on a screen."""
+    """For people: as much as fits on a screen."""
     WIDE = "wide"
-    """For people, all of it."""
+    """For people: everything."""
     JSON = "json"
     YAML = "yaml"
 
@@ -207,8 +207,8 @@ class Form(StrEnum):
 
 
 def output_option(*, wide: str | None = None, programs: str = "one object") -> Callable[[F], F]:
-    """-o, which reaches the command as `form`. `wide`: what people see with it; None: there is nothing more to see. `programs`:
-    what json and yaml have."""
+    """Add -o, passed to the command as `form`. `wide`: what `-o wide` shows; None: there is no such form. `programs`: what json
+    and yaml contain."""
     forms = [Form.JSON, Form.YAML, *([Form.WIDE] if wide else [])]
     said = f"For programs: json or yaml, {programs}." + (f" For people: wide, {wide}." if wide else "")
 
@@ -220,7 +220,7 @@ def output_option(*, wide: str | None = None, programs: str = "one object") -> C
 
 
 def say_object(value: Any, form: Form) -> None:
-    """One object (or list) for programs. Both forms escape what a terminal would obey."""
+    """Print an object or a list for programs. Both forms escape control characters."""
     if form is Form.JSON:
         say_json(value)
         return

@@ -1,7 +1,7 @@
-"""All that the commands print. Names and messages come from outside: no character of theirs moves a cursor, colours or hides
-anything, or begins a line.
+"""Output of the commands. Names and messages come from outside: their characters cannot move the cursor, colour or hide text, or
+begin a line.
 
-`say` is for lines, `console` for what rich draws; JSON for programs is escaped already.
+`say` prints lines, `console` what rich draws; JSON for programs is escaped already.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPED = 10_000
-"""Columns of an output that is no terminal."""
+"""Columns of an output that is not a terminal."""
 PATIENCE = 1.0
 """Seconds until a command prints what it is waiting for."""
 
 
 def printable(text: str) -> str:
-    """On one line, with a � for each character that is none to be seen: control characters, and those that turn the direction."""
+    """The text on one line, with a � for each invisible character: control characters, and those that change the direction."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in text)
 
 
 def say(text: str = "", *, error: bool = False) -> None:
-    """One line for people; `error`: on standard error."""
+    """Print one line for people; `error`: on standard error."""
     click.echo(printable(text), err=error)
 
 
 def refuse(text: str, status: int = 1) -> NoReturn:
-    """Ends the command with a line on standard error that begins with its name."""
+    """End the command with a line on standard error that begins with the command's name."""
     context: click.Context | None = click.get_current_context()
     names: list[str] = []
     while context is not None and context.parent is not None:
@@ -70,8 +70,8 @@ def waiting_for(what: str, still: Callable[[], bool] = lambda: True) -> Iterator
 
 
 def agree(question: str) -> None:
-    """Ends the command unless the answer is yes."""
-    # asyncio takes the first Ctrl-C for itself, and would go on waiting for the answer.
+    """Ask, and end the command unless the answer is yes."""
+    # asyncio handles the first Ctrl-C itself, and would go on waiting for the answer.
     main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if main else None
     try:
@@ -83,40 +83,40 @@ def agree(question: str) -> None:
         if main:
             signal.signal(signal.SIGINT, before)
     if not agreed:
-        refuse("nothing is changed; --yes does not ask")
+        refuse("nothing was changed; --yes skips this question")
 
 
 def need_redis() -> None:
-    """Ends the command where the library for it is not installed."""
+    """End the command if the library for Redis is not installed."""
     if find_spec("redis") is None:
-        refuse(f"it needs redis-py: {cure('redis')}")
+        refuse(f"this needs redis-py: {cure('redis')}")
 
 
 def need_kafka() -> None:
-    """Likewise, for the libraries of Kafka."""
+    """End the command if the libraries for Kafka are not installed."""
     if find_spec("aiokafka") is None or find_spec("confluent_kafka") is None:
-        refuse(f"it needs aiokafka and confluent-kafka: {cure('kafka')}")
+        refuse(f"this needs aiokafka and confluent-kafka: {cure('kafka')}")
 
 
 def say_json(value: Any, **options: Any) -> None:
-    """One line for programs; `options` of json.dumps."""
+    """Print one line for programs; `options` of json.dumps."""
     click.echo(json.dumps(value, **options))
 
 
 def say_text(text: str) -> None:
-    """Lines for programs, whose control characters are escaped already."""
+    """Print lines for programs. Their control characters must be escaped already."""
     click.echo(text)
 
 
 def console(**options: Any) -> "Console":
-    """A console on standard output, on which nothing is drawn that is not printable. It is as wide as the terminal; what is piped
-    is never cut."""
+    """A console on standard output that draws printable characters only. It is as wide as the terminal; piped output is never
+    cut."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
     class Screen(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-            """Without blanks at the ends of a table's lines. A live screen keeps them: they cover the frame before."""
+            """Strip blanks at the ends of lines, except on a live screen, where they cover the previous frame."""
             line: list[Segment] = []
             for segment in super().render(renderable, options):
                 shown = segment if segment.control else Segment(_lines(segment.text), segment.style)
@@ -137,7 +137,7 @@ def console(**options: Any) -> "Console":
 
 
 async def keep_drawing(draw: Callable[[], Awaitable[Iterable["RenderableType"]]], every: float) -> NoReturn:
-    """Draw a live screen again after `every` seconds; the last one stays while the API server does not answer."""
+    """Redraw a live screen every `every` seconds. While the API server does not answer, the last screen stays."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -154,7 +154,7 @@ async def keep_drawing(draw: Callable[[], Awaitable[Iterable["RenderableType"]]]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> "Table":
-    """Columns of texts, never of markup; `right`: those of numbers. None is an empty cell."""
+    """A table of plain texts, without markup. `right`: names of columns to align right. None is an empty cell."""
     from rich.table import Table
     from rich.text import Text
 
@@ -167,5 +167,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Collecti
 
 
 def _lines(text: str) -> str:
-    """rich ends lines in the texts of segments."""
+    """Make a segment's text printable. rich ends lines within the texts of segments."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))

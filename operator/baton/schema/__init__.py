@@ -1,1 +1,1 @@
-"""How a pydantic model becomes the schema of a custom resource: for `api`, and for the CR models of the kinds of queues."""
+"""Turn pydantic models into schemas of custom resources: the models of `api`, and those of each kind of queue."""

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a value, in words for users: what was expected there, and what was found."""
+"""Messages for users about what pydantic rejects: what was expected, and what was found."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,22 +24,22 @@ _EXPECTED: Mapping[str, str] = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
 }
-"""By the type of an error whose own words are a programmer's."""
+"""By the type of pydantic's error: what was expected, for errors whose messages are for programmers."""
 
 _UNKNOWN = ("extra_forbidden", "unknown_field")
 _LONGEST = 60
 
 
 def first_mistake(error: ValidationError) -> ErrorDetails:
-    """The one that is told: a field that there is not before one that is missing, for it is often the same one, misspelt."""
+    """Return the mistake to report: an unknown field before a missing one, because it is often that field misspelt."""
     return min(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN)
 
 
 def as_read(value: object) -> str:
-    """A value as YAML has it, at most 60 characters of it."""
+    """Return the value as YAML has it, at most 60 characters."""
     try:
         text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
-    except ValueError:  # it is in itself, by an anchor
+    except ValueError:  # it contains itself, by an anchor of YAML
         text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -51,9 +51,11 @@ def in_words(
     *,
     own_words_suffice: bool = False,
 ) -> str:
-    """One sentence. `expected`: what should stand there, by an error's type or the name of a model, where others say it better.
-    `own_words_suffice`: validators of these models say in their message what was found, as those of mappings and lists
-    always do."""
+    """Return one sentence about the mistake.
+
+    `expected`: what was expected, by the type of the error or the name of a model; added to the defaults. `own_words_suffice`:
+    the messages of these models' validators name what was found, as those of mappings and lists always do.
+    """
     kind, known = mistake["type"], {**_EXPECTED, **(expected or {})}
     if kind == "missing":
         return "is missing; add it"

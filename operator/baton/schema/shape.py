@@ -1,4 +1,4 @@
-"""What the models of resources share: camelCase in YAML, docstrings as descriptions, and CEL rules beside the fields."""
+"""The base of the models of resources: camelCase in YAML, docstrings as descriptions, and CEL rules beside the fields."""
 
 from typing import Annotated, Any
 
@@ -23,8 +23,11 @@ class Shape(BaseModel):
 
 
 def rule(cel: str, message: str, *, field: str | None = None, reason: str | None = None) -> Rule:
-    """A validation that the API server runs. `message` names the field and the cure; `field` is the path below this object that
-    is reported, `reason` one of FieldValueInvalid, FieldValueForbidden, FieldValueRequired, FieldValueDuplicate."""
+    """Return a validation for the API server.
+
+    `message` names the field and the remedy. `field`: the path to report, below this object. `reason`: FieldValueInvalid,
+    FieldValueForbidden, FieldValueRequired or FieldValueDuplicate.
+    """
     made = {"rule": cel, "message": message}
     if reason is not None:
         made["reason"] = reason
@@ -34,12 +37,12 @@ def rule(cel: str, message: str, *, field: str | None = None, reason: str | None
 
 
 def rules(*those: Rule) -> dict[str, Any]:
-    """For a model's `json_schema_extra`."""
+    """Return the `json_schema_extra` of a model with these rules."""
     return {"x-kubernetes-validations": list(those)}
 
 
 def list_map(*keys: str) -> dict[str, object]:
-    """Server-side apply merges such a list by these keys, and refuses two items with equal ones."""
+    """Return the schema of a list that server-side apply merges by these keys, and in which no two items have equal keys."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
@@ -50,7 +53,7 @@ ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0
 
 
 class SecretKey(Shape):
-    """A key of a Secret in the queue's namespace; each use has a default of its own for the key."""
+    """A key of a Secret in the queue's namespace. Each field of this type has its default for the key."""
 
     name: ObjectName
     """The Secret's name."""
@@ -59,8 +62,8 @@ class SecretKey(Shape):
 
 
 class SourceFields(Shape):
-    """The fields of `spec.source.<kind>`; each kind of queue has a model of its own."""
+    """The fields of `spec.source.<kind>`: the base of the model of each kind of queue."""
 
     def at_deadline(self) -> OnDeadline:
-        """What a hand-off does at its deadline, where the queue cannot fence."""
+        """What a hand-off does at its deadline; matters only for queues that cannot fence."""
         return OnDeadline.WAIT

@@ -1,7 +1,7 @@
-"""From a pydantic model's JSON schema to the structural OpenAPI v3 schema that a CRD wants.
+"""Turn a pydantic model's JSON schema into the structural OpenAPI v3 schema that a CRD needs.
 
-Structural means: no references, a type everywhere, nothing but plain properties. Optional fields are those that are not
-required, so `anyOf [X, null]` becomes X; titles and null defaults say nothing and go.
+Structural means: no references, a type everywhere, plain properties only. Fields that are not required are optional, so
+`anyOf [X, null]` becomes X; titles and null defaults are dropped.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _ORDER = ("description", "type", "format", "enum", "default")
 
 
 def structural(model: type[BaseModel]) -> Schema:
-    """The model's schema as `openAPIV3Schema` of a CRD. Raises ValueError for what a structural schema cannot say."""
+    """Return the model's schema as `openAPIV3Schema` of a CRD. Raises ValueError if a structural schema cannot express it."""
     raw = model.model_json_schema(by_alias=True)
     definitions = raw.pop("$defs", {})
     return _clean(raw, definitions)
@@ -41,14 +41,14 @@ def _clean(raw: Schema, definitions: dict[str, Schema]) -> Schema:
         else:
             made[key] = value
     if made.get("type") == "object" and "default" in made:
-        made["default"] = {}  # the fields' own defaults fill it in
+        made["default"] = {}  # filled in from the defaults of the fields
     if made.get("type") == "integer":
         made.setdefault("format", "int64" if made.get("maximum", 2**40) >= 2**31 else "int32")
     return {key: made[key] for key in (*_ORDER, *made) if key in made}
 
 
 def _inlined(raw: Schema, definitions: dict[str, Schema]) -> Schema:
-    """A reference replaced by what it refers to; what stands beside it (a field's own description) wins."""
+    """Replace a reference by its target. Keys beside the reference, such as the field's description, win."""
     while "$ref" in raw:
         target = definitions[raw["$ref"].removeprefix("#/$defs/")]
         raw = {**target, **{key: value for key, value in raw.items() if key != "$ref"}}

@@ -111,7 +111,7 @@ async def test_baton_approve_shows_asks_and_refuses_what_has_changed(
     declined = await baton(kubeconfig, "approve", "asked-for", answer="n\n")
     assert declined.returncode == 1
     assert f"Proposal {shown['id']}" in declined.stdout and "-> asked-for-c" in declined.stdout
-    assert "1 partition would be paused" in declined.stdout and "for 2 s at most" in declined.stdout
+    assert "1 partition would be paused" in declined.stdout and "for at most 2 s" in declined.stdout
     assert (await proposal(shop, "asked-for"))["id"] == shown["id"]
 
     await shop.delete_pod("asked-for-c")

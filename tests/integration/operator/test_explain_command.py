@@ -58,11 +58,11 @@ async def test_what_is_not_there_is_said(shop: World, kubeconfig: Path) -> None:
         ("missing/0", 1, "/few has no queue missing: it has few"),
         ("few/2", 1, "/few has no partition 2 of few: it has 0 to 1"),
         ("few/9999999", 1, "has no partition 9999999 of few"),
-        ("few", 2, "is no partition"),
-        ("few/-1", 2, "is no partition"),
-        ("../0", 2, "is no partition"),
-        ("few/\x1b[31m", 2, "is no partition"),
-        ("", 2, "is no partition"),
+        ("few", 2, "is an invalid partition"),
+        ("few/-1", 2, "is an invalid partition"),
+        ("../0", 2, "is an invalid partition"),
+        ("few/\x1b[31m", 2, "is an invalid partition"),
+        ("", 2, "is an invalid partition"),
     ):
         done = await explain(kubeconfig, f"{SHOP}/few", what)
         assert (done.returncode, said in done.stderr) == (code, True), done

@@ -80,7 +80,7 @@ async def test_weights_capacities_and_an_assignor_of_ones_own_come_together(empt
     assert (set(owned["weighed-a"]), set(owned["weighed-b"])) == ({1, 2, 3, 4}, {0, 5}), "4 of 1, and 6 of 1.5"
     await empty.change("partitionedqueues", "weighed", {"spec": {"partitionAttributes": [{"partitions": "0,9", "weight": 1}]}})
     for kind in ("consumergroups", "partitionedqueues"):
-        assert "names partition 9, and the queue has 6" in await empty.told("weighed", "InvalidAttributes", kind)
+        assert "names partition 9, but the queue has 6" in await empty.told("weighed", "InvalidAttributes", kind)
 
 
 async def test_one_that_fails_moves_nothing_and_holds_up_nobody(empty: World, start: Start, mood: Mood) -> None:

@@ -103,7 +103,7 @@ def own_words(refusal: ApiError) -> str:
         *(
             (
                 {"partitions": 4, "source": {"type": "External"}, limit: 5},
-                [f"spec.{limit} does nothing for External", "remove it"],
+                [f"spec.{limit} has no effect for External", "remove it"],
             )
             for limit in ("maxDeliveredUnacked", "maxRedeliveries")
         ),
@@ -112,7 +112,7 @@ def own_words(refusal: ApiError) -> str:
             {**QUEUE, "partitionAttributes": [{"partitions": "0-2,", "weight": 2}]},
             ["spec.partitionAttributes[0].partitions", "numbers and ranges, such as 0-49,60"],
         ),
-        ({**QUEUE, "partitionAttributes": [{"partitions": "0-2"}]}, ["partitionAttributes[0]", "give zones, or weight, or both"]),
+        ({**QUEUE, "partitionAttributes": [{"partitions": "0-2"}]}, ["partitionAttributes[0]", "has neither zones nor weight"]),
         ({**QUEUE, "partitionAttributes": [{"partitions": "0", "weight": -1}]}, ["partitionAttributes[0].weight"]),
         ({**QUEUE, "partitionAttributes": [{"partitions": "0", "weight": 0.5}]}, ["partitionAttributes[0].weight", "integer"]),
         ({**QUEUE, "partitionAttributes": [{"partitions": "0", "zones": ["a", "a"]}]}, ["zones[1]", "Duplicate value"]),
@@ -137,7 +137,7 @@ async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
         ({}, ["spec.queues", "Required value"]),
         ({"queues": []}, ["spec.queues", "at least 1"]),
         ({"queues": [{"name": "orders"}, {"name": "orders"}]}, ["spec.queues[1]", "Duplicate value"]),
-        ({**GROUP, "replicas": 2}, ["spec.replicas does nothing without spec.scale", "or remove both (kubectl patch cg NAME"]),
+        ({**GROUP, "replicas": 2}, ["spec.replicas has no effect without spec.scale", "or remove both (kubectl patch cg NAME"]),
         ({**GROUP, "assignors": ["best"]}, ["spec.assignors[0]", "there is no such assignor", "solace", "range"]),
         ({**GROUP, "assignors": ["solace", "sticki"]}, ["spec.assignors[1]", "<domain>/<name>"]),
         ({**GROUP, "assignors": ["Example.com/by-load"]}, ["spec.assignors[0]", "<domain>/<name>"]),
@@ -150,13 +150,13 @@ async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
         ),
         (
             {**GROUP, "assignorOptions": {"within": "machine-room-nearby"}},
-            ["spec.assignorOptions.within", "names no other assignor", "circle"],
+            ["spec.assignorOptions.within", "is not the name of another assignor", "circle"],
         ),
         ({**GROUP, "assignorOptions": {"virtualNodes": 0}}, ["spec.assignorOptions.virtualNodes"]),
         ({**GROUP, "assignorOptions": {"partitionKey": "{queue}"}}, ["the same for every partition: it needs {partition}"]),
         (
             {**GROUP, "assignorOptions": {"partitionKey": "{topic}-{partition}"}},
-            ["partitionKey", "there are {queue} and {partition} only"],
+            ["partitionKey", "the only placeholders are {queue} and {partition}"],
         ),
         ({**GROUP, "rebalance": {"delaySeconds": -3}}, ["spec.rebalance.delaySeconds", "greater than or equal to 0"]),
         ({**GROUP, "rebalance": {"maxConcurrentHandoffs": -1}}, ["spec.rebalance.maxConcurrentHandoffs"]),
@@ -178,7 +178,7 @@ async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
         ),
         (
             {**GROUP, "scale": {"mode": "Spark", "targetRef": {"kind": "Deployment", "name": "d"}}},
-            ["spec.scale.targetRef", "mode Workload and External only", "remove it"],
+            ["spec.scale.targetRef", "is for spec.scale.mode Workload and External", "remove it"],
         ),
         (
             {**GROUP, "membership": {"sessionTimeoutSeconds": 60}},
@@ -234,7 +234,7 @@ async def test_a_group_whose_name_no_label_can_hold_is_refused(empty: World) -> 
 
 async def test_the_type_of_a_source_cannot_be_changed(empty: World) -> None:
     await empty.external("orders", partitions=4)
-    with pytest.raises(ApiError, match=r"spec\.source\.type cannot change.*make a second PartitionedQueue"):
+    with pytest.raises(ApiError, match=r"spec\.source\.type cannot change.*create a second PartitionedQueue"):
         await empty.change("partitionedqueues", "orders", {"spec": {"source": REDIS}})
 
 

@@ -198,7 +198,7 @@ async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_la
     assert done.returncode == 3, done.stdout
     line, more = done.stdout[done.stdout.index("No operator has looked") :].splitlines()[:2]
     assert re.match(r"No operator has looked since \S+Z \(\d+ s ago\): all this is as of then \(Ready\)\. Nothing is moved", line)
-    leader = f"The Lease of its leader, operator in namespace {empty.namespace}, was given up, and last renewed "
+    leader = f"The Lease of its leader, operator in namespace {empty.namespace}, was released, and last renewed "
     assert re.match(rf"{leader}\d+ s ago\. Does one run", more)
     done = await status(kubeconfig, "orders", "-n", empty.namespace, "-o", "json")
     told = json.loads(done.stdout)

@@ -50,7 +50,7 @@ def unrest(tenant: Tenant) -> str | None:
     try:
         state = load(tenant.ledger)
     except LedgerError as error:
-        return f"the ledger does not read as one: {error}"
+        return f"the ledger is invalid: {error}"
     if state_of(state) is not State.READY:
         return f"the state is {state_of(state)}: {list(state.moves.items())[:3]} {state.holddown} {state.member_slots}"
     loads: Counter[str] = Counter()

@@ -95,8 +95,8 @@ def test_nothing_said_is_nothing_wrong() -> None:
 @pytest.mark.parametrize(
     ("entries", "zones", "said"),
     [
-        ([{"partitions": "3-10", "zones": ["east"]}], ((3, 10, EAST),), "names partition 10, and the queue has 8 (0 to 7)"),
-        ([{"partitions": "7-3", "zones": ["east"]}], (), "'7-3' is no range: write the smaller number first"),
+        ([{"partitions": "3-10", "zones": ["east"]}], ((3, 10, EAST),), "names partition 10, but the queue has 8 (0 to 7)"),
+        ([{"partitions": "7-3", "zones": ["east"]}], (), "'7-3' is not a range: write the smaller number first"),
         (
             [{"partitions": "0-5", "zones": ["east"]}, {"partitions": "4-7", "zones": ["west"]}],
             ((0, 5, EAST), (6, 7, WEST)),

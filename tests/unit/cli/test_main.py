@@ -21,10 +21,10 @@ from tests.processes import ChildProcess
         ("statsu", "No such command 'statsu'. Did you mean status?"),
         ("rebalence orders", "No such command 'rebalence'. Did you mean rebalance?"),
         ("qqqq", "No such command 'qqqq'."),
-        ("-n shop status", "No such option '-n' here: options stand behind the command: baton status -n …"),
-        ("--context kind lag orders", "No such option '--context' here: options stand behind the command: baton lag --context …"),
-        ("-A", "No such option '-A' here: options stand behind the command: baton COMMAND -A …"),
-        ("dead-letters -n shop list orders", "options stand behind the command: baton dead-letters list -n …"),
+        ("-n shop status", "No such option '-n' here: put options after the command: baton status -n …"),
+        ("--context kind lag orders", "No such option '--context' here: put options after the command: baton lag --context …"),
+        ("-A", "No such option '-A' here: put options after the command: baton COMMAND -A …"),
+        ("dead-letters -n shop list orders", "put options after the command: baton dead-letters list -n …"),
         ("dead-letters lst orders", "No such command 'lst'. Did you mean list?"),
     ],
 )
@@ -54,7 +54,7 @@ def test_help_and_completion_load_no_command() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     completed, *help_text, loaded = done.stdout.splitlines()
     assert (completed, loaded) == ("1", "")
-    assert "  status        Show a ConsumerGroup: its state, who owns what, what moves" in help_text
+    assert "  status        Show a ConsumerGroup: its state, owners and hand-offs" in help_text
 
 
 @pytest.mark.parametrize("group", ["dev", "offsets", "dead-letters"])
@@ -79,7 +79,7 @@ def test_an_output_that_is_full_is_a_line() -> None:
         done = subprocess.run([BATON, "check-order", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
         1,
-        ["baton: the output cannot be written: No space left on device: direct it elsewhere"],
+        ["baton: cannot write the output: No space left on device: redirect it elsewhere"],
     )
 
 

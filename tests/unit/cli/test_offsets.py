@@ -73,9 +73,9 @@ def test_offsets_are_set_only_where_nobody_works_and_nobody_can_begin_to() -> No
     owned = Group(4).start("a", "b")
     assert "not paused" in str(why_not(paused(owned, spec=False), [FIRST]))
     assert "no operator has seen yet" in str(why_not(paused(owned, generation=2), [FIRST]))
-    assert "a may still work on what is reset" in str(why_not(paused(owned), [FIRST]))
+    assert "a may still work on these partitions" in str(why_not(paused(owned), [FIRST]))
     assert "has no partition orders/9 yet" in str(why_not(paused(owned), [Partition(QueueName("orders"), 9)]))
-    assert "is not there yet" in str(why_not(seen(MANIFEST, {}), [FIRST]))
+    assert "does not exist yet" in str(why_not(seen(MANIFEST, {}), [FIRST]))
     left = Group(4).start("a")
     left.state = replace(left.state, records={p: r._replace(owner=None) for p, r in left.state.records.items()})
     assert why_not(paused(left), [FIRST]) is None
@@ -86,7 +86,7 @@ def test_a_partition_that_changes_hands_is_waited_for() -> None:
     group.join("c").settle(100)
     group.settle(105)
     moving = sorted(group.state.moves)
-    assert moving and "changes hands" in str(why_not(paused(group), moving[:1]))
+    assert moving and "is being handed off" in str(why_not(paused(group), moving[:1]))
 
 
 class EndsInTheMiddle:

@@ -91,9 +91,9 @@ def test_what_can_be_no_name_is_refused_in_a_line(command: str, parameter: click
 @pytest.mark.parametrize("value", ["abc", "nan", "inf", "-0.5", "3601", "9" * 5000])
 def test_what_is_no_number_or_too_large_is_told_within_which_bounds_it_is(value: str) -> None:
     said = CliRunner().invoke(main, ["dev", "--delay", value]).output.splitlines()[-1]
-    assert said.startswith("Error: Invalid value for '--delay': '") and said.endswith(" is no number from 0 to 3,600.")
+    assert said.startswith("Error: Invalid value for '--delay': '") and said.endswith(" is not a number from 0 to 3,600.")
     whole = CliRunner().invoke(main, ["peek", "orders", "--partition", value]).output.splitlines()[-1]
-    assert whole.endswith(" is no whole number from 0.") or value == "3601"
+    assert whole.endswith(" is not a whole number from 0.") or value == "3601"
 
 
 @pytest.mark.parametrize("kind", [GROUP, NAMESPACE, OBJECT])
@@ -162,7 +162,7 @@ def test_without_a_yes_the_command_ends_and_says_how_not_to_be_asked(answer: str
 
     done = CliRunner().invoke(drop, input=answer)
     assert (done.exit_code, "deleted" in done.stdout) == (1, False)
-    assert done.stderr.endswith("nothing is changed; --yes does not ask\n")
+    assert done.stderr.endswith("nothing was changed; --yes skips this question\n")
 
 
 def test_ctrl_c_ends_a_question(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,4 +178,4 @@ def test_ctrl_c_ends_a_question(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr("click.termui.visible_prompt_func", interrupted)
     with pytest.raises(SystemExit):
         click.command("drop")(lambda: asyncio.run(work())).main([], standalone_mode=False)
-    assert capsys.readouterr().err.endswith("nothing is changed; --yes does not ask\n")
+    assert capsys.readouterr().err.endswith("nothing was changed; --yes skips this question\n")

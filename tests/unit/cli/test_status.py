@@ -206,7 +206,7 @@ def test_a_proposal_is_shown_with_how_to_approve_it() -> None:
     assert "baton approve orders -n shop" in text
 
 
-@pytest.mark.parametrize(("ledger", "said"), [({}, "Rebalancing"), ({"group": "{"}, "The ledger does not read as one")])
+@pytest.mark.parametrize(("ledger", "said"), [({}, "Rebalancing"), ({"group": "{"}, "The ledger is invalid")])
 def test_a_group_without_a_readable_ledger_is_shown_all_the_same(ledger: dict[str, str], said: str) -> None:
     assert said in shown(seen(MANIFEST, ledger))
 
@@ -216,7 +216,7 @@ def test_a_change_that_no_operator_has_seen_and_a_deletion_are_told() -> None:
     assert "Out of date: no operator has seen the last change" in shown(seen(unseen, {}))
     assert "Out of date" not in shown(seen(MANIFEST, {}))
     gone = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "deletionTimestamp": "1970-01-01T00:00:01Z"}}
-    assert "Deleted at 1970-01-01T00:00:01Z; it goes when" in shown(seen(gone, {}))
+    assert "Deleted at 1970-01-01T00:00:01Z; gone once" in shown(seen(gone, {}))
 
 
 def test_a_group_of_standbys_has_no_empty_table() -> None:
@@ -241,13 +241,13 @@ def led(holder: str | None, renewed: float | None, readable: bool = True) -> Lea
         (led("one", 100), 279, False, ""),
         (led("one", 100), 281, True, "baton-operator in namespace baton-system, was last renewed 3 min ago, by one."),
         (led(None, 100), 129, False, ""),
-        (led(None, 100), 131, True, "was given up, and last renewed 31 s ago."),
-        (led(None, None), 5, True, "does not exist any more."),
+        (led(None, 100), 131, True, "was released, and last renewed 31 s ago."),
+        (led(None, None), 5, True, "no longer exists."),
         (
             led("one", 100),
             281,
             True,
-            "No operator has looked since 1970-01-01T00:01:40Z (3 min ago): all this is as of then (Rebalancing).",
+            "No operator has looked since 1970-01-01T00:01:40Z (3 min ago): everything shown is as of then (Rebalancing).",
         ),
         (led(None, None, readable=False), 3000, False, ""),
         (led("one", 3000), 3001, False, ""),

@@ -329,7 +329,7 @@ def test_zones_that_a_queue_tells_of_are_shown_unless_the_spec_has_some() -> Non
 def test_attributes_beyond_the_queue_are_told() -> None:
     seen = sight(view=queue(partitionAttributes=[{"partitions": "2-9", "weight": 2}]))
     (problem,) = queue_problems("shop", [seen])
-    assert (problem.reason, "names partition 9, and the queue has 4 (0 to 3)" in problem.message) == (
+    assert (problem.reason, "names partition 9, but the queue has 4 (0 to 3)" in problem.message) == (
         Reason.INVALID_ATTRIBUTES,
         True,
     )
