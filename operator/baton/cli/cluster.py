@@ -1,6 +1,6 @@
-"""The API server that a command speaks to: as kubectl finds it, and how a refusal reads.
+"""Connect a command to the API server that kubectl would use, and turn errors into messages.
 
-A kubeconfig is checked before the client reads it, which would end with a traceback, or with localhost where no server is named.
+Kubeconfigs are checked before the client reads them: with an invalid one it would raise a traceback, or use localhost.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ Entries = Mapping[str, Mapping[str, object]]
 
 
 class KubeconfigError(ValueError):
-    """It does not say which API server is meant. The message is one line, with the cure."""
+    """A kubeconfig does not name an API server. The message is one line, with a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a kubeconfig points to."""
+    """A context of a kubeconfig."""
 
     name: str
     server: str
@@ -35,7 +35,8 @@ class Context:
 
 
 def default_kubeconfig() -> Path | None:
-    """None inside a pod (its service account is used); else as kubectl finds it. Several files are one path, as in KUBECONFIG."""
+    """The kubeconfig that kubectl would use; None in a pod, which uses its service account. Several files are one path, as in
+    KUBECONFIG."""
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return None
     named = os.environ.get("KUBECONFIG", "").strip(os.pathsep)
@@ -43,11 +44,11 @@ def default_kubeconfig() -> Path | None:
 
 
 def context_of(kubeconfig: Path, name: str | None = None) -> Context:
-    """The context of this name, or the current one. Of several files the first that says something holds, as for kubectl."""
+    """The context of this name, or the current one. If several files define something, the first wins, as for kubectl."""
     files = [Path(os.path.expanduser(one)) for one in str(kubeconfig).split(os.pathsep) if one]  # noqa: PTH111 -- Path's raises
     there = [file for file in files if file.exists()]
     if not there:
-        raise KubeconfigError(f"there is no kubeconfig {kubeconfig}: give --kubeconfig FILE, or set KUBECONFIG")
+        raise KubeconfigError(f"there is no kubeconfig {kubeconfig}: use --kubeconfig FILE, or set KUBECONFIG")
     contents = [_read(file) for file in there]
     contexts, clusters, users = (_named(kind, contents, kubeconfig) for kind in ("contexts", "clusters", "users"))
     name = name or next((str(one["current-context"]) for one in contents if one.get("current-context")), None)
@@ -81,7 +82,7 @@ def _read(file: Path) -> Mapping[str, object]:
 
 
 def _named(kind: str, contents: Sequence[Mapping[str, object]], kubeconfig: Path) -> Entries:
-    """The entries of a list of `{name: …, cluster: {…}}`; of equal names the first."""
+    """The entries of a list of `{name: …, cluster: {…}}` by name; for equal names the first."""
     found: dict[str, Mapping[str, object]] = {}
     for content in contents:
         entries = content.get(kind) or []
@@ -96,16 +97,16 @@ def _named(kind: str, contents: Sequence[Mapping[str, object]], kubeconfig: Path
 T = TypeVar("T")
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""Of the pod that this runs in."""
+"""The file with the namespace of the pod that the command runs in."""
 
 
 class NoAnswerError(Exception):
-    """What is asked for is missing or impossible, or the cluster cannot be asked. The message is one line."""
+    """Something is missing or impossible, or the cluster does not answer. The message is one line."""
 
 
 @asynccontextmanager
 async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
-    """The API server, and the namespace that is meant. What goes wrong with either is a NoAnswerError."""
+    """Connect to the API server; yields the client and the namespace. Raises NoAnswerError, also for API errors in the block."""
     from kubernetes.aio.config import ConfigException
 
     file, context, namespace = _meant(target)
@@ -118,7 +119,7 @@ async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
             with waiting_for(str(settings.host), still=lambda: api.told is None):
                 yield api, namespace
         except UnavailableError as error:
-            cure = "see whether it runs, or name another cluster with --context"
+            cure = "see whether it runs, or choose another cluster with --context"
             raise NoAnswerError(f"{settings.host} does not answer: {error}: {cure}") from None
         except NotFoundError as error:
             raise NoAnswerError(_missing(error, namespace)) from None
@@ -127,12 +128,12 @@ async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
 
 
 def namespace_of(target: ClusterTarget) -> str:
-    """The namespace that is meant. Raises NoAnswerError."""
+    """The target's namespace, or the context's. Raises NoAnswerError."""
     return target.namespace or _meant(target)[2]
 
 
 async def may(api: Api, verb: str, what: str, namespace: str, name: str = "", *, account: str | None = None) -> bool:
-    """Whether an account may do that. `what`: `pods`, or `consumergroups.baton.dev/status`; `account` None: the caller."""
+    """Whether an account has this right. `what`: `pods` or `consumergroups.baton.dev/status`; `account` None: the caller."""
     of, _, sub = what.partition("/")
     resource, _, group = of.partition(".")
     kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
@@ -154,19 +155,19 @@ def _meant(target: ClusterTarget) -> tuple[Path | None, str | None, str]:
         raise NoAnswerError(str(error)) from None
     except OSError as error:
         raise NoAnswerError(
-            f"{OWN_NAMESPACE}: {error.strerror}: give -n NAMESPACE, or --kubeconfig FILE for another cluster"
+            f"{OWN_NAMESPACE}: {error.strerror}: use -n NAMESPACE, or --kubeconfig FILE for another cluster"
         ) from None
     return file, chosen.name, target.namespace or chosen.namespace
 
 
 def _missing(error: NotFoundError, namespace: str) -> str:
     if error.reason != "NotFound" or "requested resource" in error.message:  # the path itself is unknown
-        return "this cluster knows no ConsumerGroups: install Baton there, or name another cluster with --context"
-    return f"{error.message} in namespace {namespace}: `baton status -A` lists all groups, -n NAMESPACE names another namespace"
+        return "this cluster has no ConsumerGroups: install Baton there, or choose another cluster with --context"
+    return f"{error.message} in namespace {namespace}: `baton status -A` lists all groups, -n NAMESPACE chooses another namespace"
 
 
 def ask(work: Coroutine[Any, Any, T]) -> T:
-    """What comes of it; a refusal is a line and exit 1."""
+    """Run the coroutine and return its result. A NoAnswerError ends the command with a line and status 1."""
     try:
         return asyncio.run(work)
     except NoAnswerError as error:

@@ -1,4 +1,4 @@
-"""`baton dead-letters`: entries that were set aside, and what becomes of them."""
+"""`baton dead-letters`: list, show, send again or drop dead letters."""
 
 import sys
 from base64 import b64encode
@@ -34,18 +34,18 @@ VARIABLE = "BATON_REDIS_URL"
 
 @dataclass(frozen=True, slots=True)
 class QueueServer:
-    """A queue at its server."""
+    """A queue, and how to reach its server."""
 
     queue: str
     """namespace/name"""
     url: str = field(repr=False)
     stands_in: str
-    """Where the URL is written."""
+    """Where the URL comes from, for messages."""
     kind: QueueKind
 
 
 def queue_options(command: F) -> F:
-    """QUEUE, --redis-url and those that name a cluster, which reach the command as `server`."""
+    """Add QUEUE, --redis-url and the cluster's options, passed to the command as `server`."""
 
     @click.argument("queue", type=QUEUE)
     @click.option(
@@ -53,7 +53,7 @@ def queue_options(command: F) -> F:
         type=REDIS_URL,
         envvar=VARIABLE,
         show_envvar=True,
-        help="The queue's server. Default: that of the queue's spec.source.redis.",
+        help="The queue's server. Default: the one in the queue's spec.source.redis.",
     )
     @cluster_options
     @wraps(command)
@@ -71,12 +71,12 @@ def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
 
 
 def within_server(queue: str, target: ClusterTarget) -> str:
-    """The queue's namespace/name at a server that was named, without a look at the cluster."""
+    """The queue's namespace/name at a server given by its URL, without access to the cluster."""
     name, target = target.within(queue)
     try:
         return f"{namespace_of(target)}/{name}"
     except NoAnswerError:
-        raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE") from None
+        raise click.UsageError(f"a server has queues of many namespaces: use NAMESPACE/{name} or -n NAMESPACE") from None
 
 
 async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
@@ -89,14 +89,14 @@ async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
 
 @asynccontextmanager
 async def resource(name: str, target: ClusterTarget) -> AsyncIterator[tuple[Api, QueueView, QueueKind]]:
-    """A PartitionedQueue whose spec can be read. What goes wrong at it and at its server is a NoAnswerError."""
+    """Read a PartitionedQueue whose spec is valid. Raises NoAnswerError, also for errors of its server in the block."""
     async with cluster(target) as (api, where):
         try:
             queue = queue_view(await api.get(queues_path(where, name)))
         except NotFoundError:
             raise NoAnswerError(
                 f"there is no PartitionedQueue {where}/{name}: kubectl get partitionedqueues -A lists them; "
-                "without a cluster give --redis-url"
+                "without a cluster use --redis-url"
             ) from None
         if queue.spec is None:
             raise NoAnswerError(f"PartitionedQueue {queue.full_name}: {queue.problem}")
@@ -113,21 +113,21 @@ async def resource(name: str, target: ClusterTarget) -> AsyncIterator[tuple[Api,
 
 
 def has_no_server(queue: QueueView, kind: QueueKind) -> NoAnswerError:
-    """Where a command cannot ask it."""
-    return NoAnswerError(f"PartitionedQueue {queue.full_name} has no server to be asked: its spec.source.type is {kind.name}")
+    """The error for a queue without a server that Baton can reach."""
+    return NoAnswerError(f"PartitionedQueue {queue.full_name} has no server to ask: its spec.source.type is {kind.name}")
 
 
 MOST_SHOWN = 4_096
-"""Bytes of a value on a terminal."""
+"""The most bytes of a value shown for people."""
 KEY, WHY = 32, 80
-"""Characters in a list."""
+"""The most characters of a key and of a reason in a list."""
 LINE = 1_000
-"""Characters of a line about one letter, or one entry."""
+"""The most characters of a line about one letter or entry."""
 _ROW = 16
 
 
 def letter_table(lines: Sequence[LetterLine]) -> Table:
-    """For people: a row for each dead letter."""
+    """A table for people with a row for each dead letter."""
     rows = (
         (
             one.letter,
@@ -144,7 +144,7 @@ def letter_table(lines: Sequence[LetterLine]) -> Table:
 
 
 def line_json(one: LetterLine) -> dict[str, object]:
-    """For programs: a dead letter without its value, in the CLI's words."""
+    """A dead letter without its value, for programs."""
     return {
         "letter": str(one.letter),
         "partition": one.letter.partition,
@@ -159,11 +159,11 @@ def line_json(one: LetterLine) -> dict[str, object]:
 
 
 def lines(one: Letter, *, as_hex: bool) -> Iterator[str]:
-    """One letter, with the beginning of its value."""
+    """A dead letter for people, with the beginning of its value."""
     yield f"letter      {one.letter}"
     yield f"offset      {one.offset}"
     yield f"key         {cut(shown(one.key), LINE)}"
-    sent = "by no producer of Baton: it cannot be sent again" if one.timestamp is None else moment(one.timestamp)
+    sent = "not by a producer of Baton, so it cannot be sent again" if one.timestamp is None else moment(one.timestamp)
     yield f"sent        {sent}"
     yield f"died        {_died(one)}"
     yield f"deliveries  {'?' if one.deliveries is None else one.deliveries}"
@@ -174,11 +174,11 @@ def lines(one: Letter, *, as_hex: bool) -> Iterator[str]:
     yield f"value       {counted(len(one.value), 'byte')}, {'in hexadecimal' if text is None else 'text'}"
     yield from _dump(one.value[:MOST_SHOWN]) if text is None else text[:MOST_SHOWN].split("\n")
     if len(one.value if text is None else text) > MOST_SHOWN:
-        yield "… the rest is left out: --save FILE writes all of it"
+        yield "… truncated; --save FILE writes the whole value"
 
 
 def letter_json(one: Letter) -> dict[str, object]:
-    """Texts where the bytes are UTF-8, and the bytes always."""
+    """A dead letter for programs: texts where the bytes are UTF-8, and always the bytes in base64."""
     return {
         "letter": str(one.letter),
         "partition": one.letter.partition,
@@ -196,13 +196,13 @@ def letter_json(one: Letter) -> dict[str, object]:
 
 
 def readable(value: bytes) -> str | None:
-    """As text, if it is one that a terminal shows as it is."""
+    """The value as a text, if a terminal can show it unchanged; else None."""
     text = text_of(value)
     return text if text is not None and all(char.isprintable() or char in "\n\t" for char in text) else None
 
 
 def text_of(value: bytes) -> str | None:
-    """If it is UTF-8."""
+    """The value as a text if it is UTF-8, else None."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -210,7 +210,7 @@ def text_of(value: bytes) -> str | None:
 
 
 def shown(value: bytes) -> str:
-    """On one line."""
+    """The value on one line."""
     text = readable(value)
     return repr(value)[1:] if text is None or "\n" in text else text
 
@@ -223,12 +223,12 @@ def _dump(value: bytes) -> Iterator[str]:
 
 
 def _died(one: LetterLine | Letter) -> str:
-    """Its id begins with the time."""
+    """When the letter was set aside: its id begins with the time."""
     return moment(one.letter.died()[0])
 
 
 def moment(milliseconds: int) -> str:
-    """A timestamp of a queue."""
+    """A queue's timestamp in ISO format."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -236,39 +236,39 @@ def moment(milliseconds: int) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Its beginning, where it is longer."""
+    """The text, cut to `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 MOST = 1_000
-"""Letters in a list."""
+"""The most letters in a list."""
 
 
 def _letter(value: str) -> LetterId:
     try:
         return LetterId.read(value)
     except ValueError:
-        raise ValueError("no dead letter such as 3/1795338000123-0: `baton dead-letters list` names them") from None
+        raise ValueError("not a dead letter such as 3/1795338000123-0: `baton dead-letters list` lists them") from None
 
 
 _LETTER = Parsed("letter", _letter)
 _partition = click.option("--partition", type=bounded(0), help="Only the dead letters of this partition.")
-_all = click.option("--all", "everything", is_flag=True, help="All dead letters that there are when the command begins.")
+_all = click.option("--all", "everything", is_flag=True, help="All dead letters present when the command starts.")
 
 
 @click.group("dead-letters", cls=HintingGroup)
 def dead_letters() -> None:
-    """List, show, send again or drop the dead letters of a Redis queue: entries that were set aside."""
+    """List, show, send again or drop dead letters: entries of a Redis queue that were set aside."""
 
 
 @dead_letters.command("list")
 @queue_options
 @_partition
-@click.option("--after", type=_LETTER, metavar="LETTER", help="Only the dead letters after this one.")
-@click.option("--limit", type=bounded(1, MOST), default=50, show_default=True, help="The most dead letters to list.")
+@click.option("--after", type=_LETTER, metavar="LETTER", help="Only dead letters after this one.")
+@click.option("--limit", type=bounded(1, MOST), default=50, show_default=True, help="List at most this many dead letters.")
 @output_option()
 def list_letters(server: QueueServer, partition: int | None, after: LetterId | None, limit: int, form: Form) -> None:
-    """List the dead letters of QUEUE, partition by partition, the oldest first."""
+    """List the dead letters of QUEUE by partition, the oldest first."""
     with _letters(server) as letters:
         counts = _counts(letters, partition)
         found = _page(letters, counts, after, limit)
@@ -283,7 +283,7 @@ def list_letters(server: QueueServer, partition: int | None, after: LetterId | N
     if found:
         console().print(letter_table(found))
     if following:
-        say(f"There are more: --after {following}")
+        say(f"More with --after {following}")
 
 
 @dead_letters.command()
@@ -295,7 +295,7 @@ def list_letters(server: QueueServer, partition: int | None, after: LetterId | N
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the value, byte for byte, into this file.",
+    help="Write the unchanged value to this file.",
 )
 @output_option()
 def show(server: QueueServer, letter: LetterId, as_hex: bool, file: Path | None, form: Form) -> None:
@@ -322,10 +322,10 @@ def show(server: QueueServer, letter: LetterId, as_hex: bool, file: Path | None,
 @_all
 @_partition
 def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None) -> None:
-    """Send dead letters to the end of the queue again; each goes when the queue has it.
+    """Send dead letters to the end of the queue again. Each is deleted once the queue has the entry.
 
-    They are sent as a producer sends, so that keys keep their partitions, in the order in which they died. It may be repeated
-    when it was interrupted: within an hour nothing is sent twice. Ends with 1 where some could not be sent.
+    Entries are sent like a producer's, so keys keep their partitions, in the order in which they became dead letters. Safe to
+    repeat after an interruption: within an hour nothing is sent twice. Exits with 1 if some could not be sent.
     """
     _one_of(which, everything, partition)
     sent = kept = missing = 0
@@ -335,16 +335,16 @@ def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, 
                 done = letters.redrive(portion)
                 sent, kept, missing = sent + done.sent, kept + done.kept, missing + done.missing
         except QueueUnreachable as problem:
-            refuse(f"{counted(sent, 'dead letter')} sent again, then: {problem} Call it once more: nothing is sent twice")
+            refuse(f"{counted(sent, 'dead letter')} sent again, then: {problem} Run the command again: nothing is sent twice")
     say(f"{server.queue}: {counted(sent, 'dead letter')} sent again")
     if kept:
         say(
-            f"{counted(kept, 'dead letter')} stayed, which no producer of Baton sent: look (show), then drop",
+            f"{counted(kept, 'dead letter')} not sent again, because no producer of Baton sent them: inspect (show), then drop",
             error=True,
         )
     if missing:
         say(
-            f"of those that you named {counted(missing, 'dead letter is', 'dead letters are')} not there, or not any more",
+            f"{counted(missing, 'dead letter')} not found: sent again or dropped already, or never there",
             error=True,
         )
     if kept or missing:
@@ -356,9 +356,9 @@ def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, 
 @click.argument("which", metavar="[LETTER...]", type=_LETTER, nargs=-1)
 @_all
 @_partition
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Skip the confirmation.")
 def drop(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None, yes: bool) -> None:
-    """Delete dead letters for good. Where one that is named is not there, none is deleted."""
+    """Delete dead letters permanently. If a named one does not exist, none is deleted."""
     _one_of(which, everything, partition)
     dropped = 0
     with _letters(server) as letters:
@@ -367,20 +367,20 @@ def drop(server: QueueServer, which: tuple[LetterId, ...], everything: bool, par
                 _refuse_unknown(server, letter)
         count = len(set(which)) or sum(_counts(letters, partition).values())
         if not yes and count:
-            agree(f"Delete {counted(count, 'dead letter')} of {server.queue} for good?")
+            agree(f"Permanently delete {counted(count, 'dead letter')} of {server.queue}?")
         for portion in _portions(letters, which, partition):
             dropped += letters.drop(portion)
     say(f"{server.queue}: {counted(dropped, 'dead letter')} deleted")
 
 
 def _refuse_unknown(server: QueueServer, letter: LetterId) -> NoReturn:
-    refuse(f"{server.queue} has no dead letter {letter}, or not any more: `baton dead-letters list` names those that there are")
+    refuse(f"{server.queue} has no dead letter {letter}: `baton dead-letters list` lists them")
 
 
 @contextmanager
 def _letters(server: QueueServer) -> Iterator[DeadLetters]:
     if server.kind.dead_letters is None:
-        refuse(f"{server.queue} has no dead letters: queues of type {server.kind.name} keep none")
+        refuse(f"{server.queue} has no dead letters: Baton keeps none for queues of type {server.kind.name}")
     open_letters: OpenDeadLetters = load(server.kind.dead_letters)
     try:
         with closing(open_letters(server.url, server.queue, server.stands_in)) as letters:
@@ -401,7 +401,7 @@ def _counts(letters: DeadLetters, partition: int | None) -> dict[int, int]:
 
 
 def _page(letters: DeadLetters, counts: dict[int, int], after: LetterId | None, limit: int) -> list[LetterLine]:
-    """One more than the limit, if there are."""
+    """The dead letters after `after`: up to one more than the limit."""
     found: list[LetterLine] = []
     for partition, count in counts.items():
         if not count or (after is not None and partition < after.partition):
@@ -415,13 +415,13 @@ def _page(letters: DeadLetters, counts: dict[int, int], after: LetterId | None, 
 
 def _one_of(which: Iterable[LetterId], everything: bool, partition: int | None) -> None:
     if bool(which) == everything:
-        raise click.UsageError("name the letters, such as 3/1795338000123-0, or give --all")
+        raise click.UsageError("name the letters, such as 3/1795338000123-0, or use --all")
     if which and partition is not None:
-        raise click.UsageError("--partition is for --all: a letter's name has its partition")
+        raise click.UsageError("--partition is for --all: the name of a letter contains its partition")
 
 
 def _portions(letters: DeadLetters, which: tuple[LetterId, ...], partition: int | None) -> Iterator[list[LetterId]]:
-    """Those that are named, in the order in which they died; or all, so that those that die meanwhile are not among them."""
+    """The named letters in the order in which they died; or all letters, except those that die after the start."""
     if which:
         yield from ([one] for one in sorted(set(which), key=lambda one: one.died()))
         return

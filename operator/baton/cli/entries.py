@@ -1,4 +1,4 @@
-"""`baton send`, `baton peek` and `baton tail`: entries by hand, and a look at them that takes none."""
+"""`baton send`, `baton peek` and `baton tail`: send entries by hand, and show entries without taking them."""
 
 import json
 from base64 import b64decode, b64encode
@@ -32,11 +32,11 @@ Opening = Callable[[], Coroutine[Any, Any, tuple[str, Onlooker]]]
 
 
 def onlooker_options(command: F) -> F:
-    """QUEUE, the options that name its server, and those that name a cluster. The command gets `opened`, to be used in `with`:
-    the queue's name (or the topic's), and its Onlooker."""
+    """Add QUEUE and the options of its server and of the cluster. The command gets `opened`, a context manager with the name of
+    the queue or topic and its Onlooker."""
 
     def url(name: str, what: Parsed) -> Callable[[Callable[..., object]], Callable[..., object]]:
-        variable, said = f"BATON_{name.upper()}_URL", f"A {name}. Default: that of the queue's spec."
+        variable, said = f"BATON_{name.upper()}_URL", f"The {name} server. Default: the one in the queue's spec."
         return click.option(f"--{name.lower()}-url", type=what, envvar=variable, show_envvar=True, help=said)
 
     @click.argument("queue", type=QUEUE)
@@ -55,9 +55,9 @@ def onlooker_options(command: F) -> F:
         **rest: object,
     ) -> object:
         if redis_url is not None and kafka_url is not None:
-            raise click.UsageError("give one server: --redis-url (BATON_REDIS_URL) or --kafka-url (BATON_KAFKA_URL)")
+            raise click.UsageError("use one server: --redis-url (BATON_REDIS_URL) or --kafka-url (BATON_KAFKA_URL)")
         if topic is not None and kafka_url is None:
-            raise click.UsageError("--topic belongs to --kafka-url")
+            raise click.UsageError("--topic needs --kafka-url")
         opened: Opening
         if redis_url is not None:
             opened = partial(_at, "Redis", redis_url, within_server(queue, target))
@@ -71,7 +71,7 @@ def onlooker_options(command: F) -> F:
 
 
 async def _at(name: str, url: str, queue: str) -> tuple[str, Onlooker]:
-    """At a server that was named."""
+    """Open a queue at a server given by its URL."""
     of = kind(name)
     assert of.onlooker is not None
     open_queue: OpenOnlooker = load(of.onlooker)
@@ -81,7 +81,7 @@ async def _at(name: str, url: str, queue: str) -> tuple[str, Onlooker]:
 async def _of_resource(name: str, target: ClusterTarget) -> tuple[str, Onlooker]:
     async with resource(name, target) as (api, queue, source):
         group = None
-        if source.keeps_finished:  # so it is the group that knows what is finished with
+        if source.keeps_finished:  # then only the group knows which entries are finished
             groups = map(group_view, (await api.get(groups_path(queue.namespace)))["items"])
             readers = (one for one in groups if one.spec is not None and name in [each.name for each in one.spec.queues])
             group = next((one.full_name for one in readers), None)
@@ -93,7 +93,7 @@ async def _of_resource(name: str, target: ClusterTarget) -> tuple[str, Onlooker]
 
 @contextmanager
 def _opened(opening: Opening) -> Iterator[tuple[str, Onlooker]]:
-    """What goes wrong at the queue, or is not installed, is a line."""
+    """Open the queue; end the command with a line if its server fails or a library is missing."""
     try:
         queue, onlooker = ask(opening())
         with closing(onlooker):
@@ -102,11 +102,11 @@ def _opened(opening: Opening) -> Iterator[tuple[str, Onlooker]]:
         refuse(str(problem))
 
 
-# -- How an entry is shown.
+# -- Showing entries
 
 
 def entry_line(entry: Entry) -> str:
-    """For people: the beginnings of its parts, without parts that it does not have."""
+    """An entry for people: the beginnings of its parts, without missing parts."""
     parts = [f"{entry.partition}/{entry.offset}", moment(entry.timestamp)]
     parts += [cut(shown(entry.key), KEY) if entry.key else "-"]
     parts += [cut(f"{name}={shown(value or b'')}", WHY) for name, value in entry.headers.items()]
@@ -114,7 +114,7 @@ def entry_line(entry: Entry) -> str:
 
 
 def entry_json(entry: Entry) -> dict[str, object]:
-    """For programs, and for `baton send --file`: all of it, in base64 where it is no text."""
+    """A whole entry for programs and for `baton send --file`, in base64 where it is not text."""
     parts, encoded = _texts({"key": entry.key, "value": entry.value})
     headers, encoded_headers = _texts(entry.headers)
     return {
@@ -129,7 +129,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
 
 
 def _texts(given: Mapping[str, bytes | None]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Those that are texts, or nothing; and the others, in base64."""
+    """The values that are texts or None, and the others in base64."""
     texts = {name: None if value is None else text_of(value) for name, value in given.items()}
     encoded = {name: b64encode(value).decode() for name, value in given.items() if value is not None and texts[name] is None}
     return {name: text for name, text in texts.items() if name not in encoded}, encoded
@@ -142,50 +142,50 @@ def _show(entry: Entry, form: str | None) -> None:
         say_json(entry_json(entry))
 
 
-# -- How an entry is given.
+# -- Reading entries
 
 Given = tuple[bytes | str | None, bytes | str, Mapping[str, bytes | str]]
 _AT_ONCE = 500
 _FIELDS = ("key", "value", "headers", "keyBase64", "valueBase64", "headersBase64", "partition", "offset", "timestamp")
-"""Of a line; the last three are as `baton peek` writes them, and count for nothing."""
+"""The fields of a line. The last three are written by `baton peek` and ignored."""
 
 
 def given(line: str) -> Given:
-    """Of a line of JSON. Raises ValueError."""
+    """Read an entry from a line of JSON. Raises ValueError."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        raise ValueError('it is no JSON: write an object such as {"key": "a", "value": "b"}') from None
+        raise ValueError('not JSON: write an object such as {"key": "a", "value": "b"}') from None
     if not isinstance(found, dict):
-        raise ValueError('it is no object such as {"key": "a", "value": "b"}')
+        raise ValueError('not an object such as {"key": "a", "value": "b"}')
     for name in found:
         if name not in _FIELDS:
             raise ValueError(f"an entry has no field {quoted(name)}; {choose(name, _FIELDS)}")
     headers, encoded = found.get("headers") or {}, found.get("headersBase64") or {}
     if not isinstance(headers, dict) or not isinstance(encoded, dict):
-        raise ValueError("its headers are no object")
+        raise ValueError("the headers are not an object")
     key, value = (_bytes(found.get(name), found.get(f"{name}Base64"), name) for name in ("key", "value"))
     if value is None:
-        raise ValueError("it has no value: give value, or valueBase64")
+        raise ValueError("the value is missing: add value or valueBase64")
     named = {name: _bytes(headers.get(name), encoded.get(name), f"the header {quoted(name)}") for name in headers | encoded}
     return key, value, {name: each for name, each in named.items() if each is not None}
 
 
 def _bytes(text: object, encoded: object, name: str) -> bytes | None:
-    """Of a text, or of base64. None: it has neither."""
+    """The bytes of a text, or of base64; None: there is neither."""
     given = text if encoded is None else encoded
     if given is None:
         return None
     if not isinstance(given, str) or (text is not None and encoded is not None):
-        raise ValueError(f"{name} is no text, or it is there twice")
+        raise ValueError(f"{name} is not text, or is given twice")
     try:
         return given.encode() if encoded is None else b64decode(given, validate=True)
     except ValueError:
-        raise ValueError(f"{name} is no {'text in UTF-8' if encoded is None else 'base64'}") from None
+        raise ValueError(f"{name} is not {'text in UTF-8' if encoded is None else 'base64'}") from None
 
 
 def _portions(lines: Iterable[str]) -> Iterator[list[Given]]:
-    """Raises ValueError behind those that come before a line that cannot be read."""
+    """Entries of the lines, in portions. Raises ValueError for an unreadable line, after the portion before it."""
     portion: list[Given] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -202,17 +202,17 @@ def _portions(lines: Iterable[str]) -> Iterator[list[Given]]:
 def _header(value: str) -> tuple[str, str]:
     name, equals, text = value.partition("=")
     if not name or not equals:
-        raise ValueError("no header such as trace=abc")
+        raise ValueError("not a header such as trace=abc")
     return name, text
 
 
 def _as_typed(key: str | None, value: str, headers: Sequence[tuple[str, str]]) -> Given:
-    """In the bytes of the command line, which may be no text."""
+    """An entry in the bytes of the command line, which need not be text."""
     return key if key is None else fsencode(key), fsencode(value), {name: fsencode(text) for name, text in headers}
 
 
 def _sent(producer: Producer, portion: Iterable[Given], partition: int | None) -> Iterator[Sent]:
-    """Raises the first failure after all that were sent. The producer gets no entry behind one that it refuses."""
+    """Send entries up to the first one that the producer refuses. Yields those that were sent, then raises the first failure."""
     deliveries, refusal = list[Delivery](), None
     try:
         for each in portion:
@@ -226,11 +226,11 @@ def _sent(producer: Producer, portion: Iterable[Given], partition: int | None) -
             raise failure
 
 
-# -- The commands.
+# -- Commands
 
 _HEADER = Parsed("header", _header)
 _LINES = click.File(encoding="utf-8", errors="surrogateescape")
-"""A line that is no text is refused by itself."""
+"""Read lines that are not UTF-8, too: each is refused with its number."""
 _output = click.option(
     "--output", "-o", "form", type=click.Choice(["json"]), help="For programs: json, an object for each entry."
 )
@@ -239,10 +239,10 @@ _output = click.option(
 @click.command()
 @onlooker_options
 @click.argument("value", required=False)
-@click.option("--file", type=_LINES, help="Send the lines of JSON of this file; -: of standard input.")
+@click.option("--file", type=_LINES, help="Send the lines of JSON in this file; -: standard input.")
 @click.option("--key", help="The entry's key. Default: none.")
-@click.option("--header", "headers", type=_HEADER, metavar="NAME=VALUE", multiple=True, help="A header; may be repeated.")
-@click.option("--partition", type=bounded(0), help="Where to send instead of where the key goes.")
+@click.option("--header", "headers", type=_HEADER, metavar="NAME=VALUE", multiple=True, help="A header; repeatable.")
+@click.option("--partition", type=bounded(0), help="Send to this partition, whatever the key.")
 def send(
     opened: Any,
     value: str | None,
@@ -251,15 +251,15 @@ def send(
     headers: Sequence[tuple[str, str]],
     partition: int | None,
 ) -> None:
-    """Send VALUE to QUEUE, or the entries of a file: a line for each, {"key": "a", "value": "b", "headers": {"c": "d"}}.
+    """Send VALUE to QUEUE, or the entries of a file, one per line: {"key": "a", "value": "b", "headers": {"c": "d"}}.
 
-    Bytes that are no text are keyBase64, valueBase64 and headersBase64, as `baton peek -o json` shows them. Ends with 1 at the
-    first line that cannot be read; those before it are sent.
+    Bytes that are not text go into keyBase64, valueBase64 and headersBase64, as in the output of `baton peek -o json`. Exits with
+    1 at the first unreadable line, after sending those before it.
     """
     if (value is None) == (file is None):
-        raise click.UsageError("give VALUE or --file")
+        raise click.UsageError("use VALUE or --file")
     if file is not None and (key is not None or headers):
-        raise click.UsageError("--key and --header belong to VALUE: a line of --file has its own")
+        raise click.UsageError("--key and --header are for VALUE: the lines of --file have their own")
     portions = _portions(file) if file is not None else [[_as_typed(key, value or "", headers)]]
     count = 0
     with opened as (queue, onlooker), onlooker.producer() as producer:
@@ -279,13 +279,13 @@ def send(
 @click.command()
 @onlooker_options
 @click.option("--partition", type=bounded(0), required=True, help="The partition.")
-@click.option("--offset", type=OFFSET, help="Begin with this offset. Default: the oldest entry that is not finished with.")
-@click.option("--limit", type=bounded(1), default=10, show_default=True, help="The most entries to show.")
+@click.option("--offset", type=OFFSET, help="Start at this offset. Default: the oldest unfinished entry.")
+@click.option("--limit", type=bounded(1), default=10, show_default=True, help="Show at most this many entries.")
 @_output
 def peek(opened: Any, partition: int, offset: str | None, limit: int, form: str | None) -> None:
-    """Show the oldest unfinished entries of a partition of QUEUE, also those that a consumer works on, and take none.
+    """Show the oldest unfinished entries of a partition of QUEUE without taking them, including entries in work.
 
-    A line for each: partition/offset, time, key, headers, and the beginning of the value.
+    One line for each entry: partition/offset, time, key, headers, and the beginning of the value.
     """
     with opened as (queue, onlooker):
         if partition >= (count := _partitions(queue, onlooker)):
@@ -298,10 +298,10 @@ def peek(opened: Any, partition: int, offset: str | None, limit: int, form: str 
 @onlooker_options
 @_output
 def tail(opened: Any, form: str | None) -> None:
-    """Show the entries that come to QUEUE, of all partitions, until Ctrl-C, and take none.
+    """Show new entries in all partitions of QUEUE, until Ctrl-C, without taking them.
 
-    A line for each, as `baton peek` shows them. A Redis queue deletes finished entries, so one that is finished within 0.2 s may
-    not be seen.
+    One line for each entry, like `baton peek`. A Redis queue deletes finished entries, so an entry finished within 0.2 s may be
+    missed.
     """
     begun = False
     with suppress(KeyboardInterrupt), opened as (queue, onlooker):
@@ -311,7 +311,7 @@ def tail(opened: Any, form: str | None) -> None:
                 _show(entry, form)
             elif not begun:
                 begun = True
-                say(f"{queue}: what comes to {counted(count, 'partition')}; Ctrl-C ends it", error=True)
+                say(f"{queue}: showing new entries of {counted(count, 'partition')}; Ctrl-C ends", error=True)
 
 
 def _partitions(queue: str, onlooker: Onlooker) -> int:

@@ -32,7 +32,7 @@ from baton.model.wording import counted
 REPORTED_BY = "baton.dev/operator"
 
 LONGEST_NOTE = 1024
-"""Characters of a sentence that are read: as many as Kubernetes takes in an event."""
+"""The most characters of an event's note to read: as many as Kubernetes takes."""
 
 MOST_SHOWN = 10
 
@@ -44,7 +44,7 @@ _BEGINNINGS = (EventReason.REVOKING, EventReason.REDIRECTED)
 
 @dataclass(frozen=True, slots=True)
 class PartitionEvent:
-    """A sentence of the operator about a partition."""
+    """An event of the operator about a partition."""
 
     at: float
     """Unix seconds."""
@@ -53,7 +53,7 @@ class PartitionEvent:
 
     @property
     def why(self) -> str:
-        """The reason after the first colon, up to a semicolon; empty without a colon."""
+        """The cause in the note: after the first colon, up to the last semicolon; empty without a colon."""
         return self.note.partition(": ")[2].rpartition("; ")[0] or (
             "" if "; " in self.note else self.note.partition(": ")[2].strip()
         )
@@ -65,26 +65,26 @@ class PartitionEvent:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """What is known of a partition's past. Events are kept for an hour, as a rule."""
+    """The past of a partition, as far as events are kept: usually for an hour."""
 
     since: float | None = None
-    """When its owner got it, in Unix seconds; None: no event tells."""
+    """When the owner got the partition, in Unix seconds; None: no event has it."""
     before: str | None = None
-    """Who had it before that."""
+    """The previous owner."""
     why: str = ""
-    """Why it moved to its owner."""
+    """Why the partition moved to its owner."""
     events: tuple[PartitionEvent, ...] = ()
-    """The last ones, in order."""
+    """The last events, the oldest first."""
 
 
 def history(partition: Partition, owner: MemberId | None, events: Iterable[Mapping[str, Any]]) -> PartitionHistory:
-    """`events`: as core/v1 has them, of the group."""
+    """Read the partition's history from the group's `events` (core/v1)."""
     told = sorted((one for one in map(_read, events) if one and mentions(one.note, partition)), key=lambda one: one.at)
     grants = [at for at, one in enumerate(told) if one.reason == EventReason.GRANTED and one.note.startswith(f"{owner} owns ")]
     shown = tuple(told[-MOST_SHOWN:])
     if owner is None or not grants:
         return PartitionHistory(before=_giver(told), events=shown)
-    # What led to it: all that was told since the grant before it.
+    # The events that led to the last grant: all since the grant before it.
     others = [at for at, one in enumerate(told[: grants[-1]]) if one.reason == EventReason.GRANTED]
     led = told[others[-1] + 1 if others else 0 : grants[-1]]
     why = told[grants[-1]].why or next((one.why for one in reversed(led) if one.reason in _BEGINNINGS and one.why), "")
@@ -92,7 +92,7 @@ def history(partition: Partition, owner: MemberId | None, events: Iterable[Mappi
 
 
 def mentions(note: str, partition: Partition) -> bool:
-    """Whether the sentence names the partition, alone or within a range."""
+    """Whether the note names the partition, alone or in a range."""
     for numbers, queue in _NUMBERS.findall(note):
         if queue.rstrip(".") == partition.queue and any(_within(part, partition.number) for part in numbers.split(",")):
             return True
@@ -107,7 +107,7 @@ def _within(part: str, number: int) -> bool:
 
 
 def _giver(events: list[PartitionEvent]) -> str | None:
-    """Who let go of it last, as far as these say."""
+    """The member that last released the partition, by these events."""
     for one in reversed(events):
         if one.reason in _ENDS and not re.match(r"[\d,]+ members ", one.note):
             return one.note.partition(" ")[0]
@@ -128,22 +128,22 @@ def _read(event: Mapping[str, Any]) -> PartitionEvent | None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLook:
-    """A partition of a group that was looked at."""
+    """A partition of a group, as read at one moment."""
 
     group: GroupLook
     partition: Partition
     record: PartitionRecord
     doing: PartitionState
     handoff: Handoff | None
-    """The one under way."""
+    """The hand-off in progress."""
     history: PartitionHistory = field(default_factory=PartitionHistory)
     next_owner: MemberId | None = None
-    """By a plan that is made now; None: it would get none, or `next_problem` says why that is not known."""
+    """The owner by a plan made now; None: no owner, or unknown because of `next_problem`."""
     next_problem: str | None = None
     lag: int | None = None
     lag_problem: str | None = None
     unfinished: tuple[str, int] | None = None
-    """The oldest entry that is not finished with, and how often it was handed out, where that is more than once."""
+    """The oldest unfinished entry, and how often it was handed out, if more than once."""
     events_problem: str | None = None
 
     @property
@@ -151,7 +151,7 @@ class PartitionLook:
         return f"{self.group.group.full_name}, partition {self.partition.number} of {self.partition.queue}: {self.doing}"
 
     def sentences(self) -> Iterator[str]:
-        """For people, without the title and the events."""
+        """The partition in sentences for people, without the title and the events."""
         yield self._owned()
         waits = list(self.waits())
         yield from waits or ["No hand-off pending."]
@@ -160,41 +160,41 @@ class PartitionLook:
         if self.lag is not None:
             yield f"Lag: {counted(self.lag, 'entry', 'entries')} not acknowledged or committed yet."
         else:
-            yield f"Lag: not known{f': {self.lag_problem}' if self.lag_problem else ''}."
+            yield f"Lag: unknown{f': {self.lag_problem}' if self.lag_problem else ''}."
         if self.unfinished is not None:
             offset, times = self.unfinished
             yield f"Entry {offset} was handed out {times} times and never acknowledged."
 
     def waits(self) -> Iterator[str]:
-        """What holds it up, or is about to change it."""
+        """What the partition waits for, and pending changes."""
         state, look, partition = self.group.state, self.group, self.partition
         if state is None:
-            yield "It waits for an operator to write the group's ledger."
+            yield "The group waits for an operator to write its ledger."
             return
         move = state.moves.get(partition)
         if self.handoff is not None:
             yield handoff(self.handoff, look.now)
         if move is not None and not move.quiet and move.giver is None:
             what = f"the grant to {move.receiver}" if move.receiver else "the release"
-            yield f"It waits for {partition.queue} to accept {what} at epoch {move.epoch}."
+            yield f"Waiting for {partition.queue} to accept {what} at epoch {move.epoch}."
         if move is not None and move.quiet:
-            yield f"{partition.queue} is to record its owner again, at epoch {move.epoch}; the owner works on it meanwhile."
+            yield f"{partition.queue} has to record the owner again, at epoch {move.epoch}; the owner keeps working."
         if partition in state.waiting:
-            running = counted(len(state.moves), "hand-off runs", "hand-offs run")
+            running = counted(len(state.moves), "hand-off is running", "hand-offs are running")
             turn = f"{running}, as many as spec.rebalance allows, and {counted(len(state.waiting), 'waits', 'wait')}"
-            yield f"It goes to {state.waiting[partition]} in its turn: {turn}."
+            yield f"It will move to {state.waiting[partition]}: {turn}."
         if state.proposal is not None and partition in state.proposal.receivers:
             name = f"{look.group.name} -n {look.group.namespace}"
-            to = f"It would go to {state.proposal.receivers[partition]} by proposal {state.proposal.id}"
+            to = f"It would move to {state.proposal.receivers[partition]} by proposal {state.proposal.id}"
             yield f"{to}, which waits for approval: baton approve {name}"
         yield from self._slot(state)
         if look.group.spec is not None and look.group.spec.paused:
-            yield f"The group is paused, so that no hand-off begins: baton resume {look.group.name} -n {look.group.namespace}"
+            yield f"The group is paused, so no hand-offs begin: baton resume {look.group.name} -n {look.group.namespace}"
         elif state.holddown is not None:
             left = max(0.0, state.holddown.until - look.now)
             yield f"A plan follows in {left:.0f} s, at {to_text(state.holddown.until)}: {state.holddown.why}"
         if self.doing is PartitionState.UNASSIGNED and not state.known:
-            yield "No pod takes part in the group."
+            yield "The group has no members."
 
     def _slot(self, state: GroupState) -> Iterator[str]:
         for slot in state.member_slots:
@@ -208,7 +208,7 @@ class PartitionLook:
             last = record.last or history.before
             epoch = f", at epoch {record.granted_at}" if record.last and record.granted_at else ""
             return "It has no owner" + (f". {last} had it last{epoch}." if last else ", and never had one.")
-        since = "since before its first event that is still kept"
+        since = "since before the first event that is still kept"
         if history.since is not None:
             since = f"since {to_text(history.since)} ({ago(history.since, self.group.now)} ago)"
         before = f" Before that {history.before} had it." if history.before and history.before != record.owner else ""
@@ -218,7 +218,7 @@ class PartitionLook:
     def _planned(self) -> str:
         owner = self.record.owner
         if self.next_problem is not None:
-            return f"The next plan for it is unknown: {self.next_problem}"
+            return f"Its owner in a new plan is unknown: {self.next_problem}"
         if self.next_owner is None:
             return f"A new plan would leave it without an owner: no member reads {self.partition.queue}."
         if self.next_owner == owner:
@@ -253,25 +253,25 @@ class PartitionLook:
 
 
 def find(look: GroupLook, partition: Partition) -> tuple[PartitionRecord, PartitionState, Handoff | None]:
-    """What the ledger has of it, and the hand-off under way. Raises NoAnswerError."""
+    """The partition's record, state and hand-off by the ledger. Raises NoAnswerError."""
     queue = look.queues.get(partition.queue)
     full = look.group.full_name
     if queue is None:
         raise NoAnswerError(f"{full} has no queue {partition.queue}: it has {', '.join(look.queues) or 'none'}")
     if look.state is None or partition not in look.state.records:
         if queue.partitions is None or partition.number >= queue.partitions:
-            there = f"it has 0 to {queue.partitions - 1}" if queue.partitions else "none of it is known yet"
+            there = f"it has 0 to {queue.partitions - 1}" if queue.partitions else "their number is not known yet"
             raise NoAnswerError(f"{full} has no partition {partition.number} of {partition.queue}: {there}")
         if not queue.states:
             raise NoAnswerError(
-                f"{full} does not know whose {partition.queue}/{partition.number} is: its queue has to answer first"
+                f"the owner of {partition.queue}/{partition.number} in {full} is unknown: its queue has to answer first"
             )
         return PartitionRecord(Epoch(0)), PartitionState.UNASSIGNED, None
     return look.state.records[partition], partition_state(look.state, partition), _handoff(look, look.state, partition)
 
 
 def _handoff(look: GroupLook, state: GroupState, partition: Partition) -> Handoff | None:
-    """By the ledger, which has all of them; what is unacknowledged only the status says, and only of the first."""
+    """The hand-off by the ledger, which has all. Unacknowledged messages are only in the status, for the first hand-offs."""
     move = state.moves.get(partition)
     if move is None or move.quiet or move.giver is None:
         return None
@@ -280,7 +280,7 @@ def _handoff(look: GroupLook, state: GroupState, partition: Partition) -> Handof
 
 
 MOST_EVENTS = "500"
-"""Of the group; the operator posts a few a minute."""
+"""The most events of the group to read; the operator posts a few per minute."""
 
 
 @click.command()
@@ -290,8 +290,8 @@ MOST_EVENTS = "500"
 @operator_option
 @output_option()
 def explain(group: str, partition: Partition, url: str | None, form: Form, target: ClusterTarget) -> None:
-    """Explain one partition of a ConsumerGroup: who owns it since when, who had it before and why it moved, what it waits for,
-    what a plan would do with it, and its lag.
+    """Explain one partition of a ConsumerGroup: its owner and since when, the previous owner and why it moved, what it waits for,
+    its owner in a new plan, and its lag.
     """
     use_own_assignors()
     seen = ask(_look(group, partition, target, url))
@@ -302,7 +302,7 @@ def explain(group: str, partition: Partition, url: str | None, form: Form, targe
     for sentence in seen.sentences():
         say(sentence)
     if seen.events_problem:
-        say(f"What happened is not known: {seen.events_problem}")
+        say(f"The events are unknown: {seen.events_problem}")
     for event in seen.history.events:
         say(f"  {to_text(event.at)}  {event.reason:14}  {event.note}")
 
@@ -311,7 +311,7 @@ async def _look(group: str, partition: Partition, target: ClusterTarget, url: st
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
         if seen.ledger_problem:
-            raise NoAnswerError(f"the ledger of {where}/{group} does not read as one: {seen.ledger_problem}")
+            raise NoAnswerError(f"the ledger of {where}/{group} is invalid: {seen.ledger_problem}")
         record, doing, move = find(seen, partition)
         (events, events_problem), lag, (next_owner, next_problem) = await asyncio.gather(
             _events(api, where, group), lag_of(api, where, group, seen.leader, url), _plan(api, seen, partition)
@@ -327,14 +327,14 @@ async def _look(group: str, partition: Partition, target: ClusterTarget, url: st
         next_owner,
         next_problem,
         lag=known,
-        lag_problem=lag.problem or (None if known is not None else f"{partition.queue} does not tell"),
+        lag_problem=lag.problem or (None if known is not None else f"{partition.queue} does not report it"),
         unfinished=lag.unfinished_in(partition),
         events_problem=events_problem,
     )
 
 
 async def _events(api: Api, namespace: str, name: str) -> tuple[list[Json], str | None]:
-    """And why there are none."""
+    """The group's events, and why they could not be read."""
     about = f"involvedObject.kind=ConsumerGroup,involvedObject.name={name}"
     try:
         return (await api.get(core_path(namespace, "events"), fieldSelector=about, limit=MOST_EVENTS))["items"], None
@@ -343,7 +343,7 @@ async def _events(api: Api, namespace: str, name: str) -> tuple[list[Json], str 
 
 
 async def _plan(api: Api, seen: GroupLook, partition: Partition) -> tuple[MemberId | None, str | None]:
-    """The owner by a plan that is made now, or why that is not known."""
+    """The partition's owner by a plan made now, or why it is unknown."""
     try:
         state, observed = await observation_of(api, seen)
         planned = await compare(seen.group.full_name, state, observed, WhatIf(), time.time())

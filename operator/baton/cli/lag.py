@@ -1,4 +1,4 @@
-"""`baton lag`: how much there is to do, as the operator's leader tells it through the API server or at a URL."""
+"""`baton lag`: the lag of groups, read from the operator's leader through the API server or at a URL."""
 
 import json
 import time
@@ -47,28 +47,28 @@ Offset = Annotated[str, AfterValidator(lambda text: one_line(text, _LONGEST_OFFS
 
 
 def _known(lags: object) -> object:
-    """Partitions whose lag is not known are left out."""
+    """Drop partitions whose lag is unknown."""
     return {number: lag for number, lag in lags.items() if lag is not None} if isinstance(lags, dict) else lags
 
 
 @dataclass(frozen=True, config=ConfigDict(populate_by_name=True))
 class GroupLag:
-    """What a group has to do, as the operator tells it."""
+    """The lag of a group, as the operator reports it."""
 
     namespace: str
     group: str
     lag: Count | None = None
-    """Entries; None: of one of its queues it is not known."""
+    """Entries; None: the lag of one of its queues is unknown."""
     seconds: Annotated[Seconds | None, Field(validation_alias="lagSeconds")] = None
-    """How long that takes at the present pace; while none is known, the same as `waiting`."""
+    """How long the lag takes at the present pace; while no pace is known, the same as `waiting`."""
     waiting: Annotated[Seconds | None, Field(validation_alias="waitingSeconds")] = None
-    """The age of the oldest entry while nothing is done, or no pace is known yet."""
+    """The age of the oldest entry while no entry is finished or no pace is known yet."""
     queues: Mapping[str, Annotated[Mapping[int, Count], BeforeValidator(_known)] | None] = field(default_factory=dict)
-    """By queue and partition, where that was asked for; None: not known."""
+    """The lag by queue and partition, if requested; None: unknown."""
     unfinished: Mapping[str, Mapping[int, tuple[Offset, Count]]] = field(default_factory=dict)
-    """Likewise: the oldest entry that is not finished with, and how often it was handed out, where that is more than once."""
+    """By queue and partition, if requested: the oldest unfinished entry, and how often it was handed out, if more than once."""
     problem: str | None = None
-    """Why nothing is known."""
+    """Why the lag is unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -77,16 +77,16 @@ class GroupLag:
         return {**told, "waitingSeconds": self.waiting, "queues": queues, "problem": self.problem}
 
     def of(self, partition: Partition) -> int | None:
-        """None: not known."""
+        """The partition's lag; None: unknown."""
         return (self.queues.get(partition.queue) or {}).get(partition.number)
 
     def unfinished_in(self, partition: Partition) -> tuple[str, int] | None:
-        """None: none was handed out more than once, as far as is known."""
+        """The partition's oldest unfinished entry and how often it was handed out; None: once, or unknown."""
         return self.unfinished.get(partition.queue, {}).get(partition.number)
 
     @property
     def pace(self) -> str | None:
-        """`8 s`: how long it takes. `?`: nothing is done, or it is not known yet."""
+        """How long the lag takes: `8 s`. `?`: no entry is finished, or the pace is not known yet."""
         if self.seconds is None or self.waiting is not None:
             return "?" if self.lag else None
         return f"{self.seconds:.0f} s"
@@ -95,7 +95,7 @@ class GroupLag:
     def text(self) -> str:
         """`412 entries, 8 s of work at the present pace`, or `412 entries, the oldest 90 s old`"""
         if self.lag is None:
-            return f"not known{f' ({self.problem})' if self.problem else ': one of its queues does not tell'}"
+            return f"unknown{f' ({self.problem})' if self.problem else ': the lag of one of its queues is unknown'}"
         pace = f", {self.seconds:.0f} s of work at the present pace" if self.seconds is not None and self.lag else ""
         if self.waiting is not None:
             pace = f", the oldest {self.waiting:.0f} s old"
@@ -108,12 +108,12 @@ class _OfAll:
 
 
 ONE, ALL = TypeAdapter(GroupLag), TypeAdapter(_OfAll)
-"""What an operator answers. They raise ValidationError where no operator of this release answers so."""
+"""Parsers of an operator's answers. They raise ValidationError for an answer that no operator of this release gives."""
 
 
 def lag_table(lags: Iterable[GroupLag], looks: Sequence[GroupLook] = ()) -> Table:
-    """A line for each group, and beneath it one for each of its queues. `looks`: for a wide table, the same groups in the same
-    order: it has who works on it, too."""
+    """A line for each group, followed by one for each of its queues. `looks`: for a wide table, with the fleet: the same groups
+    in the same order."""
     rows: list[tuple[object, ...]] = []
     for one, seen in zip_longest(lags, looks):
         fleet = () if seen is None else _fleet(one, seen)
@@ -128,7 +128,7 @@ _FLEET = ("STATE", "PARTITIONS", "MEMBERS", "STANDBYS", "EACH")
 
 
 def _fleet(one: GroupLag, look: GroupLook) -> Iterator[object]:
-    """The further cells of a wide line; EACH is the lag for each member that works."""
+    """The additional cells of a wide line. EACH is the lag for each member that owns partitions."""
     status = look.status
     at_work = status.members - status.standbys
     yield from (look.shown_state, *look.cells(("partitions", "members", "standbys")))
@@ -136,7 +136,7 @@ def _fleet(one: GroupLag, look: GroupLook) -> Iterator[object]:
 
 
 def partition_rows(one: GroupLag, state: GroupState | None) -> Iterator[dict[str, object]]:
-    """Each partition whose lag is known, the longest first."""
+    """Each partition whose lag is known, the longest lag first."""
     rows = {(row.queue, row.partition): row for row in partitions(state)}
     known = [(lag, queue, number) for queue, of in one.queues.items() if of is not None for number, lag in of.items()]
     for lag, queue, number in sorted(known, key=lambda row: (-row[0], row[1], row[2])):
@@ -152,28 +152,28 @@ def partition_rows(one: GroupLag, state: GroupState | None) -> Iterator[dict[str
 
 
 def lag_by_partition(rows: Iterable[Mapping[str, object]], *, wide: bool) -> Table:
-    """The same for people."""
+    """The rows as a table for people."""
     head = ("queue", "partition", "owner", "lag", *(("state", "epoch") if wide else ()))
     return table([name.upper() for name in head], [[row[name] for name in head] for row in rows], right=("LAG", "EPOCH"))
 
 
 def shown_lag(lag: int | None) -> str:
-    """A cell; `?`: not known."""
+    """The lag as a cell; `?`: unknown."""
     return "?" if lag is None else f"{lag:,}"
 
 
 LARGEST = 16 * 2**20
-"""Bytes of an answer: a hundred thousand partitions take two MiB."""
+"""The most bytes of an answer; a hundred thousand partitions take two MiB."""
 
 WITHIN = 10.0
-"""Seconds."""
+"""The most seconds for an answer."""
 
 
-FORWARD = "forward its port 8080 to your machine, and give --operator http://127.0.0.1:8080"
-"""The cure of a person at a shell who lacks a right."""
+FORWARD = "forward its port 8080 to your machine, and use --operator http://127.0.0.1:8080"
+"""The remedy for a missing right at a shell."""
 
 ASK_FOR_RIGHTS = "ask for the right to get leases and pods/proxy in that namespace (the guide of the console has the Role)"
-"""The cure of a viewer of the console in the cluster."""
+"""The remedy for a missing right in the cluster's console."""
 
 
 async def lag_of(
@@ -186,7 +186,7 @@ async def lag_of(
     partitions: bool = True,
     cure: str = FORWARD,
 ) -> GroupLag:
-    """Of one group; with its `partitions`, if asked for. What is wrong is its `problem`, with the `cure` of a missing right."""
+    """The lag of one group, with its `partitions` or without. Failures are its `problem`; `cure`: for a missing right."""
     try:
         page = f"groups/{namespace}/{name}/lag{'/partitions' if partitions else ''}"
         return ONE.validate_python(await _asked(api, page, leader, url, cure))
@@ -196,32 +196,35 @@ async def lag_of(
         return GroupLag(namespace, name, problem=str(error))
 
 
-_ODD = "what answers is no operator of this release"
+_NOT_SERVED = "the group's operator does not serve it"
+_ODD = "the answer is not that of an operator of this release"
 
 
 async def _asked(api: Api, page: str, leader: Leader | None, url: str | None, cure: str = FORWARD) -> Any:
     if url is not None:
         return await _fetch(f"{url}/{page}")
     if leader is None:
-        raise NoAnswerError("no operator has written its ledger yet")
+        raise NoAnswerError("no operator has written the group's ledger yet")
     if not leader.readable:
-        raise NoAnswerError(f"only its operator's leader knows it, and you may not read the Lease {leader.lease}: {cure}")
+        raise NoAnswerError(f"only the operator's leader knows the lag, and you may not read the Lease {leader.lease}: {cure}")
     if leader.holder is None:
-        raise NoAnswerError(f"only its operator's leader knows it, and the Lease {leader.lease} names none: see `baton doctor`")
+        raise NoAnswerError(
+            f"only the operator's leader knows the lag, and the Lease {leader.lease} has none: see `baton doctor`"
+        )
     if leader.port is None:
         raise NoAnswerError(
-            f"only its operator's leader knows it, and {leader.holder} says no address, for it runs outside of the cluster: give "
-            "--operator http://HOST:PORT, of which its log has the port"
+            f"only the operator's leader knows the lag, and {leader.holder} runs outside the cluster without a known address: "
+            "use --operator http://HOST:PORT (the port is in its log)"
         )
     where = leader.lease.partition("/")[0]
-    otherwise = cure if cure is FORWARD else "see `baton doctor`"  # it is no right that lacks
+    otherwise = cure if cure is FORWARD else "see `baton doctor`"  # no right is missing
     try:
         return await api.relayed(f"{core_path(where, 'pods', f'{leader.holder}:{leader.port}')}/proxy/{page}", LARGEST)
     except PageTooLargeError:
-        raise NoAnswerError(f"{leader.holder} says more than {LARGEST:,} bytes: {_ODD}") from None
+        raise NoAnswerError(f"{leader.holder} answers with more than {LARGEST:,} bytes: {_ODD}") from None
     except NotFoundError as error:
         gone = f"there is no pod {leader.holder} in namespace {where}: {otherwise}"
-        raise NoAnswerError(gone if error.reason == "NotFound" else "its operator does not serve it") from None
+        raise NoAnswerError(gone if error.reason == "NotFound" else _NOT_SERVED) from None
     except ApiError:
         raise NoAnswerError(f"you may not get pods/proxy of {leader.holder} in namespace {where}: {cure}") from None
     except UnavailableError as error:
@@ -241,11 +244,11 @@ async def _fetch(url: str) -> Any:
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise NoAnswerError(f"{url} does not answer: {failure(error)}") from None
     if status == 307:
-        raise NoAnswerError(f"{url}: this replica of the operator does not lead: ask the one that the Lease names")
+        raise NoAnswerError(f"{url}: this replica of the operator does not lead: use the one in the Lease")
     if status == 404:
-        raise NoAnswerError("the operator there does not serve it")
+        raise NoAnswerError("the operator there does not serve this group")
     if status != 200:
-        raise NoAnswerError(f"{url} answers {status}")
+        raise NoAnswerError(f"{url} answers with status {status}")
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -257,18 +260,18 @@ async def _whole(answer: aiohttp.ClientResponse) -> bytes:
     async for chunk in answer.content.iter_any():
         data += chunk
         if len(data) > LARGEST:
-            raise ValueError(f"it says more than {LARGEST:,} bytes")
+            raise ValueError(f"the answer has more than {LARGEST:,} bytes")
     return bytes(data)
 
 
 MOST_OPERATORS = 8
-"""Those that most groups name are asked: each of the others might take until its time is over."""
+"""The most operators to ask, those of most groups first: each may take until the timeout."""
 
 Key = tuple[str, str]
 
 
 async def lags(api: Api, groups: Sequence[Key], url: str | None) -> list[GroupLag]:
-    """Of these groups (namespace and name), in their order. What is wrong is each one's `problem`."""
+    """The lags of these groups (namespace and name), in their order. A failure is the `problem` of each group concerned."""
     known: dict[Key, GroupLag] = {}
     if url is not None:
         problem = await _ask(api, None, url, groups, known)
@@ -282,13 +285,13 @@ async def lags(api: Api, groups: Sequence[Key], url: str | None) -> list[GroupLa
     for release, _ in Counter(releases.values()).most_common(MOST_OPERATORS):
         served = [key for key in groups if releases[key] == release]
         problems[release] = await _ask(api, ledgers.get(served[0]), None, served, known)
-    left = f"the groups name more than {MOST_OPERATORS} operators: ask for this one alone"
+    left = f"the groups have more than {MOST_OPERATORS} operators: ask for this group alone"
     return [known.get(key) or GroupLag(*key, problem=problems.get(releases[key], left)) for key in groups]
 
 
 async def _ask(api: Api, ledger: Json | None, url: str | None, groups: Sequence[Key], known: dict[Key, GroupLag]) -> str:
-    """Make `known` what one operator tells of these groups: the one at the URL, or that has written the ledger. The answer: why
-    it does not of the others."""
+    """Add to `known` what an operator reports of these groups: the one at the URL, or the one that wrote the ledger. Returns why
+    groups are missing."""
     wanted = set(groups)
     try:
         leader = None if url is not None else await leader_of(api, ledger)
@@ -298,11 +301,11 @@ async def _ask(api: Api, ledger: Json | None, url: str | None, groups: Sequence[
     except (NoAnswerError, ApiError) as error:
         return str(error)
     known |= {key: one for one in told if (key := (one.namespace, one.group)) in wanted}
-    return "its operator does not serve it"
+    return _NOT_SERVED
 
 
 async def _ledgers(api: Api, groups: Sequence[Key]) -> Mapping[Key, Json]:
-    """Their ledgers, or the metadata of these, by group: with as few questions as the rights allow."""
+    """The ledgers of the groups, or only their metadata, in as few requests as the caller's rights allow."""
     namespaces = {namespace for namespace, _ in groups}
     try:
         where = core_path(None if len(namespaces) > 1 else next(iter(namespaces), None), "configmaps")
@@ -323,16 +326,16 @@ async def _ledgers(api: Api, groups: Sequence[Key]) -> Mapping[Key, Json]:
 @click.option("--partitions", "each", is_flag=True, help="Show each partition with its owner, the longest lag first.")
 @operator_option
 @output_option(
-    wide="also who works on it; with --partitions their states and epochs",
+    wide="also the fleet; with --partitions states and epochs",
     programs="one object (a list without GROUP, or with --partitions)",
 )
 def lag(group: str | None, all_namespaces: bool, each: bool, url: str | None, form: Form, target: ClusterTarget) -> None:
-    """Show how much a ConsumerGroup has to do: entries that are not acknowledged or committed yet. Without GROUP: of all groups.
+    """Show the lag of a ConsumerGroup: entries not acknowledged or committed yet. Without GROUP: of all groups.
 
-    It is what the operator tells autoscalers, as of the last seconds. Ends with 1 if the lag of GROUP is not known.
+    The same numbers as for autoscalers, a few seconds old. Exits with 1 if the lag of GROUP is unknown.
     """
     if group is None and each:
-        raise click.UsageError("--partitions shows one GROUP: give its name")
+        raise click.UsageError("--partitions needs a GROUP")
     if group is None:
         ask(_list(target, all_namespaces, url, form))
     else:
@@ -357,7 +360,7 @@ async def _show(group: str, target: ClusterTarget, each: bool, url: str | None, 
         seen = await look_at(api, where, group)
         told = await lag_of(api, where, group, seen.leader, url)
     if told.problem is not None:
-        raise NoAnswerError(f"the lag of {where}/{group} is not known: {told.problem}")
+        raise NoAnswerError(f"the lag of {where}/{group} is unknown: {told.problem}")
     rows = list(partition_rows(told, seen.state))
     if form.for_programs:
         say_object(rows if each else told.to_json(), form)
@@ -366,4 +369,4 @@ async def _show(group: str, target: ClusterTarget, each: bool, url: str | None, 
         console().print(lag_by_partition(rows, wide=form.wide) if each else lag_table([told], wide))
     silent = [name for name, of in told.queues.items() if of is None]
     if silent:
-        raise NoAnswerError(f"the lag of {', '.join(silent)} is not known: its server does not answer, or cannot say")
+        raise NoAnswerError(f"the lag of {', '.join(silent)} is unknown: its server does not answer, or does not know it")

@@ -1,4 +1,4 @@
-"""Assignors of the user's own: functions that an installed package announces as entry points of the group `baton.assignors`."""
+"""Assignors of users: functions that installed packages declare as entry points of the group `baton.assignors`."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ GROUP = "baton.assignors"
 
 
 def use_own_assignors() -> None:
-    """Let them be found by name. Nothing is looked for until a name is not built in, and nothing imported until it is used."""
+    """Make them available by name. Packages are searched at the first name that is not built in, and imported when used."""
     install(_find)
 
 
@@ -34,16 +34,16 @@ def _load(points: list[EntryPoint]) -> Assignor:
             "example.com/by-lag"
         )
     if len(points) > 1:
-        raise ValueError(f"{' and '.join(sorted(map(_package, points)))} both announce it: uninstall one of them")
+        raise ValueError(f"{' and '.join(sorted(map(_package, points)))} both declare it: uninstall one of them")
     try:
         loaded: object = point.load()
     except (Exception, SystemExit) as error:
         told = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(
-            f"its entry point {point.value} of {package} does not load ({told}): mend or reinstall that package"
+            f"its entry point {point.value} of {package} cannot be loaded ({told}): fix or reinstall that package"
         ) from error
     if not callable(loaded):
-        raise ValueError(f"its entry point {point.value} of {package} is no function: let it name one that takes a Request")
+        raise ValueError(f"its entry point {point.value} of {package} is not a function: name a function that takes a Request")
     try:
         function(f"its entry point {point.value} of {package}", loaded, "request")
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""`baton simulate`: what a setting would do to a fleet, before it is changed."""
+"""`baton simulate`: try a setting on a simulated fleet."""
 
 import sys
 from collections.abc import Sequence
@@ -36,18 +36,18 @@ from baton.simulation import simulate as run
 @click.argument("scenarios", metavar="SCENARIO.yaml...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line. The last is the summary.")
 @click.option(
-    "--check", is_flag=True, help="Compare the result with what the files expect. Ends with 1 if anything differs, and says what."
+    "--check",
+    is_flag=True,
+    help="Compare results with the files' expectations, and show differences. Exits with 1 if there are any.",
 )
-@click.option(
-    "--svg", "drawing", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the timeline as SVG into FILE."
-)
-@click.option("--story", "in_words", is_flag=True, help="Also list everything that happens, with its reason.")
+@click.option("--svg", "drawing", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the timeline as SVG to FILE.")
+@click.option("--story", "in_words", is_flag=True, help="Also list all events with their reasons.")
 @click.option(
     "--set",
     "changes",
     multiple=True,
     metavar="PATH=VALUE[,VALUE...]",
-    help="Change a value of the file, such as group.rebalance.delaySeconds=5. Several values: a table of their costs.",
+    help="Change a value of the file, such as group.rebalance.delaySeconds=5. Several values: print a table of their costs.",
 )
 @click.option("--group", type=GROUP, metavar="[NAMESPACE/]NAME", help="The ConsumerGroup to simulate, if a file has several.")
 def simulate(
@@ -61,13 +61,13 @@ def simulate(
 ) -> None:
     """Simulate a scenario in virtual time: pods join and leave, and Baton hands partitions off.
 
-    The same engine as the operator's runs against simulated consumers and queues; no cluster is needed. A file may also hold
-    resources, as `kubectl get cg,pq -o yaml` prints them: then a fleet joins, grows by one, loses one and replaces one.
+    The operator's engine runs against simulated consumers and queues; no cluster is needed. A file may also contain resources, as
+    printed by `kubectl get cg,pq -o yaml`: then a fleet joins, grows by one pod, loses one and replaces one.
     """
     if check and (drawing or in_words or changes):
-        raise click.UsageError("--check compares files as they are; leave --svg, --story and --set away")
+        raise click.UsageError("--check compares unchanged files: omit --svg, --story and --set")
     if drawing is not None and len(scenarios) > 1:
-        raise click.UsageError("--svg draws one scenario; give one")
+        raise click.UsageError("--svg draws one scenario: name one file")
     use_own_assignors()
     if check:
         _check(scenarios, as_json, group)
@@ -76,7 +76,7 @@ def simulate(
         settings = [read_setting(change) for change in changes]
         several = any(len(setting.values) > 1 for setting in settings)
         if several and (as_json or drawing or in_words):
-            raise click.UsageError("--set with several values prints a table; leave --json, --svg and --story away")
+            raise click.UsageError("--set with several values prints a table: omit --json, --svg and --story")
         for path in scenarios:
             if several:
                 _compare(path, settings, group, named=len(scenarios) > 1)
@@ -128,7 +128,6 @@ def _draw(file: Path, title: str, scenario: Scenario, result: Result) -> None:
 
 
 def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
-
     on = console(soft_wrap=True)
     coloured = on.is_terminal and not on.no_color and on.color_system is not None
     if in_words:
@@ -144,7 +143,7 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
 
 
 def _check(paths: tuple[Path, ...], as_json: bool, group: str | None) -> None:
-    """With `as_json` the lines are the output, and what is said about the files goes to standard error."""
+    """Check the files. With `as_json` standard output has the results' lines only; verdicts go to standard error."""
     failed = 0
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""`baton status`: a group on one screen, what is going on, why, and how long it can last."""
+"""`baton status`: a group on one screen: its state, why, and how long that can last."""
 
 import sys
 import time
@@ -40,11 +40,11 @@ MOST_HANDOFFS, MOST_PROPOSED, LEAST_MEMBERS = 5, 4, 3
 
 
 def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[RenderableType]:
-    """`lines`: how many there are on the console; None: as many as it takes."""
+    """The parts of the screen. `lines`: the height of the console; None: unlimited."""
     top = [*_head(look), *(_line((one.what, _COLOURS[one.severity]), one.rest) for one in problems_of(look))]
     queues = _queues(look.queues, None if lines is None else MOST_QUEUES)
     bottom = [*_slots(look), *_handoffs(look, None if lines is None else MOST_HANDOFFS), *_proposal(look, lines)]
-    # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
+    # The 4 lines: the head of the members' table, the members left out, the standbys, and the prompt.
     fixed: list[ConsoleRenderable] = [*top, queues, *bottom]
     newcomers = list(_newcomers(look))
     taken = sum(len(console.render_lines(part)) for part in [*fixed, *newcomers]) + 4
@@ -58,12 +58,12 @@ def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[Ren
 
 
 def partition_table(rows: Iterable[PartitionRow]) -> Table:
-    """The table of all partitions."""
+    """A table of all partitions."""
     return table(("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY"), rows)
 
 
 def group_table(looks: Iterable[GroupLook], *, wide: bool = False) -> Table:
-    """A line for each group."""
+    """A table with a line for each group."""
     rows = []
     head = ("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "CHANGED")
     for one in looks:
@@ -80,7 +80,7 @@ _WIDE = ("ASSIGNOR", "APPROVAL", "STANDBYS", "MOVES", "LEAST", "MISSED", "WHY")
 
 
 def _more(look: GroupLook) -> Iterator[object]:
-    """The further cells of a wide line."""
+    """The additional cells of a wide line."""
     status, ready, rebalancing = look.status, look.condition("Ready"), look.condition("Rebalancing")
     yield from (status.assignor, look.approval.value, status.standbys, status.moves, status.lower_bound, status.deadline_misses)
     said = ready if ready is not None and ready.status is not ConditionStatus.TRUE else rebalancing
@@ -153,10 +153,10 @@ def _members(members: Mapping[MemberId, MemberEntry | LedgerError], most: int | 
 
 
 def _newcomers(look: GroupLook) -> Iterator[Text]:
-    """Members without a key in the ledger: they get one with their first plan."""
+    """The number of members without a key in the ledger; they get one with their first plan."""
     count = look.status.members - len(look.members)
     if look.state is not None and count > 0:
-        yield _line(f"new, and without a partition so far: {counted(count, 'member')}")
+        yield _line(f"new, without partitions so far: {counted(count, 'member')}")
 
 
 def _slots(look: GroupLook) -> Iterator[Text]:
@@ -174,7 +174,7 @@ def _handoffs(look: GroupLook, most: int | None) -> Iterator[Text]:
     for move in shown:
         yield _line(handoff(move, look.now))
     if hidden := len(rest) + max(0, look.status.moving - len(moves)):
-        yield _line(f"and {hidden:,} more on their way or planned (--partitions shows all)")
+        yield _line(f"and {hidden:,} more in flight or planned (--partitions shows all)")
 
 
 def _proposal(look: GroupLook, lines: int | None) -> Iterator[Text]:
@@ -189,17 +189,17 @@ def _proposal(look: GroupLook, lines: int | None) -> Iterator[Text]:
     shown, _ = _cut(proposal.handoffs, None if lines is None else MOST_PROPOSED)
     for move in shown:
         yield _line(f"  {proposed(move)}")
-    yield _line(f"  to carry it out: baton approve {look.group.name} -n {look.group.namespace}")
+    yield _line(f"  to approve it: baton approve {look.group.name} -n {look.group.namespace}")
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    """Words, or words and their style."""
+    """A line of plain texts, or of texts with a style."""
     told = (printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts)
     return Text.assemble(*told, no_wrap=False, overflow="ellipsis")
 
 
 def _cut(those: Iterable[T], most: int | None) -> tuple[list[T], list[T]]:
-    """The first of them, and the rest; a rest of one is shown instead of counted."""
+    """The first `most` items, and the rest; a single remaining item is shown, not counted."""
     every = list(those)
     return (every, []) if most is None or len(every) <= most + 1 else (every[:most], every[most:])
 
@@ -214,13 +214,13 @@ def _ranges(of: Mapping[QueueName, str]) -> str:
 
 
 EVERY = 1.0
-"""Seconds between two looks with --watch."""
+"""Seconds between two refreshes with --watch."""
 
 UNSEEN = 3
-"""The exit code where no operator looks after the group that is shown."""
+"""The exit code if no operator runs for the group."""
 
 LINES = 24
-"""Of a screen where there is no terminal to ask."""
+"""The height of a screen if the output is not a terminal."""
 
 
 @click.command()
@@ -230,19 +230,19 @@ LINES = 24
 @click.option("--partitions", "each", is_flag=True, help="Show each partition: its state, owner, epoch and next owner.")
 @click.option("--watch", "-w", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @output_option(
-    wide="all of it, even if it does not fit on one screen", programs="one object (a list without GROUP, or with --partitions)"
+    wide="everything, even if it does not fit on a screen", programs="one object (a list without GROUP, or with --partitions)"
 )
 def status(group: str | None, all_namespaces: bool, each: bool, watch: bool, form: Form, target: ClusterTarget) -> None:
-    """Show a ConsumerGroup: its state, who owns what, and what changes hands. Without GROUP: one line for each group.
+    """Show a ConsumerGroup: its state, owners and hand-offs. Without GROUP: one line for each group.
 
-    Ends with 3 if no operator looks after GROUP.
+    Exits with 3 if no operator runs for GROUP.
     """
     if group is None and (each or watch):
-        raise click.UsageError("--partitions and --watch show one GROUP: give its name")
+        raise click.UsageError("--partitions and --watch need a GROUP")
     if watch and form.for_programs:
-        raise click.UsageError(f"--watch is for people and -o {form} for programs: give one of them")
+        raise click.UsageError(f"--watch is for people and -o {form} for programs: use one of them")
     if watch and not sys.stdout.isatty():
-        raise click.UsageError("--watch draws on a terminal, and this output is none: leave it away")
+        raise click.UsageError("--watch needs a terminal, and the output is not one: omit it")
     if group is None:
         ask(_list(target, all_namespaces, form))
         return
@@ -266,12 +266,12 @@ async def _list(target: ClusterTarget, everywhere: bool, form: Form) -> None:
 
 def _rows(group: GroupLook) -> list[PartitionRow]:
     if group.ledger_problem:
-        raise NoAnswerError(f"the ledger does not read as one: {group.ledger_problem}")
+        raise NoAnswerError(f"the ledger is invalid: {group.ledger_problem}")
     return partitions(group.state)
 
 
 def _drawn(group: GroupLook, form: Form, *, each: bool) -> Iterable[RenderableType]:
-    """For people."""
+    """The group for people: the screen, or the table of partitions."""
     if each:
         return [partition_table(_rows(group))]
     on = console()
@@ -279,7 +279,7 @@ def _drawn(group: GroupLook, form: Form, *, each: bool) -> Iterable[RenderableTy
 
 
 async def _show(group: str, target: ClusterTarget, form: Form, *, each: bool, watch: bool) -> str | None:
-    """The group's state, where it is shown."""
+    """Show the group, and return the state shown, if any."""
     async with cluster(target) as (api, where):
 
         async def draw() -> Iterable[RenderableType]:

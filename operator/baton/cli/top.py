@@ -1,4 +1,4 @@
-"""`baton top`: all groups on one live screen, those that need a look first."""
+"""`baton top`: all groups on one live screen, the most urgent first."""
 
 import sys
 import time
@@ -37,7 +37,7 @@ _NUMBERS = ("MEMBERS", "PARTITIONS", "UNOWNED", "MOVING", "LAG", *_WIDE[:4])
 def top_screen(
     looks: Sequence[GroupLook], lags: Sequence[GroupLag], lines: int | None, *, wide: bool = False
 ) -> Iterator[RenderableType]:
-    """`lags`: of the same groups, in the same order. `lines`: how many there are; None: as many as it takes."""
+    """The parts of the screen. `lags`: of the same groups, in the same order. `lines`: the height; None: unlimited."""
     states = Counter(str(look.shown_state or "New") for look in looks)
     told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     yield Text(printable(counted(len(looks), "group") + (f": {told}" if told else "")), "bold")
@@ -52,11 +52,11 @@ def top_screen(
         yield Text(f"and {counted(len(rest), 'more group')}, with nothing more urgent")
     problems = sorted({lag.problem for lag in lags if lag.problem})
     if problems:
-        yield Text(printable(f"LAG of some is not known: {problems[0]}"), "yellow")
+        yield Text(printable(f"the lag of some groups is unknown: {problems[0]}"), "yellow")
 
 
 def top_json(looks: Sequence[GroupLook], lags: Sequence[GroupLag]) -> list[dict[str, Any]]:
-    """The same groups in the same order, for programs."""
+    """The groups for programs, in the order of the screen. `lags`: as for `top_screen`."""
     return [
         {**look.listed(), "lag": lag.lag, "lagSeconds": lag.seconds, "lagProblem": lag.problem}
         for look, lag in _ranked(looks, lags)
@@ -85,7 +85,7 @@ def _row(look: GroupLook, lag: GroupLag) -> tuple[object, ...]:
 
 
 def _more(look: GroupLook, lag: GroupLag) -> tuple[object, ...]:
-    """The further cells of a wide line."""
+    """The additional cells of a wide line."""
     status, ready = look.status, look.condition("Ready")
     told = ready.message if ready is not None and ready.status is not ConditionStatus.TRUE else None
     return (lag.pace, status.standbys, status.moves, status.deadline_misses, status.assignor, told)
@@ -95,19 +95,19 @@ _COUNTED = ("members", "partitions", "unowned", "moving")
 
 
 LOOK_EVERY = 2.0
-"""Seconds between two looks."""
+"""Seconds between two refreshes."""
 
 
 @click.command()
 @cluster_options
 @all_namespaces_option()
-@click.option("--once", is_flag=True, help="Show it once. So it is where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Show one screen and exit. The default when stdout is not a terminal.")
 @operator_option
 @output_option(wide="more columns", programs="once, a list of groups")
 def top(all_namespaces: bool, once: bool, url: str | None, form: Form, target: ClusterTarget) -> None:
-    """Show all ConsumerGroups live: state, members, partitions, what moves, and lag. What needs a look stands first.
+    """Show all ConsumerGroups live: state, members, partitions, hand-offs and lag, the most urgent first.
 
-    Refreshed every two seconds, until Ctrl-C; not with -o json or yaml.
+    Refreshes every two seconds until Ctrl-C; with -o json or yaml prints once.
     """
     with suppress(KeyboardInterrupt):
         ask(_top(target, all_namespaces, url, form, live=sys.stdout.isatty() and not once))

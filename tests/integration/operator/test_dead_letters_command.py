@@ -51,8 +51,8 @@ async def test_the_server_is_the_one_that_the_queue_names(api: Cluster, kubeconf
         missing = await letters(kubeconfig, "list", "nothing")
         assert missing.returncode == 1 and f"no PartitionedQueue {NAMESPACE}/nothing" in missing.stderr
         other = await letters(kubeconfig, "list", "others")
-        assert other.returncode == 1 and "no server to be asked: its spec.source.type is External" in other.stderr
+        assert other.returncode == 1 and "no server to ask: its spec.source.type is External" in other.stderr
         by_hand = await baton("peek", "others", "--kubeconfig", kubeconfig, "-n", NAMESPACE, "--partition", "0")
-        assert by_hand.returncode == 1 and "no server to be asked" in by_hand.stderr
+        assert by_hand.returncode == 1 and "no server to ask" in by_hand.stderr
         for done in (refused, missing, other, by_hand):
             assert len(done.stderr.splitlines()) == 1

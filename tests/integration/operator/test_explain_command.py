@@ -45,7 +45,7 @@ async def test_who_had_it_and_why_it_moved_and_what_holds_it_up(shop: World, kub
     await eventually(known, "events tell who had it, and why it moved")
     await shop.change("consumergroups", "told", {"spec": {"paused": True}})
     assert (
-        f"The group is paused, so that no hand-off begins: baton resume told -n {SHOP}"
+        f"The group is paused, so no hand-offs begin: baton resume told -n {SHOP}"
         in (await explain(kubeconfig, f"{SHOP}/told", f"{queue}/{number}")).stdout
     )
 

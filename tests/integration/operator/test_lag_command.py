@@ -58,7 +58,7 @@ async def test_lag_is_told_by_queue_and_partition_and_top_shows_all_groups(
     unknown = await baton(kubeconfig, "lag", f"{empty.namespace}/silent", *at)
     assert (unknown.returncode, unknown.stderr) == (
         1,
-        "baton lag: the lag of silent is not known: its server does not answer, or cannot say\n",
+        "baton lag: the lag of silent is unknown: its server does not answer, or does not know it\n",
     )
 
     screen = await baton(kubeconfig, "top", "-n", empty.namespace, *at)

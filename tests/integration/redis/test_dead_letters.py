@@ -40,7 +40,7 @@ def test_without_a_namespace_it_is_that_of_the_context(queue: Queue, tmp_path: P
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     words = ["dead-letters", "list", "--redis-url", queue.url, name]
     without = CliRunner().invoke(main, words)
-    assert without.exit_code == 2 and "give NAMESPACE/" in without.output
+    assert without.exit_code == 2 and "use NAMESPACE/" in without.output
     (tmp_path / "config").write_text(json.dumps(config), encoding="utf-8")
     assert CliRunner().invoke(main, words).output == f"{queue.name} has 0 dead letters.\n"
 
@@ -139,7 +139,7 @@ async def test_a_large_value_is_cut_on_the_screen_and_written_whole_into_a_file(
     await died(queue, "x" * 200_000)
     [letter] = ids(queue)
     shown = call(queue, "show", letter, "--save", tmp_path / "value")
-    assert "200,000 bytes" in shown.output and "the rest is left out" in shown.output and len(shown.output) < 10_000
+    assert "200,000 bytes" in shown.output and "--save FILE writes the whole value" in shown.output and len(shown.output) < 10_000
     assert (tmp_path / "value").read_text() == "x" * 200_000
 
 
@@ -157,7 +157,7 @@ async def test_one_is_sent_again_with_its_headers_behind_what_is_there(queue: Qu
     assert (entries[-1].key, dict(entries[-1].headers)) == (queue.key(0), {"trace": b"1"})
     assert ids(queue) == []
     again = call(queue, "redrive", letter)
-    assert again.exit_code == 1 and "not there" in again.output
+    assert again.exit_code == 1 and "not found" in again.output
 
 
 async def test_all_are_sent_again_in_the_order_in_which_they_died(queue: Queue) -> None:
@@ -205,8 +205,8 @@ async def test_what_no_producer_has_sent_stays_until_it_is_dropped(queue: Queue)
     assert len(ids(queue)) == 1 + len(FOREIGN)
     done = call(queue, "redrive", "--all")
     assert done.exit_code == 1
-    assert "1 dead letter sent again" in done.stdout and "3 dead letters stayed" in done.stderr
-    assert "by no producer of Baton" in call(queue, "show", ids(queue)[0]).output
+    assert "1 dead letter sent again" in done.stdout and "3 dead letters not sent again" in done.stderr
+    assert "not by a producer of Baton" in call(queue, "show", ids(queue)[0]).output
     assert "3 dead letters deleted" in call(queue, "drop", "--all", "--yes").output
 
 
@@ -224,7 +224,7 @@ async def test_to_drop_asks_first(queue: Queue) -> None:
     await died(queue, "a", "b", "c")
     first, *_ = ids(queue)
     refused = call(queue, "drop", "--all", given="n\n")
-    assert refused.exit_code == 1 and "Delete 3 dead letters" in refused.output
+    assert refused.exit_code == 1 and "Permanently delete 3 dead letters" in refused.output
     assert len(ids(queue)) == 3
     assert call(queue, "drop", first, "0/1-0", "-y").exit_code == 1
     assert len(ids(queue)) == 3, "one of the two is not there"
@@ -252,7 +252,7 @@ async def test_what_died_since_is_not_among_all(queue: Queue) -> None:
         (["redrive"], "--all"),
         (["drop", "--all", "0/1-0"], "--all"),
         (["drop", "0/1-0", "--partition", "0"], "--all"),
-        (["show", "0/\x1b[31m"], "is no dead letter"),
+        (["show", "0/\x1b[31m"], "is not a dead letter"),
     ],
 )
 async def test_what_cannot_be_is_said_with_the_cure(queue: Queue, arguments: list[str], words: str) -> None:

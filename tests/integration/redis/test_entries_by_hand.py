@@ -108,16 +108,16 @@ async def test_a_file_of_json_lines_is_sent_and_what_peek_shows_is_one(queue: Qu
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "line 3: it is no JSON"),
-        ("[]", "line 3: it is no object"),
-        ('{"key": "a"}', "line 3: it has no value"),
+        ("{", "line 3: not JSON"),
+        ("[]", "line 3: not an object"),
+        ('{"key": "a"}', "line 3: the value is missing"),
         ('{"value": "a", "heders": {}}', "line 3: an entry has no field 'heders'; did you mean headers?"),
-        ('{"value": "\udcff"}', "line 3: value is no text in UTF-8"),
-        ('{"value": 3}', "line 3: value is no text"),
-        ('{"value": "\\ud800"}', "line 3: value is no text in UTF-8"),
-        ('{"valueBase64": "%"}', "line 3: value is no base64"),
-        ('{"value": "a", "valueBase64": "YQ=="}', "line 3: value is no text, or it is there twice"),
-        ('{"value": "a", "headers": "b"}', "line 3: its headers are no object"),
+        ('{"value": "\udcff"}', "line 3: value is not text in UTF-8"),
+        ('{"value": 3}', "line 3: value is not text"),
+        ('{"value": "\\ud800"}', "line 3: value is not text in UTF-8"),
+        ('{"valueBase64": "%"}', "line 3: value is not base64"),
+        ('{"value": "a", "valueBase64": "YQ=="}', "line 3: value is not text, or is given twice"),
+        ('{"value": "a", "headers": "b"}', "line 3: the headers are not an object"),
     ],
 )
 def test_what_stands_before_a_bad_line_is_sent(queue: Queue, line: str, said: str) -> None:
@@ -163,15 +163,15 @@ def test_a_large_value_is_cut_for_people_and_nothing_in_it_moves_a_cursor(queue:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["send"], 2, "give VALUE or --file"),
-        (["send", "--file", "-", "a"], 2, "give VALUE or --file"),
+        (["send"], 2, "use VALUE or --file"),
+        (["send", "--file", "-", "a"], 2, "use VALUE or --file"),
         (["send", "--file", "-", "--key", "a"], 2, "belong to VALUE"),
-        (["send", "--header", "a", "b"], 2, "no header such as trace=abc"),
+        (["send", "--header", "a", "b"], 2, "not a header such as trace=abc"),
         (["send", "--partition", "9", "a"], 1, "9"),
         (["peek", "--partition", "2"], 1, "there is no partition 2: "),
         (["peek", "--partition", "0", "--offset", "3-1"], 2, "no offset"),
-        (["peek", "--partition", "0", "--kafka-url", "kafka://127.0.0.1:9"], 2, "give one server"),
-        (["tail", "--topic", "a"], 2, "--topic belongs to --kafka-url"),
+        (["peek", "--partition", "0", "--kafka-url", "kafka://127.0.0.1:9"], 2, "use one server"),
+        (["tail", "--topic", "a"], 2, "--topic needs --kafka-url"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(queue: Queue, arguments: list[str], status: int, said: str) -> None:

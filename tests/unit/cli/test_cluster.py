@@ -82,7 +82,7 @@ def test_a_kubeconfig_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pyt
     assert default_kubeconfig() == tmp_path / "nothing"
     done = CliRunner().invoke(main, ["status"])
     assert done.exit_code == 1
-    assert done.stderr == f"baton status: there is no kubeconfig {tmp_path}/nothing: give --kubeconfig FILE, or set KUBECONFIG\n"
+    assert done.stderr == f"baton status: there is no kubeconfig {tmp_path}/nothing: use --kubeconfig FILE, or set KUBECONFIG\n"
 
 
 def test_a_group_is_named_with_its_namespace_or_without() -> None:

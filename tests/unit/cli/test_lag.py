@@ -74,7 +74,7 @@ async def test_an_operator_that_a_tenant_names_is_believed_of_the_tenants_own_gr
     cluster = Cluster({("a-tenant", "a"): "a-tenant", ("shop", "orders"): "ops"}, {"a-tenant": 1, "ops": 7}, may_list=may_list)
     found = await lags(cluster, [*cluster.releases, ("shop", "new")], None)
     assert [(one.group, one.lag) for one in found] == [("a", 1), ("orders", 7), ("new", None)]
-    assert found[-1].problem == "no operator has written its ledger yet"
+    assert found[-1].problem == "no operator has written the group's ledger yet"
 
 
 async def test_however_many_operators_a_tenant_names_that_of_most_groups_is_asked() -> None:
@@ -85,7 +85,7 @@ async def test_however_many_operators_a_tenant_names_that_of_most_groups_is_aske
     found = await lags(cluster, list(cluster.releases), None)
     assert [one.lag for one in found[-2:]] == [7, 7]
     assert len(cluster.asked) == MOST_OPERATORS
-    assert (found[-3].lag, found[-3].problem) == (None, "the groups name more than 8 operators: ask for this one alone")
+    assert (found[-3].lag, found[-3].problem) == (None, "the groups have more than 8 operators: ask for this group alone")
 
 
 async def test_ledgers_of_a_tenant_that_are_large_are_listed_in_smaller_pages() -> None:
@@ -106,12 +106,12 @@ async def test_what_may_not_be_read_is_said_of_each_group() -> None:
 @pytest.mark.parametrize(
     ("leader", "said"),
     [
-        (None, "no operator has written its ledger yet"),
+        (None, "no operator has written the group's ledger yet"),
         (Leader("ops/baton", readable=False), "you may not read the Lease ops/baton: forward its port 8080"),
-        (Leader("ops/baton"), "the Lease ops/baton names none: see `baton doctor`"),
+        (Leader("ops/baton"), "the Lease ops/baton has none: see `baton doctor`"),
         (
             Leader("ops/baton", holder="laptop"),
-            "laptop says no address, for it runs outside of the cluster: give --operator http://",
+            "laptop runs outside the cluster without a known address: use --operator http://",
         ),
     ],
 )

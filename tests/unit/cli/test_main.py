@@ -96,7 +96,7 @@ def test_a_user_without_a_home_is_told_where_a_kubeconfig_is_missing() -> None:
     done = subprocess.run([BATON, "status"], capture_output=True, text=True, check=False, env=nowhere)
     assert (done.returncode, done.stderr) == (
         1,
-        "baton status: there is no kubeconfig ~nobody-of-this-name/config: give --kubeconfig FILE, or set KUBECONFIG\n",
+        "baton status: there is no kubeconfig ~nobody-of-this-name/config: use --kubeconfig FILE, or set KUBECONFIG\n",
     )
 
 

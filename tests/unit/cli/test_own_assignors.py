@@ -69,8 +69,8 @@ def test_a_broken_package_is_named_and_is_in_nobody_elses_way(example: Path, tmp
     package(tmp_path, "torn", "example.com/torn = torn:assign", "import does_not_exist")
     answer = plan("example.com/torn", example, tmp_path)
     assert answer == {
-        "error": "assignor: the assignor example.com/torn cannot be used: its entry point torn:assign of torn 1.0 does not load "
-        "(ModuleNotFoundError: No module named 'does_not_exist'): mend or reinstall that package"
+        "error": "assignor: the assignor example.com/torn cannot be used: its entry point torn:assign of torn 1.0 cannot be "
+        "loaded (ModuleNotFoundError: No module named 'does_not_exist'): fix or reinstall that package"
     }
     assert "assignment" in plan("example.com/by-load", example, tmp_path)
     assert "assignment" in plan("sticky", example, tmp_path)
@@ -90,16 +90,16 @@ def test_a_built_in_name_is_not_taken_over(tmp_path: Path) -> None:
 def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
     for name in ("one", "two"):
         package(tmp_path, name, f"example.com/same = {name}:assign")
-    assert "one 1.0 and two 1.0 both announce it: uninstall one of them" in str(plan("example.com/same", tmp_path)["error"])
+    assert "one 1.0 and two 1.0 both declare it: uninstall one of them" in str(plan("example.com/same", tmp_path)["error"])
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("assign = 3", "its entry point bad:assign of bad 1.0 is no function"),
+        ("assign = 3", "its entry point bad:assign of bad 1.0 is not a function"),
         ("def assign(request, more): ...", "which takes (request, more); it is called with (request): give a function"),
-        ("assigned = 3", "does not load (AttributeError: "),
-        ("raise SystemExit(3)", "does not load (SystemExit: 3)"),
+        ("assigned = 3", "cannot be loaded (AttributeError: "),
+        ("raise SystemExit(3)", "cannot be loaded (SystemExit: 3)"),
         ("def assign(request): raise ValueError('too\\nbad')", "failed at bad.py:1 with ValueError: too bad"),
         ("from baton.assignors import Answer\ndef assign(request): return Answer({})", "gave orders 0-3 no owner"),
         (

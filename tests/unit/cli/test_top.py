@@ -51,7 +51,8 @@ def test_what_does_not_fit_is_counted() -> None:
 
 def test_no_group_and_why_a_lag_is_not_known() -> None:
     assert shown([], []) == ["0 groups"]
-    assert shown([group("a")], [GroupLag("shop", "a", problem="you may\nnot")])[-1] == "LAG of some is not known: you may not"
+    screen = shown([group("a")], [GroupLag("shop", "a", problem="you may\nnot")])
+    assert screen[-1] == "the lag of some groups is unknown: you may not"
 
 
 def test_programs_get_the_groups_in_the_same_order_with_their_lag() -> None:
