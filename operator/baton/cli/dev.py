@@ -1,4 +1,4 @@
-"""`baton dev`: hand-offs between processes of this machine, without a cluster."""
+"""`baton dev`: hand-offs between processes on this machine, without a cluster."""
 
 import os
 import shlex
@@ -29,7 +29,7 @@ _folder = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=FOLDER,
     envvar="BATON_DEV_FOLDER",
-    help="State directory; it has no other files, and serves one `baton dev`. Default: dev in BATON_CACHE or ~/.cache/baton.",
+    help="State directory, for one `baton dev` and no other files. Default: dev in BATON_CACHE or ~/.cache/baton.",
 )
 
 
@@ -39,14 +39,14 @@ _folder = click.option(
     type=REDIS_URL,
     envvar="BATON_REDIS_URL",
     show_envvar=True,
-    help="A running Redis or Valkey. Default: the command starts one.",
+    help="A running Redis or Valkey. Default: start one.",
 )
 @click.option(
     "--kafka-url",
     type=KAFKA_URL,
     envvar="BATON_KAFKA_URL",
     show_envvar=True,
-    help="A running Kafka, a topic of which is the queue, such as kafka://127.0.0.1:9092.",
+    help="A running Kafka, such as kafka://127.0.0.1:9092. The queue is one of its topics.",
 )
 @click.option("--topic", type=TOPIC, help="The topic, with --kafka-url. Default: the queue's name.")
 @click.option(
@@ -55,9 +55,9 @@ _folder = click.option(
     type=DEV_QUEUE,
     default="orders",
     show_default=True,
-    help="The name of the queue and of the group, in the namespace dev.",
+    help="The name of the queue and the group, in the namespace dev.",
 )
-@click.option("--partitions", type=bounded(1, 1024), help="Default: 6. A topic has what it has.")
+@click.option("--partitions", type=bounded(1, 1024), help="The number of partitions. Default: 6, or the topic's.")
 @click.option("--delay", type=bounded(0, 3600, whole=False), default=1.0, show_default=True, help="spec.rebalance.delaySeconds.")
 @click.option(
     "--max-handoff",
@@ -71,7 +71,7 @@ _folder = click.option(
     type=bounded(0, 1_000_000),
     default=0,
     show_default=True,
-    help="spec.maxRedeliveries of the queue; 0: any number.",
+    help="spec.maxRedeliveries of the queue; 0: no limit.",
 )
 @_folder
 @click.pass_context
@@ -87,18 +87,18 @@ def dev(
     max_redeliveries: int,
     folder: Path,
 ) -> None:
-    """Hand partitions off between processes of this machine, as the operator does in a cluster.
+    """Hand off partitions between processes on this machine, as the operator does in a cluster.
 
-    It shows who owns what, until Ctrl-C. In other terminals: baton dev run -- python consumer.py
+    Shows the owners of partitions, until Ctrl-C. In other terminals: baton dev run -- python consumer.py
     """
     if context.invoked_subcommand is not None:
         return
     if redis_url is not None and kafka_url is not None:
-        raise click.UsageError("a queue has one server: give --redis-url or --kafka-url, of which the environment may have one")
+        raise click.UsageError("use --redis-url (BATON_REDIS_URL) or --kafka-url (BATON_KAFKA_URL): a queue has one server")
     if kafka_url is None and topic is not None:
-        raise click.UsageError("--topic is one of Kafka's: give --kafka-url, too")
+        raise click.UsageError("--topic needs --kafka-url")
     if kafka_url is not None and partitions is not None:
-        raise click.UsageError("a topic has the partitions that it has: leave --partitions out, or change the topic")
+        raise click.UsageError("the topic has its own number of partitions: omit --partitions, or change the topic")
     if kafka_url is None:
         need_redis()
     else:
@@ -124,7 +124,7 @@ def dev(
 
 
 def _server(url: str | None, signals: "EndSignals") -> AbstractContextManager[str]:
-    """The one that is told, or a Redis that is started. Raises DevError."""
+    """The server at the URL, or a Redis to be started. Raises DevError."""
     from baton.dev.local_redis import local_redis
 
     return nullcontext(url) if url else local_redis(signals.asked)
@@ -132,14 +132,14 @@ def _server(url: str | None, signals: "EndSignals") -> AbstractContextManager[st
 
 @dev.command(context_settings={"ignore_unknown_options": True})
 @_folder
-@click.option("--name", type=DEV_PROCESS, help="The name of the process. Default: the queue's, with the lowest free number.")
+@click.option("--name", type=DEV_PROCESS, help="The name of the process. Default: the queue's name with the lowest free number.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(folder: Path, name: str | None, command: tuple[str, ...]) -> None:
-    """Run COMMAND as a pod of the group would run. A consumer finds all it needs, and a producer the server.
+    """Run COMMAND like a pod of the group, with the settings for consumers and the server's URL for producers.
 
-    Give it after --, as in: baton dev run -- python consumer.py
+    Put COMMAND after --, as in: baton dev run -- python consumer.py
 
-    On Ctrl-C a consumer releases its partitions, and they wait for the delay. On SIGTERM it works until they are handed off.
+    On Ctrl-C a consumer releases its partitions, which then wait for the delay. On SIGTERM it works until they are handed off.
     """
     from baton.dev.folder import DevError, DevFolder
     from baton.dev.process import LocalProcess
@@ -152,7 +152,7 @@ def run(folder: Path, name: str | None, command: tuple[str, ...]) -> None:
 
 
 def _quiet() -> None:
-    """What is wrong with the queue is said as who owns what is, and not once more as the operator's log, or that of a client."""
+    """Silence the logs of the operator and of clients: `baton dev` itself prints problems of the queue."""
     import logging
 
     import structlog
@@ -174,14 +174,14 @@ async def _serve(queue: "DevQueue", delay: float, max_handoff: float, folder: "D
 
     def begun(partitions: int) -> None:
         waiting.close()
-        ends = " (which ends with this)" if started else ""
+        ends = " (stops with this command)" if started else ""
         say(f"Queue {queue.full_name} with {counted(partitions, 'partition')}, {queue.place}{ends}. In other terminals:")
         where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
         say(f"  baton dev run {where}-- python consumer.py     start two; Ctrl-C there releases the partitions")
         if queue.kind.name == "Redis":
             say(f"  baton dev run {where}-- python producer.py     finds {queue.full_name} in BATON_DEV_QUEUE")
         else:
-            say("  Any producer of Kafka sends to the topic; it needs no `baton dev run`")
+            say("  Any Kafka producer may send to the topic, without `baton dev run`")
 
     group = DevGroup(queue, delay, max_handoff, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
     assert queue.kind.variable is not None

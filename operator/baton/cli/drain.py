@@ -1,4 +1,4 @@
-"""`baton drain`: have a member give its partitions away while its pod goes on."""
+"""`baton drain`: hand off a member's partitions while its pod keeps running."""
 
 import click
 
@@ -17,12 +17,12 @@ from baton.model.names import DRAIN_ANNOTATION
 @click.argument("group", type=GROUP)
 @click.argument("member", type=OBJECT)
 @cluster_options
-@click.option("--undo", is_flag=True, help="Let it own partitions again.")
-@click.option("--yes", "-y", is_flag=True, help="Drain it even if no other member can take its partitions.")
+@click.option("--undo", is_flag=True, help="Let the member own partitions again.")
+@click.option("--yes", "-y", is_flag=True, help="Drain the member even if no other member can take its partitions.")
 def drain(group: str, member: str, undo: bool, yes: bool, target: ClusterTarget) -> None:
-    """Have a MEMBER of a ConsumerGroup (a pod) give its partitions to the others. The pod goes on, and gets none until --undo.
+    """Hand off the partitions of a MEMBER (a pod) of a ConsumerGroup. The pod keeps running, without partitions until --undo.
 
-    The annotation baton.dev/drain: "true" on the pod does the same.
+    Equivalent: the annotation baton.dev/drain: "true" on the pod.
     """
     ask(_drain(group, member, target, undo=undo, anyway=yes))
 
@@ -33,27 +33,27 @@ async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, 
         fleet = await members_of(api, seen)
         pod = next((one for one in seen.pods or () if one.name == member), None)
         if pod is None or pod.ended:
-            what = "has no pod" if pod is None else "has nothing to take from the ended pod"
-            raise NoAnswerError(f"{where}/{group} {what} {member}: `baton status {group} -n {where}` names its members")
+            what = "has no pod" if pod is None else "has nothing to hand off from the ended pod"
+            raise NoAnswerError(f"{where}/{group} {what} {member}: `baton status {group} -n {where}` lists its members")
         if pod.spark_role == DRIVER:
-            raise NoAnswerError(f"{member} is the Spark driver of {where}/{group}, and owns no partitions: drain an executor")
+            raise NoAnswerError(f"{member} is the Spark driver of {where}/{group} and owns no partitions: drain an executor")
         if pod.draining is not undo:
-            say(f"{where}/{group}: {member} {'drains already' if pod.draining else 'does not drain'}; nothing is changed")
+            say(f"{where}/{group}: {member} is {'already' if pod.draining else 'not'} drained; nothing was changed")
             return
         if not undo and not anyway and (alone := _queues_without(pod, seen, fleet)):
             raise NoAnswerError(
-                f"nothing is changed: no other member of {where}/{group} could take what {member} has of {', '.join(alone)}; "
-                "--yes drains it"
+                f"nothing was changed: no other member of {where}/{group} could take the partitions of {', '.join(alone)} from "
+                f"{member}; --yes drains it anyway"
             )
         metadata = {"uid": pod.uid, "annotations": {DRAIN_ANNOTATION: None if undo else "true"}}
         await api.merge(core_path(where, "pods", member), {"metadata": metadata})
-    back = "" if undo else f"; `baton drain {group} {member} -n {where} --undo` takes that back"
+    back = "" if undo else f"; to undo: baton drain {group} {member} -n {where} --undo"
     say(f"{where}/{group}: {member} {_follows(pod, seen, fleet, undo=undo)}{back}; see `baton status {group} -n {where}`")
 
 
 def _queues_without(pod: PodView, seen: GroupLook, fleet: GroupMembers) -> list[str]:
-    """The group's queues that the pod reads and no other member could take. Members that drain or stop, stand aside for a newer
-    pod of their identity or are to be scaled away do not count."""
+    """The group's queues that the pod reads and no other member could take over. Members do not count if they are drained or
+    stopping, superseded by a newer pod with their identity, or about to be scaled down."""
     spec, state = seen.group.spec, seen.state
     named = frozenset(QueueName(queue.name) for queue in spec.queues) if spec is not None else frozenset()
     going = {pod.uid} if state is None else {pod.uid} | {uid for _, uid in {*state.fenced, *state.victims}}
@@ -64,7 +64,7 @@ def _queues_without(pod: PodView, seen: GroupLook, fleet: GroupMembers) -> list[
 
 def _follows(pod: PodView, seen: GroupLook, fleet: GroupMembers, *, undo: bool) -> str:
     if pod.name not in fleet.members:
-        return "takes no part now, and may own partitions when it does" if undo else "takes no part now, and gets no partitions"
+        return "is not a member now; it may own partitions when it is" if undo else "is not a member now, and gets no partitions"
     paused = seen.group.spec is not None and seen.group.spec.paused
-    when = "when the group goes on (it is paused)" if paused else "after the delay"
-    return f"takes part again {when}" if undo else f"gives its partitions away {when}, and gets none"
+    when = "when the group is resumed (it is paused)" if paused else "after the delay"
+    return f"may own partitions again {when}" if undo else f"hands its partitions off {when}, and gets no others"

@@ -1,4 +1,4 @@
-"""`baton plan`: who would own what, for programs in JSON Lines, and for people with the reasons."""
+"""`baton plan`: who would own what: in JSON Lines for programs, and explained for people."""
 
 import json
 import sys
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_PARTITIONS = 1_000_000
-"""Of one queue. The ledger reads no higher number."""
+"""The most partitions of one queue; the ledger accepts no higher number."""
 
 MOST_IN_ALL = 2_000_000
-"""Of all queues together, so that a mistake does not take the machine's memory."""
+"""The most partitions of all queues together, so that a mistake does not exhaust the memory."""
 
 MOST = 1e15
 """The largest capacity and weight."""
 
 
 def _amount(least: str) -> PlainValidator:
-    """Exactly as written: 0.1 is a tenth."""
+    """A validator of an exact number: 0.1 is a tenth. `least`: "above" or "from"."""
 
     def read(value: object) -> Fraction:
         if (
@@ -67,7 +67,7 @@ def _amount(least: str) -> PlainValidator:
 
 
 class _Twice:
-    """Stands in an object for the values of a key that is given twice. JSON allows that."""
+    """The value of a key that an object contains twice, which JSON allows."""
 
 
 class _Part(BaseModel):
@@ -105,11 +105,11 @@ _EXPECTED = {
     _Request.__name__: "an object with assignor, queues, members",
     _Member.__name__: 'an object such as {"subscribed":["orders"]}',
 }
-"""By the type of pydantic's error, or by the model."""
+"""What was expected, by the type of pydantic's error or by the model."""
 
 
 def _read(kind: type[T], value: object, path: str = "") -> T:
-    """The value as one of this type; `path` is where it stands. Raises RequestError for the first fault."""
+    """Return the value as this type; `path`: its place in the request. Raises RequestError for the first mistake."""
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -120,23 +120,23 @@ def _read(kind: type[T], value: object, path: str = "") -> T:
     found, context = fault["input"], fault.get("ctx", {})
     match "given_twice" if isinstance(found, _Twice) else fault["type"]:
         case "given_twice":
-            sentence = "is given twice; keep one"
+            sentence = "is given twice; keep one of them"
         case "extra_forbidden":
             known = (_Request if len(fault["loc"]) == 1 else _Member).model_fields
-            sentence = f"there is no such field; there are {', '.join(known)}"
+            sentence = f"there is no such field; the fields are {', '.join(known)}"
         case "string_unicode":
             sentence = f"{found!a} has half of a surrogate pair; write whole characters"
         case "string_too_short" if of_name:
             sentence = "a name is empty"
         case "less_than_equal":
-            sentence = f"{shown(found)} is too many; there can be {context['le']}"
+            sentence = f"{shown(found)} is too many; the limit is {context['le']}"
         case _:
             sentence = in_words(fault, shown, _EXPECTED, own_words_suffice=True)
     raise RequestError(path, sentence)
 
 
 def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
-    """The assignor's name, the assignor, and the request. Raises RequestError."""
+    """Return the assignor's name, the assignor and the request. Raises RequestError."""
     asked = _read(_Request, _json(line))
     try:
         assignor = get(asked.assignor)
@@ -146,7 +146,7 @@ def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
     if declaration is None:
         assignor = whatever_the_order(asked.assignor, assignor)
     if (count := sum(asked.queues.values())) > MOST_IN_ALL:
-        raise RequestError("queues", f"{count} partitions together are too many; there can be {MOST_IN_ALL}")
+        raise RequestError("queues", f"{count} partitions together are too many; the limit is {MOST_IN_ALL}")
     for field in ("zones", "weights"):
         _check_one_per_partition(field, getattr(asked, field), asked.queues)
     members = {MemberId(name): _member(one) for name, one in asked.members.items()}
@@ -171,12 +171,12 @@ def _json(line: str | bytes) -> object:
             return json.loads(text, object_pairs_hook=_object)
         except json.JSONDecodeError:
             raise
-        except ValueError:  # more digits than Python reads: the field that has such a number refuses it
+        except ValueError:  # a number with more digits than Python reads: its field rejects it
             return json.loads(text, object_pairs_hook=_object, parse_int=float)
     except RecursionError:
         raise RequestError("", "not a request: nested too deeply") from None
     except ValueError as error:
-        cure = "give one request per line, or one over several lines as --request FILE"
+        cure = "write one request per line, or a single one over several lines with --request FILE"
         what = "a text in UTF-8" if isinstance(error, UnicodeDecodeError) else f"JSON: {error}"
         raise RequestError("", f"not {what}; {cure}") from None
 
@@ -209,11 +209,11 @@ def _check_one_per_partition(field: str, given: Mapping[str, Sized], queues: Map
 
 
 def _options(name: str, declaration: Declaration | None, raw: Mapping[str, object]) -> dict[str, object]:
-    """As the assignor's function takes them. An installed assignor has none."""
+    """The options as the assignor's function takes them. Installed assignors have none."""
     known = declaration.options(raw) if declaration is not None else {}
     for option in raw:
         if option not in known:
-            there = f"; there is {', '.join(sorted(known))}" if known else "; leave it out"
+            there = f"; its options are {', '.join(sorted(known))}" if known else "; remove it"
             raise RequestError(f"options.{option}", f"{name} has no such option{there}")
     options = {option: _read(known[option].kind, value, f"options.{option}") for option, value in raw.items()}
     for option, one in known.items():
@@ -228,12 +228,12 @@ def _check_instances(members: Mapping[MemberId, Member]) -> None:
         instance = members[name].instance
         if instance is not None and known.setdefault(instance, name) != name:
             raise RequestError(
-                f"members.{name}.instance", f"{shown(instance)} is {known[instance]}'s too; an identity has one member"
+                f"members.{name}.instance", f"{shown(instance)} is also the identity of {known[instance]}; identities are unique"
             )
 
 
 NumbersByQueue = Mapping[str, Sequence[int]]
-"""Of one member: the numbers of its partitions, by queue."""
+"""The numbers of a member's partitions, by queue."""
 
 
 class AnswerObject(TypedDict):
@@ -242,12 +242,12 @@ class AnswerObject(TypedDict):
     assignment: Mapping[str, NumbersByQueue]
     withheld: Mapping[str, NumbersByQueue]
     moves: int
-    """Partitions that one member holds and another will own."""
+    """Partitions that one member holds and another would own."""
     lower_bound: int
 
 
 class Planned(NamedTuple):
-    """The request on one line, and its answer."""
+    """A request and its answer."""
 
     assignor: str
     request: Request
@@ -259,7 +259,7 @@ class Planned(NamedTuple):
 
 
 def answer_line(line: str | bytes) -> AnswerObject:
-    """The answer to one line of JSON, as a JSON object: assignment, withheld, moves, lower_bound. Raises RequestError."""
+    """Return the answer to a line of JSON as a JSON object. Raises RequestError."""
     made = planned(line)
     return {
         "assignment": _to_queues(made.answer.assignment),
@@ -270,7 +270,7 @@ def answer_line(line: str | bytes) -> AnswerObject:
 
 
 def planned(line: str | bytes) -> Planned:
-    """The request on one line of JSON, and its answer. Raises RequestError."""
+    """Return the request on a line of JSON, and its answer. Raises RequestError."""
     name, assignor, request = parse_request(line)
     try:
         answer = assignor(request)
@@ -291,7 +291,7 @@ def _to_queues(assignment: Mapping[MemberId, Sequence[Partition]]) -> dict[str, 
 
 
 def _moves(held: Mapping[Partition, tuple[MemberId, ...]], answer: Answer) -> int:
-    """How many partitions one member holds and another will own."""
+    """The number of partitions that one member holds and another would own."""
     return sum(member not in held.get(partition, (member,)) for partition, member in answer.owners().items())
 
 
@@ -301,7 +301,7 @@ MOST_ADDED = 10_000
 def _count(value: str) -> tuple[str, int]:
     queue, _, count = value.rpartition("=")
     if not queue or not (count.isascii() and count.isdigit()) or len(count) > 7 or int(count) > MOST_PARTITIONS:
-        raise ValueError(f"not QUEUE=COUNT, such as orders=16, with a count up to {MOST_PARTITIONS}")
+        raise ValueError(f"not QUEUE=COUNT, such as orders=16, with a count of at most {MOST_PARTITIONS}")
     return OBJECT.convert(queue, None, None), int(count)
 
 
@@ -311,24 +311,24 @@ def _count(value: str) -> tuple[str, int]:
     "file",
     type=click.File("rb"),
     metavar="FILE",
-    help="Read the requests from FILE ('-': standard input): one per line, or a single request over several lines.",
+    help="Read requests from FILE (-: standard input): one per line, or a single request over several lines.",
 )
-@click.option("--explain", is_flag=True, help="Explain to people who gains and loses what, and whether the moves are worth it.")
+@click.option("--explain", is_flag=True, help="Explain what each member gains and loses, and whether the moves are worth it.")
 @click.option(
     "--group",
     type=GROUP,
     metavar="GROUP",
-    help="With --explain: read this live ConsumerGroup (NAME or NAMESPACE/NAME), and change nothing.",
+    help="With --explain: plan for this live ConsumerGroup (NAME or NAMESPACE/NAME) without changing it.",
 )
 @click.option("--assignor", type=WORD, metavar="NAME", help="With --group: plan with this assignor.")
 @click.option("--add", type=bounded(0, MOST_ADDED), default=0, metavar="N", help="With --group: plan for N more pods.")
-@click.option("--remove", type=WORD, multiple=True, metavar="POD", help="With --group: plan without this pod; may be repeated.")
+@click.option("--remove", type=WORD, multiple=True, metavar="POD", help="With --group: plan without this pod; repeatable.")
 @click.option(
     "--partitions",
     type=Parsed("queue=count", _count),
     multiple=True,
     metavar="QUEUE=COUNT",
-    help="With --group: plan with COUNT partitions of QUEUE; may be repeated.",
+    help="With --group: plan with COUNT partitions of QUEUE; repeatable.",
 )
 @cluster_options
 def plan(
@@ -343,31 +343,31 @@ def plan(
 ) -> None:
     """Answer assignment requests: one line of JSON in, one line of JSON out.
 
-    Nothing is changed anywhere. A request names an assignor, the queues with their numbers of partitions, and the members with
-    what they read and own now. The answer says who should own what, how many partitions move, and how many would have to at
-    least. A request that cannot be answered gets {"error": "<field>: <what is wrong>"}, and the command then ends with status 1.
+    Changes nothing. A request has an assignor, the queues with their numbers of partitions, and the members with the queues they
+    read and the partitions they own. The answer has the new owners, the number of moves, and the lower bound of moves. The answer
+    to an invalid request is {"error": "<field>: <problem>"}; the command then exits with 1.
 
-    With --explain the answer is for people; with --explain --group it is about a live ConsumerGroup, as it is or as it would be
-    with other pods, partitions, or another assignor.
+    With --explain the answer is for people. With --explain --group it is for a live ConsumerGroup, as it is or with other pods,
+    partitions or another assignor.
     """
     use_own_assignors()
     if group is None:
         if assignor or add or remove or partitions or target != ClusterTarget():
             raise click.UsageError(
-                "--assignor, --add, --remove, --partitions, -n, --context and --kubeconfig go with --explain --group GROUP"
+                "--assignor, --add, --remove, --partitions, -n, --context and --kubeconfig need --explain --group GROUP"
             )
         sys.exit(_answer(_requests(file), _explained if explain else _as_json))
     if not explain:
-        raise click.UsageError("--group is for people: add --explain")
+        raise click.UsageError("--group needs --explain")
     if file is not None:
-        raise click.UsageError("give --request or --group, not both")
+        raise click.UsageError("use --request or --group, not both")
     from baton.cli.rehearsal import WhatIf
 
     _live(group, target, WhatIf(assignor, add, remove, dict(partitions)))
 
 
 def _answer(lines: Iterable[bytes], show: Callable[[int, bytes], bool]) -> bool:
-    """Whether any line was refused."""
+    """Answer the lines, and return whether any was refused."""
     refused = False
     for number, line in enumerate(lines):
         refused |= not show(number, line)
@@ -418,7 +418,7 @@ def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
 
 
 def _print(comparison: "Comparison") -> None:
-    """Colours only on a terminal, and not where NO_COLOR is set."""
+    """Print the explanation, in colours only on a terminal and without NO_COLOR."""
     from baton.cli.rehearsal import WIDTH, explanation
 
     on = console(width=WIDTH, soft_wrap=True)
@@ -429,7 +429,7 @@ def _print(comparison: "Comparison") -> None:
 def _requests(file: BinaryIO | None) -> Iterable[bytes]:
     if file is None:
         if sys.stdin.isatty():
-            say("baton plan: type requests, one per line; Ctrl-D ends, and --help says more", error=True)
+            say("baton plan: type requests, one per line; Ctrl-D ends; see also --help", error=True)
         return filter(bytes.strip, sys.stdin.buffer)
     content = file.read()
     try:
@@ -442,7 +442,7 @@ def _requests(file: BinaryIO | None) -> Iterable[bytes]:
 
 
 def _is_object(line: bytes) -> bool:
-    """Otherwise it may be a line of a request over several lines."""
+    """Whether the line is a whole request, not a part of one over several lines."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What the operator would do with a group now: two assignments side by side, and what to say of them."""
+"""What the operator would do with a group now: the present and the planned assignment, compared and explained."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,17 +32,17 @@ from baton.simulation.simulated_cluster import FencedQueues
 
 @dataclass(frozen=True, slots=True)
 class MemberChange:
-    """What one member would gain and lose."""
+    """Partitions that one member would gain and lose."""
 
     member: MemberId
     before: int
     after: int
     gains: tuple[Partition, ...]
     withheld: tuple[Partition, ...]
-    """What it gains once another member has released it."""
+    """Gained once another member has released them."""
     loses: tuple[Partition, ...]
     there: bool = True
-    """False: it is no member afterwards."""
+    """False: not a member afterwards."""
 
     @property
     def size(self) -> int:
@@ -51,25 +51,25 @@ class MemberChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Who has what, and who would."""
+    """The present owners of partitions, and those of a plan."""
 
     assignor: str
     request: Request
-    """The queues and members as they would be."""
+    """The queues and members of the plan."""
     before: Mapping[Partition, tuple[MemberId, ...]]
-    """Who holds each partition now, or held it last; nearly always one."""
+    """The present or last holders of each partition; nearly always one."""
     after: Mapping[Partition, MemberId]
     moves: int
     lower_bound: int
     withheld: frozenset[Partition] = frozenset()
     group: str | None = None
     exclusive: frozenset[QueueName] = frozenset()
-    """Queues of which one member has everything."""
+    """Queues of which one member owns all partitions."""
     notes: tuple[str, ...] = field(default=())
 
     @cached_property
     def changes(self) -> tuple[MemberChange, ...]:
-        """Of all members, those that change most first."""
+        """The changes of all members, the largest first."""
         held: defaultdict[MemberId, set[Partition]] = defaultdict(set)
         for partition, names in self.before.items():
             for name in names:
@@ -97,7 +97,7 @@ class Comparison:
 
     @cached_property
     def readers(self) -> dict[MemberId, frozenset[QueueName]]:
-        """Members for which there could be something, and what they read; without what is exclusive."""
+        """The queues that members read, without exclusive and empty queues; members without any are left out."""
         return {
             name: shared
             for name, queues in readable(self.request).items()
@@ -106,7 +106,7 @@ class Comparison:
 
     @cached_property
     def totals(self) -> dict[MemberId, int]:
-        """What each reader would have of queues that are not exclusive."""
+        """How many partitions of queues that are not exclusive each reader would own."""
         counts = dict.fromkeys(self.readers, 0)
         for partition, name in self.after.items():
             if name in counts and partition.queue not in self.exclusive:
@@ -115,7 +115,7 @@ class Comparison:
 
     @cached_property
     def then(self) -> Mapping[QueueName, Mapping[MemberId, int]]:
-        """How many partitions of each queue each of its readers would have."""
+        """By queue and reader: the partitions that the reader would own."""
         counts = Counter((partition.queue, name) for partition, name in self.after.items())
         return {
             queue: {name: counts[queue, name] for name, queues in self.readers.items() if queue in queues}
@@ -124,7 +124,7 @@ class Comparison:
 
     @cached_property
     def now(self) -> Mapping[QueueName, Mapping[MemberId, int]]:
-        """How many partitions of each queue each of its owners has now."""
+        """By queue and owner: the partitions that the owner holds now."""
         counts: defaultdict[QueueName, Counter[MemberId]] = defaultdict(Counter)
         for partition, names in self.before.items():
             counts[partition.queue].update(names)
@@ -132,12 +132,12 @@ class Comparison:
 
     @cached_property
     def moved(self) -> Counter[QueueName]:
-        """How many partitions of each queue move."""
+        """By queue: the partitions that move."""
         return Counter(p.queue for p, name in self.after.items() if p in self.before and name not in self.before[p])
 
     @cached_property
     def unowned(self) -> tuple[Partition, ...]:
-        """Partitions without an owner, of queues that have readers."""
+        """Partitions without an owner in the plan, of queues that have readers."""
         read = frozenset().union(*self.readers.values())
         return tuple(
             partition
@@ -148,7 +148,7 @@ class Comparison:
 
     @cached_property
     def as_even_as_can_be(self) -> bool:
-        """No assignment has more even totals, for these subscriptions."""
+        """Whether no assignment has more even totals for these subscriptions."""
         queues = {queue: count for queue, count in self.request.queues.items() if queue not in self.exclusive}
         shares = fair_shares(Claims(queues, sorted(self.readers), self.readers, {}))
         best: dict[MemberId, int] = defaultdict(int)
@@ -159,12 +159,12 @@ class Comparison:
 
     @cached_property
     def weighed(self) -> bool:
-        """Partitions or members are not all alike."""
+        """Whether partitions differ in weight or members in capacity."""
         capacities = {member.capacity for member in self.request.members.values()}
         return len(capacities) > 1 or any(weight != 1 for weights in self.request.weights.values() for weight in weights)
 
     def loads(self, owners: Iterable[tuple[Partition, MemberId]]) -> dict[MemberId, Fraction]:
-        """The weight of what each member has, for its capacity."""
+        """The load of each member: the weight of its partitions divided by its capacity."""
         loads = dict.fromkeys(self.request.members, Fraction(0))
         for (queue, number), name in owners:
             if name in loads and 0 <= number < self.request.queues.get(queue, 0):
@@ -177,13 +177,13 @@ class Comparison:
 
     @cached_property
     def zoned(self) -> bool:
-        """Somewhere a zone could matter: members and partitions have them."""
+        """Whether zones matter: some members and some partitions have one."""
         return any(member.zone for member in self.request.members.values()) and any(
             zones for of_queue in self.request.zones.values() for zones in of_queue
         )
 
     def elsewhere(self, owners: Iterable[tuple[Partition, MemberId]]) -> int:
-        """Partitions without a replica in their member's zone."""
+        """The number of partitions without a replica in their member's zone."""
         count = 0
         for partition, name in owners:
             home = self.request.members[name].zone if name in self.request.members else None
@@ -195,13 +195,13 @@ class Comparison:
 
 WIDTH = 100
 MOST_ROWS = 20
-"""Of members, and of queues. A group of no more is shown whole; of a larger one, those that change most."""
+"""The most members, and the most queues, in a table. Of more, those that change most are shown."""
 LONGEST_NAME = 40
 LEAST_CELL = len("10,000 partitions")
 
 
 def explanation(of: Comparison) -> Iterator[RenderableType]:
-    """The parts of the text, in order."""
+    """The parts of the explanation, in order."""
     said = [("bold", _title(of)), *(("" if good else "yellow", sentence) for good, sentence in sentences(of))]
     yield from (Text(printable(line), style) for style, sentence in said for line in wrap(sentence, WIDTH))
     if len(of.request.queues) > 1:
@@ -213,7 +213,7 @@ def explanation(of: Comparison) -> Iterator[RenderableType]:
 
 
 def sentences(of: Comparison) -> Iterator[tuple[bool, str]]:
-    """The result in sentences, each with whether it is good."""
+    """The result in sentences, each with whether it is good news."""
     yield True, _moves(of)
     yield from _balance(of)
     yield from ((False, note) for note in of.notes)
@@ -223,7 +223,7 @@ def _title(of: Comparison) -> str:
     before = {name for names in of.before.values() for name in names}
     new = sum(name not in before for name in of.request.members) if before else 0
     gone = len(before - of.request.members.keys())
-    change = ", ".join(f"{count} {what}" for count, what in ((new, "without anything so far"), (gone, "gone")) if count)
+    change = ", ".join(f"{count} {what}" for count, what in ((new, "without partitions so far"), (gone, "gone")) if count)
     queues = "" if len(of.request.queues) == 1 else f" of {len(of.request.queues)} queues"
     who = f"{of.group} by {of.assignor}" if of.group else of.assignor
     return (
@@ -239,10 +239,10 @@ def _moves(of: Comparison) -> str:
         return f"Nothing moves.{fresh}"
     moved = f"{counted(of.moves, 'partition moves', 'partitions move')}" if of.moves else "Nothing moves"
     if of.moves == of.lower_bound:
-        return f"{moved}, the fewest after which members can be balanced.{fresh}"
+        return f"{moved}, the minimum for a balance.{fresh}"
     if of.moves > of.lower_bound:
-        return f"{moved}; {of.lower_bound} would be enough for a balance (solace).{fresh}"
-    return f"{moved}; a balance of totals and of each queue would take {of.lower_bound} (solace).{fresh}"
+        return f"{moved}; {of.lower_bound} would suffice for a balance (solace).{fresh}"
+    return f"{moved}; a balance in total and of each queue would take {of.lower_bound} (solace).{fresh}"
 
 
 def _balance(of: Comparison) -> Iterator[tuple[bool, str]]:
@@ -253,17 +253,17 @@ def _balance(of: Comparison) -> Iterator[tuple[bool, str]]:
         yield False, f"Unowned: {_cell(of.unowned, WIDTH - 10)}."
     if of.weighed:
         loads = of.loads(of.after.items())
-        yield True, f"Loads for what members can carry: {_span(loads)}, after {_span(of.loads(of.owners_now()))}."
+        yield True, f"Load per capacity: {_span(loads)}; now {_span(of.loads(of.owners_now()))}."
     yield _even(of)
     if of.zoned:
         then, now = of.elsewhere(of.after.items()), of.elsewhere(of.owners_now())
-        yield then <= now, f"Away from their member's zone: {counted(then, 'partition')}, after {now}."
+        yield then <= now, f"Without a replica in their member's zone: {counted(then, 'partition')}; now {now}."
     for queue in sorted(of.exclusive):
         yield True, f"{queue} is Exclusive: one member has all of it."
 
 
 def _even(of: Comparison) -> tuple[bool, str]:
-    """Whether totals and queues are within one, and if not, why not."""
+    """Whether members are within one partition of each other, in total and for each queue; and a sentence."""
     low, high = min(of.totals.values()), max(of.totals.values())
     each = f"{low} each" if low == high else f"{low} or {high} each"
     if high - low <= 1:
@@ -336,7 +336,7 @@ def _member_table(of: Comparison) -> Iterator[RenderableType]:
     rows = [[*row, _gains(change, gains), _cell(change.loses, loses)] for row, change in zip(numbers, shown, strict=True)]
     yield table([*head, "GAINS", "LOSES"], rows, right=head[1:])
     if any(change.withheld for change in shown):
-        yield Text("* once who holds it has let go", "bright_black")
+        yield Text("* once its holder has released it", "bright_black")
     if not whole:
         changed = sum(change.size > 0 for change in of.changes)
         more = f"and {changed - len(shown):,} more that change; " if changed > len(shown) else ""
@@ -344,7 +344,7 @@ def _member_table(of: Comparison) -> Iterator[RenderableType]:
 
 
 def _share(room: int, gains: int, loses: int) -> tuple[int, int]:
-    """Of the room for both, what each needs, and what the other leaves over."""
+    """Divide the width between GAINS and LOSES: half each, or what the other column does not need."""
     half = room // 2
     left = max(LEAST_CELL, min(gains, max(half, room - loses), room - LEAST_CELL))
     return left, room - left
@@ -360,7 +360,7 @@ def _gains(change: MemberChange, width: int) -> str:
 
 
 def _cell(partitions: Sequence[Partition], width: int) -> str:
-    """`orders 0-3,7 returns 2`, cut with the number of all where there is no room for it."""
+    """`orders 0-3,7 returns 2`; if that is too wide, cut and with the number of partitions."""
     words = " ".join(f"{queue} {numbers}" for queue, numbers in write_numbers(partitions).items())
     if len(words) <= width:
         return words
@@ -371,24 +371,24 @@ def _cell(partitions: Sequence[Partition], width: int) -> str:
 
 
 def _short(name: str, width: int) -> str:
-    """Pods are told apart by their ends."""
+    """The name, shortened in the middle: pods' names differ at the end."""
     if len(name) <= width:
         return name
     return f"{name[: width // 2 - 1]}…{name[-(width - width // 2) :]}"
 
 
 def _number(value: Fraction | int) -> str:
-    """Without needless digits."""
+    """The number with at most two decimals."""
     return str(value) if value == int(value) else f"{float(value):.2f}"
 
 
 LONGEST = 10_000
-"""Steps of a rehearsal; a rebalance without bounds and delays takes a handful."""
+"""The most steps of a rehearsal; a rebalance without limits and delays takes a handful."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What is supposed to be otherwise than it is."""
+    """The supposed changes of a group."""
 
     assignor: str | None = None
     add: int = 0
@@ -397,7 +397,7 @@ class WhatIf:
 
 
 async def compare(group: str, state: GroupState, seen: Observation, what_if: WhatIf, now: float) -> Comparison:
-    """The group as the ledger has it, beside what a rebalance that began now would make of it. Raises NoAnswerError."""
+    """Compare the group in the ledger with the result of a rebalance that began now. Raises NoAnswerError."""
     now = moment(now if state.holddown is None else max(now, state.holddown.until))
     supposed = _suppose(seen, what_if, now)
     after = await rehearse(state, supposed, now)
@@ -432,31 +432,33 @@ class _Rehearsal:
 
 
 async def rehearse(state: GroupState, seen: Observation, now: float) -> GroupState:
-    """The group when the rebalance is over, if everybody does at once what is asked. `now` is in unix seconds."""
+    """The state after the rebalance if members and queues respond at once. `now`: Unix seconds."""
     rehearsal, queues = _Rehearsal(now), FencedQueues(drains=True)
     runtime = GroupRuntime(state, rehearsal, rehearsal, queues, LargeWork(longest=inf).of(""))
     for _ in range(LONGEST):
         if not (await runtime.advance(seen)).effects:
             return runtime.state
-    raise NoAnswerError("the rebalance does not come to an end")
+    raise NoAnswerError("the rebalance does not end")
 
 
 def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
-    """Nothing waits: no delay, no approval, no bound; and what is supposed to be otherwise."""
+    """The observation with the supposed changes, and without delay, approval and limits."""
     members = dict(seen.members)
     for name in what_if.remove:
         if members.pop(MemberId(name), None) is None:
-            raise NoAnswerError(f"--remove {name}: there is no such member; there are {_some(seen.members)}")
+            raise NoAnswerError(f"--remove {name}: there is no such member; the members are {_some(seen.members)}")
     if what_if.assignor is not None:
         members = {name: replace(member, assignors=None) for name, member in members.items()}
     fresh = (MemberId(name) for number in range(1, LONGEST * 2) if (name := f"new-{number}") not in seen.members)
     for name, _ in zip(fresh, range(what_if.add), strict=False):
         members[name] = ObservedMember(Uid(f"supposed-{name}"), joined=now)
-    queues = {name: replace(queue, incarnation=None, owners={}) for name, queue in seen.queues.items()}  # nothing is in doubt
+    queues = {
+        name: replace(queue, incarnation=None, owners={}) for name, queue in seen.queues.items()
+    }  # skip the comparison with the queue's owner records
     for queue_name, count in what_if.partitions.items():
         name_ = QueueName(queue_name)
         if name_ not in queues:
-            raise NoAnswerError(f"--partitions {queue_name}={count}: there is no such queue; there are {_some(queues)}")
+            raise NoAnswerError(f"--partitions {queue_name}={count}: there is no such queue; the queues are {_some(queues)}")
         queues[name_] = replace(queues[name_], partitions=count)
     spec = replace(
         seen.spec,
@@ -472,7 +474,7 @@ def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
 
 
 def _members(after: GroupState, seen: Observation) -> dict[MemberId, Member]:
-    """Those that take part, standbys included."""
+    """The members of the plan, standbys included."""
     gone = {name for name, _ in after.victims}
     queues = frozenset(seen.queues)
     return {
@@ -489,15 +491,15 @@ def _all(name: QueueName, queue: ObservedQueue) -> list[Partition]:
 def _notes(state: GroupState, seen: Observation, what_if: WhatIf) -> Iterable[str]:
     if state.moving:
         one = state.moving == 1
-        yield f"{state.moving} {'partition is' if one else 'partitions are'} changing hands just now; NOW is before that."
+        yield f"{state.moving} {'hand-off is' if one else 'hand-offs are'} in progress; NOW shows the owners before."
     if seen.spec.paused:
-        yield "The group is paused: none of this happens until it goes on."
+        yield "The group is paused: none of this happens until it is resumed."
     if what_if.assignor is not None:
         deaf = [n for n, m in sorted(seen.members.items()) if m.assignors is not None and what_if.assignor not in m.assignors]
         if deaf:
-            yield f"{_some(deaf)} would have to announce {what_if.assignor} first (annotation baton.dev/assignors)."
+            yield f"{_some(deaf)} would first have to announce {what_if.assignor} (annotation baton.dev/assignors)."
     if what_if.remove and seen.spec.session_timeout > 0:
-        yield f"A static member's partitions wait {seen.spec.session_timeout:.0f} s for it before they move."
+        yield f"The partitions of a static member wait {seen.spec.session_timeout:.0f} s for it before they move."
 
 
 def _some(names: Iterable[str]) -> str:

@@ -91,7 +91,7 @@ def test_while_a_topic_is_not_there_and_at_the_end_no_connection_is_left_open(de
     [
         (["--kafka-url", "127.0.0.1:9092"], "not a URL of Kafka"),
         (["--kafka-url", "kafka://127.0.0.1"], "no host:port"),
-        (["--kafka-url", "kafka://127.0.0.1:9092", "--partitions", "3"], "leave --partitions out"),
+        (["--kafka-url", "kafka://127.0.0.1:9092", "--partitions", "3"], "omit --partitions"),
         (["--kafka-url", "kafka://127.0.0.1:9092", "--redis-url", "redis://127.0.0.1:6379/0"], "one server"),
         (["--kafka-url", "kafka://127.0.0.1:9092", "--topic", "a b"], "no name of a topic"),
         (["--topic", "orders"], "give --kafka-url, too"),

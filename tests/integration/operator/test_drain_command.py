@@ -29,12 +29,12 @@ async def test_a_drained_pod_owns_nothing_over_a_restart_until_that_is_taken_bac
     await empty.group("tired")
     await empty.pod("tired-a", "tired")
     alone = await drain(kubeconfig, here, "tired-a")
-    assert (alone.returncode, alone.stderr.count("\n")) == (1, 1) and "could take what tired-a has" in alone.stderr
+    assert (alone.returncode, alone.stderr.count("\n")) == (1, 1) and "could take the partitions of" in alone.stderr
     await empty.pod("tired-b", "tired")
     await empty.spread("tired", 2, 2)
     done = await drain(kubeconfig, here, "tired-a")
     assert (done.returncode, done.stderr) == (0, "") and "--undo" in done.stdout
-    assert "drains already" in (await drain(kubeconfig, here, "tired-a")).stdout
+    assert "is already drained" in (await drain(kubeconfig, here, "tired-a")).stdout
 
     async def all_of_it() -> bool:
         return {name: count for name, count in (await empty.counts("tired")).items() if count} == {"tired-b": 4}
@@ -67,7 +67,7 @@ async def test_the_last_that_could_take_its_partitions_is_drained_only_by_force(
     assert (alone.returncode, alone.stderr.count("\n")) == (1, 1) and "what fussy-a has of fussy; --yes" in alone.stderr
     driver = await drain(kubeconfig, here, "fussy-driver", "--yes")
     assert (driver.returncode, driver.stdout) == (1, "") and "drain an executor" in driver.stderr
-    assert "takes no part now" in (await drain(kubeconfig, here, "fussy-silent")).stdout
+    assert "is not a member now" in (await drain(kubeconfig, here, "fussy-silent")).stdout
     assert "when the group goes on" in (await drain(kubeconfig, here, "fussy-other")).stdout
     assert "of fussy, other; --yes" in (await drain(kubeconfig, here, "fussy-a")).stderr
     assert (await drain(kubeconfig, here, "fussy-a", "--yes")).returncode == 0

@@ -60,19 +60,20 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
     assert "Away from their member's zone" in as_it_is[3]
 
     more = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--add", "1")).stdout
-    assert f"{SHOP}/supposed by solace: 6 partitions, 3 members (1 without anything so far)" in more
-    assert "2 partitions move, the fewest after which members can be balanced." in more
+    assert f"{SHOP}/supposed by solace: 6 partitions, 3 members (1 without partitions so far)" in more
+    assert "2 partitions move, the minimum for a balance." in more
     assert "Balanced: 2 each." in more and "\nnew-1 " in more
 
     fewer = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--remove", "supposed-b")).stdout
     assert "6 partitions, 1 member (1 gone)" in fewer and "supposed-b (gone)" in fewer
-    assert "A static member's partitions wait 60 s for it before they move." in fewer
+    assert "The partitions of a static member wait 60 s for it before they move." in fewer
 
     grown = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--partitions", "supposed=9")).stdout
     assert "9 partitions, 2 members" in grown and "Nothing moves. 3 partitions get a first owner." in grown
 
     other = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--assignor", "range")).stdout
-    assert f"{SHOP}/supposed by range: 6 partitions" in other and "Away from their member's zone: 0 partitions" in other
+    assert f"{SHOP}/supposed by range: 6 partitions" in other
+    assert "Without a replica in their member's zone: 0 partitions" in other
 
     assert await versions(shop, "supposed") == before
 
@@ -85,8 +86,8 @@ async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path
     group = ("--group", f"{SHOP}/unsupposed")
     for arguments, said in (
         (("--group", f"{SHOP}/nothing"), '"nothing" not found'),
-        ((*group, "--remove", "nobody"), "--remove nobody: there is no such member; there are unsupposed-a"),
-        ((*group, "--partitions", "order=3"), "--partitions order=3: there is no such queue; there are unsupposed"),
+        ((*group, "--remove", "nobody"), "--remove nobody: there is no such member; the members are unsupposed-a"),
+        ((*group, "--partitions", "order=3"), "--partitions order=3: there is no such queue; the queues are unsupposed"),
         ((*group, "--assignor", "best"), "there is no assignor 'best'; choose one of average"),
     ):
         done = await plan(kubeconfig, *arguments)

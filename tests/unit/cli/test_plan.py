@@ -174,9 +174,9 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param({}, "assignor: is missing", id="nothing"),
         pytest.param({"assignor": "range", "queues": {"t": 2}}, "members: is missing", id="no members"),
         pytest.param({"assignor": "range", "members": {}}, "queues: is missing", id="no queues"),
-        pytest.param(with_("asignor", "range"), "asignor: there is no such field; there are assignor, ", id="an unknown field"),
+        pytest.param(with_("asignor", "range"), "asignor: there is no such field; the fields are ", id="an unknown field"),
         pytest.param(
-            {"asignor": "range"}, "asignor: there is no such field; there are assignor, ", id="a required field misspelt"
+            {"asignor": "range"}, "asignor: there is no such field; the fields are assignor, ", id="a required field misspelt"
         ),
         pytest.param(with_("assignor", "best"), "assignor: there is no assignor 'best'; choose one of ", id="unknown assignor"),
         pytest.param(with_("assignor", 7), "assignor: expected a text that is not empty, found 7", id="a number for a name"),
@@ -187,10 +187,10 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param(with_("queues.orders", INFINITY), "queues.orders: expected a whole number", id="infinite"),
         pytest.param(with_("queues.orders", True), "queues.orders: expected a whole number from 0, found true", id="true"),
         pytest.param(with_("queues.orders", None), "queues.orders: expected a whole number from 0, found null", id="null"),
-        pytest.param(with_("queues.orders", 10**9), "queues.orders: 1000000000 is too many; there can be 1000000", id="too many"),
+        pytest.param(with_("queues.orders", 10**9), "queues.orders: 1000000000 is too many; the limit is 1000000", id="too many"),
         pytest.param(
             with_("queues", dict.fromkeys("abc", 1_000_000)),
-            "queues: 3000000 partitions together are too many; there can be 2000000",
+            "queues: 3000000 partitions together are too many; the limit is 2000000",
             id="too many together",
         ),
         pytest.param(
@@ -199,7 +199,7 @@ NAN, INFINITY = float("nan"), float("inf")
             id="more digits than Python reads",
         ),
         pytest.param(
-            with_("queues.orders", 10**100), f"queues.orders: 1{59 * '0'}… is too many; there can be", id="far too many"
+            with_("queues.orders", 10**100), f"queues.orders: 1{59 * '0'}… is too many; the limit is", id="far too many"
         ),
         pytest.param(with_("assignor", 1000 * "x"), f"assignor: there is no assignor '{128 * 'x'}…'; choose", id="a long name"),
         pytest.param(with_("queues", {1000 * "q": -1}), f"queues.{293 * 'q'}…: expected a whole number", id="a long queue"),
@@ -308,7 +308,7 @@ def with_options(assignor: str, **options: object) -> dict[str, object]:
         ),
         pytest.param(
             with_options("consistent-hash", rooms=["a"]),
-            "options.rooms: consistent-hash has no such option; there is partitionKey, virtualNodes",
+            "options.rooms: consistent-hash has no such option; its options are partitionKey, virtualNodes",
             id="another's option",
         ),
         pytest.param(with_options("machine-room"), "options.rooms: is missing", id="no rooms"),
@@ -368,7 +368,7 @@ def test_rooms_must_be_known_where_they_decide() -> None:
 def test_an_identity_has_one_member() -> None:
     request = with_("members.a.instance", "one")
     request["members"]["b"]["instance"] = "one"
-    assert refusal(request) == 'members.b.instance: "one" is a\'s too; an identity has one member'
+    assert refusal(request) == 'members.b.instance: "one" is also the identity of a; identities are unique'
 
 
 def test_help_says_what_it_reads() -> None:
@@ -383,7 +383,7 @@ def test_at_a_terminal_it_says_what_it_waits_for() -> None:
     os.close(ours)
     os.close(its)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "baton plan: type requests, one per line; Ctrl-D ends, and --help says more\n"
+    assert done.stderr == "baton plan: type requests, one per line; Ctrl-D ends; see also --help\n"
 
 
 def test_the_example_of_the_reference_is_true() -> None:

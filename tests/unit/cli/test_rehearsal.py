@@ -58,7 +58,7 @@ def test_another_assignor_is_asked_whatever_the_pods_announce() -> None:
     group = Group(7).start("a", "b").join("c", assignors=("solace",))
     made = compared(group, assignor="round-robin")
     assert made.assignor == "round-robin" and made.moves > made.lower_bound
-    assert "c would have to announce round-robin first" in made.notes[0]
+    assert "c would first have to announce round-robin" in made.notes[0]
 
 
 def test_another_number_of_partitions() -> None:
@@ -73,7 +73,7 @@ def test_nothing_that_waits_is_waited_for() -> None:
     group.queues[QueueName("orders")] = replace(group.queues[QueueName("orders")], fenced=False)
     made = compared(group, add=2)
     assert made.moves == 4
-    assert made.notes == ("The group is paused: none of this happens until it goes on.",)
+    assert made.notes == ("The group is paused: none of this happens until it is resumed.",)
 
 
 def test_a_holddown_that_runs_is_over() -> None:
@@ -100,8 +100,8 @@ def test_an_exclusive_queue_is_not_counted_as_uneven() -> None:
 @pytest.mark.parametrize(
     ("what_if", "said"),
     [
-        ({"remove": ("z",)}, "--remove z: there is no such member; there are a, b"),
-        ({"partitions": {"order": 3}}, "--partitions order=3: there is no such queue; there are orders"),
+        ({"remove": ("z",)}, "--remove z: there is no such member; the members are a, b"),
+        ({"partitions": {"order": 3}}, "--partitions order=3: there is no such queue; the queues are orders"),
     ],
 )
 def test_what_is_not_there_cannot_be_supposed_to_change(what_if: dict[str, object], said: str) -> None:
@@ -140,8 +140,8 @@ SEVEN = {"a": "orders 0 3 6", "b": "orders 1 4", "c": "orders 2 5", "d": ""}
 
 def test_a_member_more() -> None:
     assert explained(request("solace", {"orders": 7}, SEVEN)).stdout == (
-        "solace: 7 partitions, 4 members (1 without anything so far)\n"
-        "1 partition moves, the fewest after which members can be balanced.\n"
+        "solace: 7 partitions, 4 members (1 without partitions so far)\n"
+        "1 partition moves, the minimum for a balance.\n"
         "Balanced: 1 or 2 each.\n"
         "\n"
         "MEMBER  NOW  THEN  GAINS     LOSES\n"
@@ -156,7 +156,7 @@ def test_several_queues_and_an_assignor_that_moves_more_than_it_must() -> None:
     owned = {"a": "orders 0 1 2 3 4", "b": "orders 5 6 7 8 9 returns 0 1", "c": "returns 2 3 4"}
     assert explained(request("range", {"orders": 10, "returns": 5}, owned)).stdout == (
         "range: 15 partitions of 2 queues, 3 members\n"
-        "8 partitions move; 4 would be enough for a balance (solace).\n"
+        "8 partitions move; 4 would suffice for a balance (solace).\n"
         "Not balanced: from 4 (c) to 6 (a); solace would balance them with 4 moves.\n"
         "\n"
         "QUEUE    PARTITIONS  EACH NOW  EACH THEN  MOVE\n"
@@ -172,7 +172,7 @@ def test_several_queues_and_an_assignor_that_moves_more_than_it_must() -> None:
 
 def test_what_a_cooperative_assignor_withholds_is_marked() -> None:
     shown = explained(request("cooperative-sticky", {"orders": 7}, SEVEN)).stdout
-    assert "d         0     1  *orders 6\n* once who holds it has let go\n" in shown
+    assert "d         0     1  *orders 6\n* once its holder has released it\n" in shown
 
 
 def test_from_nothing_nothing_moves() -> None:
@@ -206,7 +206,7 @@ def test_from_nothing_nothing_moves() -> None:
         ),
         (
             request("minimal", {"orders": 2, "returns": 2}, {"a": "orders 0 1", "b": "returns 0 1"}),
-            "Nothing moves; a balance of totals and of each queue would take 2 (solace).",
+            "Nothing moves; a balance in total and of each queue would take 2 (solace).",
         ),
         (
             request("machine-room", {"orders": 3}, {"a": ""}, zones={"orders": [["e"], ["w"], ["w"]]}, options={"rooms": ["e"]}),
@@ -214,7 +214,7 @@ def test_from_nothing_nothing_moves() -> None:
         ),
         (
             request("minimal", {"orders": 4}, {"a": "", "b": ""}, weights={"orders": [3, 1, 1, 1]}),
-            "Loads for what members can carry: 3 each, after 0 each.",
+            "Load per capacity: 3 each; now 0 each.",
         ),
     ],
 )
@@ -225,9 +225,9 @@ def test_balanced_or_why_not(asked: dict[str, Any], said: str) -> None:
 def test_zones_are_told_of_where_they_are_known() -> None:
     asked = request("minimal", {"orders": 2}, {"a": "orders 0", "b": "orders 1"}, zones={"orders": [["w"], ["e"]]})
     asked["members"]["a"]["zone"], asked["members"]["b"]["zone"] = "e", "w"
-    assert "Away from their member's zone: 2 partitions, after 2." in explained(asked).stdout
+    assert "Without a replica in their member's zone: 2 partitions; now 2." in explained(asked).stdout
     asked["assignor"] = "range"
-    assert "Away from their member's zone: 0 partitions, after 2." in explained(asked).stdout
+    assert "Without a replica in their member's zone: 0 partitions; now 2." in explained(asked).stdout
 
 
 def test_a_refusal_is_one_line_and_the_others_are_explained() -> None:
@@ -250,7 +250,7 @@ def test_a_thousand_members_fit_on_a_screen_of_a_hundred_columns(assignor: str) 
     lines = explained(request(assignor, queues, owned)).stdout.splitlines()
     assert max(map(len, lines)) <= 100
     assert len(lines) < 40
-    assert lines[0] == f"{assignor}: 10,000 partitions of 2 queues, 1,000 members (50 without anything so far)"
+    assert lines[0] == f"{assignor}: 10,000 partitions of 2 queues, 1,000 members (50 without partitions so far)"
     assert lines[-1].endswith(" of 1,000 members unchanged")
 
 
@@ -266,14 +266,14 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--add", "2"], "go with --explain --group GROUP"),
-        (["--explain", "--assignor", "range"], "go with --explain --group GROUP"),
+        (["--add", "2"], "need --explain --group GROUP"),
+        (["--explain", "--assignor", "range"], "need --explain --group GROUP"),
         (["--group", "orders"], "add --explain"),
         (["--explain", "--group", "shop/orders", "-n", "other"], "name two namespaces: use one"),
         (["--explain", "--group", "orders", "--partitions", "orders"], "'orders' is not QUEUE=COUNT, such as orders=16"),
         (["--explain", "--group", "orders", "--partitions", "orders=-1"], "'orders=-1' is not QUEUE=COUNT"),
         (["--explain", "--group", "orders", "--add", "-1"], "--add"),
-        (["--explain", "--group", "orders", "--request", "-"], "give --request or --group, not both"),
+        (["--explain", "--group", "orders", "--request", "-"], "use --request or --group, not both"),
     ],
 )
 def test_switches_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
