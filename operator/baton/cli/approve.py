@@ -1,4 +1,4 @@
-"""`baton approve`: look at what is proposed, and have it carried out."""
+"""`baton approve`: show a group's proposal, and approve it."""
 
 import click
 
@@ -14,12 +14,12 @@ from baton.kube.objects import APPROVE_ANNOTATION, GroupView, group_view, groups
 
 
 async def proposal_of(api: Api, namespace: str, group: str, wanted: str | None = None) -> ProposalStatus:
-    """Return the group's proposal. Raises NoAnswerError if it is missing or not the `wanted` one, and what `Api` raises."""
+    """Return the group's proposal. Raises NoAnswerError if there is none or not the `wanted` one, and what `Api` raises."""
     return _proposal(group_view(await api.get(groups_path(namespace, group))), wanted)
 
 
 async def approve_proposal(api: Api, namespace: str, group: str, wanted: str) -> None:
-    """Have it carried out, while it is what the group proposes. Raises NoAnswerError, and what `Api` raises."""
+    """Approve the `wanted` proposal. Raises NoAnswerError if the group no longer has it, and what `Api` raises."""
     path = groups_path(namespace, group)
     while True:
         now = group_view(await api.get(path))
@@ -29,7 +29,7 @@ async def approve_proposal(api: Api, namespace: str, group: str, wanted: str) ->
             await api.merge(path, {"metadata": mark})
             return
         except ConflictError:
-            continue  # it was written meanwhile, perhaps with another proposal
+            continue  # the group has changed, perhaps to another proposal
 
 
 def _proposal(group: GroupView, wanted: str | None) -> ProposalStatus:
@@ -37,26 +37,25 @@ def _proposal(group: GroupView, wanted: str | None) -> ProposalStatus:
     proposal = status.proposal
     if proposal is None:
         automatic = group.spec is not None and group.spec.approval is not Approval.MANUAL
-        why = "; its spec.approval is Automatic, so that plans are carried out without" if automatic else ""
-        unread = f"; of its status cannot be read: {mistake}" if mistake else ""
-        raise NoAnswerError(f"nothing of {group.full_name} waits for approval{why}{unread}")
+        why = "; its spec.approval is Automatic, so plans need no approval" if automatic else ""
+        unread = f"; its status is invalid: {mistake}" if mistake else ""
+        raise NoAnswerError(f"{group.full_name} has no proposal to approve{why}{unread}")
     if wanted not in (None, proposal.id):
-        other = f"does not propose {wanted}, or not any more, but {proposal.id}"
-        raise NoAnswerError(f"nothing was approved: {group.full_name} {other}")
+        raise NoAnswerError(f"nothing was approved: the proposal of {group.full_name} is {proposal.id}, not {wanted}")
     return proposal
 
 
 @click.command()
 @click.argument("group", type=GROUP)
 @click.argument("proposal", type=WORD, required=False)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Skip the confirmation.")
 @cluster_options
 def approve(group: str, proposal: str | None, yes: bool, target: ClusterTarget) -> None:
     """Show the proposal of a ConsumerGroup with spec.approval Manual, and approve it.
 
-    With the id of a PROPOSAL the command approves only this one, and nothing if another has replaced it.
+    With the id of a PROPOSAL, only that one is approved, and nothing if another has replaced it.
 
-    The annotation baton.dev/approve with the id does the same.
+    Equivalent: the annotation baton.dev/approve with the id.
     """
     ask(_approve(group, proposal, yes, target))
 
@@ -67,6 +66,6 @@ async def _approve(group: str, wanted: str | None, yes: bool, target: ClusterTar
         for line in proposal_in_lines(shown):
             say(line)
         if not yes:
-            agree("Carry it out?")
+            agree("Approve it?")
         await approve_proposal(api, where, group, shown.id)
-        say(f"{where}/{group}: approved proposal {shown.id}; see it carried out with `baton status {group} -n {where} -w`")
+        say(f"{where}/{group}: approved proposal {shown.id}; to watch it: baton status {group} -n {where} -w")

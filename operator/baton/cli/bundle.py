@@ -1,4 +1,4 @@
-"""`baton bundle`: what a report of a bug needs, in one archive without secrets."""
+"""`baton bundle`: what a bug report needs, in one archive without secrets."""
 
 import io
 import json
@@ -37,8 +37,8 @@ from baton.model.wording import counted
 
 @contextmanager
 def archive(file: Path) -> Iterator[Callable[[str, str], None]]:
-    """Takes texts by their path in the archive. It is for its owner alone, and goes where the block does not come to its end.
-    Raises OSError; FileExistsError where there is one already."""
+    """Create an archive; yields a function that adds a text with its path. Only the owner may read the file, and it is deleted if
+    the block raises. Raises OSError, and FileExistsError if the file exists."""
     folder = file.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     if folder == file.name:
         folder += "-files"  # to be unpacked beside the archive
@@ -62,41 +62,41 @@ Manifest = Mapping[str, Any]
 
 
 def resource_part(one: Manifest) -> Json:
-    """A ConsumerGroup or PartitionedQueue: the API server keeps only fields that its schema has."""
+    """A ConsumerGroup or PartitionedQueue, whole: the API server keeps only fields of its schema."""
     parts = {"metadata": own_metadata(one["metadata"]), "spec": one.get("spec"), "status": one.get("status")}
     return dict(without_secrets(parts))
 
 
 def ledger_part(one: Manifest) -> Json:
-    """As text, key by key; what Baton did not write there is left out."""
+    """A ledger as texts by key, without what Baton did not write."""
     data = {hidden(key): _entry(key, text) for key, text in (one.get("data") or {}).items()}
     return {"metadata": without_secrets(own_metadata(one["metadata"])), "data": data}
 
 
 def _entry(key: str, text: str) -> str:
-    """A member's has names and numbers alone, once it was read: a pod that is called `token-refresh` is no secret."""
+    """An entry of the ledger. A valid entry of a member has names and numbers only: a pod `token-refresh` stays readable."""
     if key == LEDGER_GROUP_KEY:
         return hidden(text)
     try:
         return MemberEntry.from_json(text).to_json()
     except LedgerError:
-        return "(left out: it does not read as an entry)"
+        return "(left out: not a valid entry)"
 
 
 def lease_part(one: Manifest) -> Json:
-    """Who holds it, and what it reports."""
+    """A Lease: its holder and what it reports."""
     spec = _picked(one.get("spec"), "holderIdentity leaseDurationSeconds acquireTime renewTime leaseTransitions")
     return dict(without_secrets({"metadata": own_metadata(one["metadata"]), "spec": spec}))
 
 
 def event_part(one: Manifest) -> Json:
-    """What Kubernetes keeps of what happened."""
+    """An event."""
     kept = _picked(one, "type reason action note eventTime deprecatedLastTimestamp series")
     return dict(without_secrets({**kept, "regarding": _picked(one.get("regarding"), "kind namespace name uid")}))
 
 
 def pod_part(one: Manifest) -> Json:
-    """Where it runs and how it is: no command, no argument, no environment, no volume."""
+    """A pod: its node and status, without commands, arguments, environment and volumes."""
     spec, status = one.get("spec") or {}, one.get("status") or {}
     told = {
         "metadata": own_metadata(one["metadata"]),
@@ -123,7 +123,7 @@ def _picked(of: Manifest | None, names: str) -> Json:
 
 
 def deployment_part(one: Manifest, options: Iterable[str]) -> Json:
-    """An operator's. Of its arguments only those that are `options` of `baton operator`."""
+    """An operator's Deployment. Of its arguments only the `options` of `baton operator`."""
     known, spec = set(options), (one.get("spec") or {}).get("template", {}).get("spec") or {}
     told = {
         "metadata": own_metadata(one["metadata"]),
@@ -144,25 +144,25 @@ def deployment_part(one: Manifest, options: Iterable[str]) -> Json:
 T = TypeVar("T")
 
 LOG_LINES = 5_000
-"""Of each pod of an operator, the last ones."""
+"""The most lines of a log: the last ones of each operator's pod."""
 
 LOG_BYTES = 4 * 2**20
-"""Of these."""
+"""The most bytes of a log."""
 
 SILENCE = 10.0
-"""Seconds of silence after which reading a log ends."""
+"""Seconds without data after which reading a log ends."""
 
 
 @dataclass(slots=True)
 class Bundle:
-    """What is read of a cluster. Nothing of it is held: `write` gets each text, with its path, as soon as it was read."""
+    """The texts read from a cluster. They are not kept in memory: `write` gets each with its path as soon as it is read."""
 
     write: Callable[[str, str], object]
     written: int = 0
     unread: dict[str, str] = field(default_factory=dict)
-    """What could not be read, and why."""
+    """Why something could not be read, by subject."""
     releases: set[str] = field(default_factory=set)
-    """Whose Leases were read: many groups have the same."""
+    """Operators whose Leases were read already: many groups have the same operator."""
 
     def add(self, path: str, value: object) -> None:
         self.add_text(path, json.dumps(value, indent=2, default=str) + "\n")
@@ -172,7 +172,7 @@ class Bundle:
         self.written += 1
 
     async def read(self, what: str, asked: Awaitable[T]) -> T | None:
-        """What comes of it, or None; why is written down."""
+        """Return the answer, or record in `unread` why there is none and return None."""
         try:
             return await asked
         except (ApiError, UnavailableError) as error:
@@ -181,12 +181,12 @@ class Bundle:
 
 
 async def groups_of(api: Api, namespace: str | None, group: str | None) -> list[Json]:
-    """One group; or all of a namespace, or (None) of all. Raises what `Api` raises."""
+    """One group, all groups of a namespace, or (None) all groups. Raises what `Api` raises."""
     return [await api.get(groups_path(namespace, group))] if group else list((await api.get(groups_path(namespace)))["items"])
 
 
 async def read_bundle(made: Bundle, api: Api, namespace: str | None, groups: Sequence[Json], *, everything: bool) -> None:
-    """All that belongs to these groups, one after the other. `everything`: also queues that none of them names."""
+    """Read everything that belongs to these groups, one by one. `everything`: also queues of no group."""
     version = await made.read("Kubernetes' version", api.get("/version"))
     made.add(
         "versions.json",
@@ -295,13 +295,14 @@ def _is_ours(event: Json) -> bool:
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write it. Default: baton-bundle-TIME.tar.gz here.",
+    help="The archive to write. Default: baton-bundle-TIME.tar.gz in the current directory.",
 )
 def bundle(group: str | None, all_namespaces: bool, file: Path | None, target: ClusterTarget) -> None:
-    """Collect into one archive what a report of a bug needs: of GROUP, or of all groups of the namespace.
+    """Collect what a bug report needs about GROUP, or about all groups of the namespace, into one archive.
 
-    Versions, resources, ledgers, Leases, pods, events, the operator's logs, and what `baton doctor` says. Secrets, environments
-    and entries are not read; what looks like a password or a token elsewhere is hidden. unread.json has what could not be read.
+    It contains versions, resources, ledgers, Leases, pods, events, the operator's logs, and the output of `baton doctor`, but
+    not Secrets, environments and entries. What looks like a password or a token elsewhere is hidden. unread.json lists what
+    could not be read.
     """
     if file is not None and file.exists():
         raise _already(file)
@@ -318,7 +319,7 @@ def bundle(group: str | None, all_namespaces: bool, file: Path | None, target: C
 
 
 def _already(file: Path) -> click.UsageError:
-    return click.UsageError(f"{file} is there already: give another --file")
+    return click.UsageError(f"{file} exists already: choose another --file")
 
 
 async def _collect(group: str | None, target: ClusterTarget, file: Path, *, everywhere: bool) -> Bundle:

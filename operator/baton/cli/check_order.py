@@ -1,4 +1,4 @@
-"""`baton check-order`: whether what was processed was all there is, once and in order."""
+"""`baton check-order`: whether all messages were processed, once and in order."""
 
 import sys
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def _first(value: str) -> str | int:
     if value == SEEN:
         return value
     if not (value.isascii() and value.isdigit() and len(value) < 19):
-        raise ValueError(f"no number from 0 on, and not {SEEN}")
+        raise ValueError(f"not a number from 0, and not {SEEN}")
     return int(value)
 
 
@@ -34,30 +34,30 @@ def _first(value: str) -> str | int:
     "--produced",
     "sent",
     type=click.Path(path_type=Path),
-    help="Records of what was sent. With them the end of each key is checked too.",
+    help="Records of what was sent. With them the end of each key is checked, too.",
 )
 @click.option(
     "--first",
     type=Parsed("number", _first),
     default=1,
     show_default=True,
-    help=f"The first sequence of each key; {SEEN}: the first one recorded.",
+    help=f"The first sequence number of each key; {SEEN}: the first one recorded.",
 )
 @click.option(
-    "--examples", type=bounded(0, 1000), default=5, show_default=True, help="How many cases of each kind to show, at most."
+    "--examples", type=bounded(0, 1000), default=5, show_default=True, help="Show at most this many cases of each kind."
 )
 @output_option()
 def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, examples: int, form: Form) -> None:
-    """Check records of what was processed. For each key: what is missing, out of order, or done twice, by which member and when.
+    """Check records of processed messages: for each key what was lost, out of order or done twice, by which member and when.
 
     Reads lines of JSON from each FILE, or from standard input: {"key": "a", "sequence": 1}, with partition, member, epoch,
-    time and redelivered where they are known. Several files are put in order by time.
+    time and redelivered if known. Records of several files are ordered by time.
 
-    Ends with 1 if something was lost, out of order, or done twice without the mark redelivered.
+    Exits with 1 if something was lost, out of order, or done twice without the mark redelivered.
     """
     files = files or (Path(STANDARD_INPUT),)
     if [str(file) for file in (*files, sent)].count(STANDARD_INPUT) > 1:
-        raise click.UsageError("standard input is one file: name it once")
+        raise click.UsageError("standard input can be used only once")
     with ExitStack() as stack:
         try:
             known = produced(*_opened(stack, sent)) if sent is not None else None
@@ -70,7 +70,7 @@ def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, ex
         except OSError as error:
             refuse(f"{error.filename or 'the input'} cannot be read: {error.strerror}", 2)
     if not report.records and not known:
-        refuse("there is no record in what was given: nothing was checked", 2)
+        refuse("the input has no records: nothing was checked", 2)
     if form.for_programs:
         say_object(report.to_json(), form)
     else:
@@ -97,7 +97,7 @@ def _tell(report: Report, *, counted_to_the_end: bool) -> None:
     for fault, words in _WORDS.items():
         say(f"{words:<28}{report.tallies[fault].count:>12,}")
     if not counted_to_the_end:
-        say("What is lost at the end of a key is not seen without --produced.")
+        say("Losses at the end of a key are not found without --produced.")
     if report.worst:
         say()
         console().print(_worst(report))

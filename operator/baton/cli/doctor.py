@@ -1,5 +1,5 @@
-"""`baton doctor`: facts of a cluster, and checks of them, each with a cure. What may not be read is said, and the rest is read
-all the same."""
+"""`baton doctor`: read facts of a cluster and check them; each finding has a remedy. Facts that the caller may not read are
+reported, and the rest is checked."""
 
 import asyncio
 import re
@@ -37,11 +37,11 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AccountRight:
-    """Something that an account may do, or not, in a namespace."""
+    """Whether an account has a right in a namespace."""
 
     verb: str
     resource: str
-    """resource, or resource/subresource."""
+    """RESOURCE or RESOURCE/SUBRESOURCE"""
     namespace: str
     allowed: bool
     purpose: str
@@ -55,7 +55,7 @@ class AccountRight:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the caller may read of a cluster. `unread` has the reasons for the rest, by subject."""
+    """The facts of a cluster that the caller may read. `unread` has the reasons for the others, by subject."""
 
     now: float
     kubernetes: str = ""
@@ -63,13 +63,13 @@ class ClusterFacts:
     resources: Mapping[str, Json | None] = field(default_factory=dict)
     """The CustomResourceDefinitions by name; None: not installed."""
     operators: Sequence[Json] = ()
-    """Deployments."""
+    """The operators' Deployments."""
     groups: Sequence[GroupLook] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the ledgers, by the group's full name."""
+    """The sizes of ledgers in bytes, by the group's full name."""
     queues: Sequence[QueueView] = ()
     deleted: Sequence[tuple[str, str, Sequence[str]]] = ()
-    """Of objects that are being deleted: kind and full name, since when, and finalizers."""
+    """Objects that are being deleted: kind and full name, since when, and finalizers."""
     pods: Sequence[PodView] = ()
     own_rights: Sequence[AccountRight] = ()
     operator_rights: Sequence[AccountRight] = ()
@@ -79,45 +79,45 @@ class ClusterFacts:
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 MOST_NAMESPACES = 20
-"""Namespaces with groups for which rights are asked."""
+"""The most namespaces in which rights are checked."""
 
 MOST_OPERATORS = 8
-"""Operators whose rights are checked: a tenant can create any number of Deployments that look like one."""
+"""The most operators whose rights are checked: a tenant can create any number of Deployments that look like one."""
 
 OWN = (
     ("list", "consumergroups.baton.dev", "no command that shows groups works"),
     ("list", "partitionedqueues.baton.dev", "`baton status GROUP` does not work"),
     ("get", "configmaps", "`baton status GROUP` does not work: it reads the ledger"),
-    ("list", "events", "`baton explain` cannot say who had a partition before"),
+    ("list", "events", "`baton explain` cannot show a partition's previous owner"),
     (
         "list",
         "pods",
-        "`baton plan --explain --group` and `baton explain` cannot say what a plan would do, and `status` not which pods wait",
+        "`baton plan --explain --group` and `baton explain` cannot show a new plan, and `status` cannot show which pods wait",
     ),
-    ("list", "leases.coordination.k8s.io", "`baton plan --explain --group`, `drain` and `explain` cannot say who takes part"),
-    ("patch", "consumergroups.baton.dev", "`baton approve`, `pause`, `resume` and `rebalance` are for others"),
+    ("list", "leases.coordination.k8s.io", "`baton plan --explain --group`, `drain` and `explain` cannot tell who is a member"),
+    ("patch", "consumergroups.baton.dev", "`baton approve`, `pause`, `resume` and `rebalance` do not work"),
 )
-"""Verb, resource, and what is lost without it."""
+"""The caller's rights: verb, resource, and the consequence of a missing right."""
 
 OPERATORS = (
     ("watch", "consumergroups.baton.dev", "it sees no group"),
-    ("patch", "consumergroups.baton.dev/status", "it cannot say how a group is"),
-    ("patch", "consumergroups.baton.dev", "it cannot put its finalizer on"),
+    ("patch", "consumergroups.baton.dev/status", "it cannot write the status of groups"),
+    ("patch", "consumergroups.baton.dev", "it cannot add its finalizer"),
     ("watch", "partitionedqueues.baton.dev", "it sees no queue"),
-    ("patch", "partitionedqueues.baton.dev/status", "it cannot say how a queue is"),
+    ("patch", "partitionedqueues.baton.dev/status", "it cannot write the status of queues"),
     ("watch", "pods", "it sees no member"),
-    ("patch", "pods", "kubelets show assignments a minute later"),
+    ("patch", "pods", "pods see assignments a minute late in mounted ledgers"),
     ("create", "configmaps", "it cannot write a ledger"),
     ("update", "configmaps", "it cannot write a ledger"),
-    ("update", "consumergroups.baton.dev/ledger", "the admission policies refuse its ledgers"),
+    ("update", "consumergroups.baton.dev/ledger", "the admission policies reject its ledgers"),
     ("watch", "leases.coordination.k8s.io", "it sees no session"),
-    ("create", "events.events.k8s.io", "nothing is told as events"),
+    ("create", "events.events.k8s.io", "it posts no events"),
 )
-"""Likewise; a part of the chart's rules."""
+"""The operator's rights, in the same form; a part of the chart's rules."""
 
 
 async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
-    """Of one namespace, or of all. Raises what `Api` raises where groups cannot be listed."""
+    """Read the facts of one namespace, or of all (None). Raises what `Api` raises if groups cannot be listed."""
     unread: dict[str, str] = {}
     found, seen, version = await asyncio.gather(
         api.get(groups_path(namespace)), api.get(queues_path(namespace)), api.get("/version")
@@ -126,7 +126,7 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
     deployments = await _deployments(api, unread)
     labelled = await _list(api, core_path(namespace, "pods"), "pods", unread, labelSelector=GROUP_LABEL)
     queues = seen["items"]
-    looked = [await _look(api, one, queues) for one in found["items"]]  # one by one: of a ledger is kept what checks look at
+    looked = [await _look(api, one, queues) for one in found["items"]]  # one by one, to have only one whole ledger in memory
     where = sorted({one["metadata"]["namespace"] for one in found["items"]} or ({namespace} if namespace else set()))
     where = where[:MOST_NAMESPACES]
     own = await _rights(api, OWN, where, None, "own rights", unread)
@@ -174,7 +174,7 @@ async def _list(api: Api, path: str, key: str, unread: dict[str, str], **query: 
 
 
 async def _look(api: Api, group: Json, queues: Sequence[Json]) -> tuple[GroupLook, int]:
-    """And the bytes of its ledger; without what the ledger says of each partition and member."""
+    """The group without the ledger's partitions and members, and the bytes of its ledger."""
     namespace, name = group["metadata"]["namespace"], group["metadata"]["name"]
     ledger: Json | None = None
     leader: Leader | None = None
@@ -182,7 +182,7 @@ async def _look(api: Api, group: Json, queues: Sequence[Json]) -> tuple[GroupLoo
         ledger = ledger_of(await api.find(core_path(namespace, "configmaps", ledger_name(name))), name)
         leader = await leader_of(api, ledger) if ledger is not None and release_of(ledger) else None
     except ApiError:
-        pass  # the right to read it is asked for by itself
+        pass  # the right to read it is a check of its own
     data = (ledger or {}).get("data") or {}
     here = [one for one in queues if one["metadata"]["namespace"] == namespace]
     size = sum(len(key.encode()) + len(text.encode()) for key, text in data.items())
@@ -197,7 +197,7 @@ async def _rights(
     key: str,
     unread: dict[str, str],
 ) -> list[AccountRight]:
-    """`account` None: the caller."""
+    """Whether the account has the `wanted` rights in these namespaces. `account` None: the caller."""
     asked = [(namespace, *one) for namespace in namespaces for one in wanted]
     try:
         answers = await asyncio.gather(*(may(api, verb, resource, where, account=account) for where, verb, resource, _ in asked))
@@ -211,8 +211,8 @@ async def _rights(
 
 
 def accounts(deployments: Sequence[Json], leaders: Sequence[Leader]) -> Sequence[tuple[str, tuple[str, ...]]]:
-    """Service accounts of operators, with the namespaces that each serves: those first in whose namespace most groups have their
-    leader. A tenant can create a Deployment with an operator's labels."""
+    """The operators' service accounts with the namespaces that each serves, at most MOST_OPERATORS. Those in whose namespace most
+    groups have their leader come first, because a tenant can create a Deployment with an operator's labels."""
     of_groups = Counter(leader.lease.partition("/")[0] for leader in leaders)
     found = {(-of_groups[one["metadata"]["namespace"]], _account(one), _served(one)) for one in deployments}
     return [(account, served) for _, account, served in sorted(found)[:MOST_OPERATORS]]
@@ -224,7 +224,7 @@ def _account(deployment: Json) -> str:
 
 
 def _served(deployment: Json) -> tuple[str, ...]:
-    """The namespaces in which this operator works; none: in all."""
+    """The namespaces that this operator serves; empty: all."""
     words = [word for one in deployment["spec"]["template"]["spec"]["containers"] for word in one.get("args") or ()]
     return tuple(sorted(str(word).removeprefix("--namespace=") for word in words if str(word).startswith("--namespace=")))
 
@@ -240,7 +240,7 @@ def _deleted(kind: str, one: Json) -> tuple[str, str, Sequence[str]]:
 
 
 class Verdict(StrEnum):
-    """Of one finding. Only Failed makes the command end with 1."""
+    """The verdict of a finding. Only Failed makes the command exit with 1."""
 
     OK = "OK"
     UNKNOWN = "Unknown"
@@ -250,7 +250,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One answer of a check."""
+    """A finding: its verdict, subject, statement and remedy."""
 
     verdict: Verdict
     about: str
@@ -259,15 +259,15 @@ class CheckResult:
 
 
 OLDEST_KUBERNETES = (1, 29)
-"""As the chart's kubeVersion."""
+"""The same as in the chart's kubeVersion."""
 
 
 def kubernetes(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Its version is one that Baton names."""
+    """Kubernetes is new enough."""
     found = re.match(r"v(\d{1,3})\.(\d{1,3})", facts.kubernetes)
     oldest = ".".join(map(str, OLDEST_KUBERNETES))
     if found is None:
-        yield CheckResult(Verdict.UNKNOWN, "Kubernetes", "the API server does not say its version")
+        yield CheckResult(Verdict.UNKNOWN, "Kubernetes", "the API server does not report its version")
     elif (int(found[1]), int(found[2])) < OLDEST_KUBERNETES:
         yield CheckResult(Verdict.FAILED, "Kubernetes", f"is {facts.kubernetes}", f"upgrade it: Baton needs {oldest} or later")
     else:
@@ -275,7 +275,7 @@ def kubernetes(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def resources(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """The resources are installed, as this release has them."""
+    """The CRDs of this release are installed."""
     for wanted in crds():
         name = wanted["metadata"]["name"]
         there = facts.resources.get(name)
@@ -289,12 +289,12 @@ def resources(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(
                 Verdict.FAILED,
                 f"CRD {name}",
-                f"is not that of release {baton.__version__}, which this command is of",
-                "kubectl apply --server-side -f crds/ of the operator's release, as helm upgrade leaves CRDs as they are; or "
-                "install the command of that release",
+                f"differs from release {baton.__version__}, the release of this command",
+                "kubectl apply --server-side -f crds/ of the operator's release (helm upgrade does not change CRDs), or install "
+                "the command of that release",
             )
         else:
-            yield CheckResult(Verdict.OK, f"CRD {name}", f"is that of release {baton.__version__}")
+            yield CheckResult(Verdict.OK, f"CRD {name}", f"is from release {baton.__version__}")
 
 
 def _established(crd: Json) -> bool:
@@ -329,7 +329,7 @@ def operators(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(Verdict.OK, name, f"{counted(ready, 'pod is', 'pods are')} Ready")
         if version is not None and version != baton.__version__:
             cure = f"install the command of release {version}, or upgrade the operator to {baton.__version__}"
-            yield CheckResult(Verdict.WARNING, name, f"is release {version}, and this command {baton.__version__}", cure)
+            yield CheckResult(Verdict.WARNING, name, f"is release {version}, but this command is {baton.__version__}", cure)
 
 
 def leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
@@ -341,8 +341,8 @@ def leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
         if not leader.readable:
             yield CheckResult(Verdict.UNKNOWN, about, "you may not read this Lease", f"ask for get on leases in {namespace}")
         elif leader.gone(facts.now):
-            cure = f"kubectl get pods -n {namespace} -l {OPERATOR_SELECTOR}: does one run?"
-            yield CheckResult(Verdict.FAILED, about, "it has no holder, or its holder does not renew it", cure)
+            cure = f"kubectl get pods -n {namespace} -l {OPERATOR_SELECTOR}: is one running?"
+            yield CheckResult(Verdict.FAILED, about, "has no holder, or its holder does not renew it", cure)
         else:
             yield CheckResult(Verdict.OK, about, f"is held by {leader.holder}")
 
@@ -354,21 +354,21 @@ def own_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
         cure = f"ask for it, if you need it: kubectl auth can-i {right.verb} {right.resource} -n {right.namespace}"
         yield CheckResult(Verdict.WARNING, "your rights", f"you may not {right.text}: {right.purpose}", cure)
     if facts.own_rights and not missing:
-        yield CheckResult(Verdict.OK, "your rights", "are enough for all commands")
+        yield CheckResult(Verdict.OK, "your rights", "suffice for all commands")
 
 
 def operator_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """What the operator's account may do where there are groups."""
+    """The operator's account has its rights in the namespaces with groups."""
     missing = [right for right in facts.operator_rights if not right.allowed]
     for right in missing:
-        cure = "helm upgrade with the chart's own roles (rbac.create), and the namespace in watchNamespaces if it is set"
+        cure = "helm upgrade with the chart's roles (rbac.create), and with the namespace in watchNamespaces if that is set"
         yield CheckResult(Verdict.FAILED, "the operator's rights", f"{right.account} may not {right.text}: {right.purpose}", cure)
     if facts.operator_rights and not missing:
-        yield CheckResult(Verdict.OK, "the operator's rights", "it may do what it has to in the namespaces of the groups")
+        yield CheckResult(Verdict.OK, "the operator's rights", "suffice in the namespaces with groups")
 
 
 NEARLY_FULL = 0.8
-"""Of a ledger's size."""
+"""The share of a ledger's limit from which there is a warning."""
 
 STUCK_AFTER = 120.0
 """Seconds after which a deletion should be over."""
@@ -377,13 +377,13 @@ MOST_NAMED = 5
 
 
 def queues(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Their conditions."""
+    """Queues can be read, are Ready, belong to a group and have no dead letters."""
     used = {(look.group.namespace, name) for look in facts.groups for name in look.queues}
     for queue in facts.queues:
         about = f"queue {queue.namespace}/{queue.name}"
         status, mistake = queue.read_status()
         if queue.problem or mistake:
-            yield CheckResult(Verdict.FAILED, about, f"cannot be read: {queue.problem or mistake}", "correct the field")
+            yield CheckResult(Verdict.FAILED, about, f"is invalid: {queue.problem or mistake}", "correct the field")
         unused = (queue.namespace, queue.name) not in used
         wrong = [
             one
@@ -394,27 +394,27 @@ def queues(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(Verdict.FAILED, about, f"{one.type} is {one.status}: {one.reason}", one.message)
         if status.dead_letters:
             there = counted(status.dead_letters, "dead letter waits", "dead letters wait")
-            cure = f"look (baton dead-letters list {queue.name} -n {queue.namespace}), then redrive or drop them"
+            cure = f"inspect (baton dead-letters list {queue.name} -n {queue.namespace}), then redrive or drop them"
             yield CheckResult(Verdict.WARNING, about, there, cure)
         if unused:
             yield CheckResult(
                 Verdict.WARNING, about, "no group names it", "name it in spec.queues of a ConsumerGroup, or delete it"
             )
         elif not wrong and not status.dead_letters:
-            yield CheckResult(Verdict.OK, about, "is as it should be")
+            yield CheckResult(Verdict.OK, about, "has no problems")
 
 
 def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """An operator manages them; their conditions, such as whether their queues refuse former owners (Fenced)."""
+    """Groups are valid, have an operator and are Ready, and their queues reject former owners (Fenced)."""
     for seen in facts.groups:
         about = f"group {seen.group.full_name}"
         wrong = [
-            *([f"its spec cannot be read: {seen.group.problem}"] if seen.group.problem else []),
-            *([f"its ledger does not read as one: {seen.ledger_problem}"] if seen.ledger_problem else []),
+            *([f"its spec is invalid: {seen.group.problem}"] if seen.group.problem else []),
+            *([f"its ledger is invalid: {seen.ledger_problem}"] if seen.ledger_problem else []),
         ]
         yield from (CheckResult(Verdict.FAILED, about, one, "correct it, or see the operator's log") for one in wrong)
         if seen.shown_state == UNKNOWN:
-            cure = f"does an operator run, and does it serve namespace {seen.group.namespace}?"
+            cure = f"is an operator running, and does it serve namespace {seen.group.namespace}?"
             yield CheckResult(Verdict.FAILED, about, "no operator has looked at it, or its leader is gone", cure)
         for one in seen.status.conditions:
             if one.status is ConditionStatus.TRUE or one.type not in _TOLD:
@@ -423,7 +423,7 @@ def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(verdict, about, f"{one.type} is {one.status}: {one.reason}", one.message)
         if seen.group.spec is not None and seen.group.spec.paused and (unowned := seen.status.unowned):
             cure = f"baton resume {seen.group.name} -n {seen.group.namespace}"
-            says = f"is paused, and of its partitions {unowned:,} have no owner and are not read until it goes on"
+            says = f"is paused with {counted(unowned, 'partition')} without an owner, not read until the group is resumed"
             yield CheckResult(Verdict.WARNING, about, says, cure)
         ready = seen.condition("Ready")
         if not wrong and seen.shown_state != UNKNOWN and ready is not None and ready.status is ConditionStatus.TRUE:
@@ -435,7 +435,7 @@ _TOLD = ("Ready", "Fenced", "SessionsBound")
 
 
 def pods(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Those of the groups are Ready, and their annotations mean something."""
+    """The groups' pods are Ready, and their labels and annotations are valid."""
     known = {(look.group.namespace, look.group.name) for look in facts.groups}
     for pod in facts.pods:
         about = f"pod {pod.namespace}/{pod.name}"
@@ -443,19 +443,19 @@ def pods(facts: ClusterFacts) -> Iterator[CheckResult]:
         if (pod.namespace, pod.group) not in known:
             cure = "correct the label in its template, or create the group"
             yield CheckResult(
-                Verdict.FAILED, about, f"its label baton.dev/group names {pod.group}, and there is no such group", cure
+                Verdict.FAILED, about, f"its label baton.dev/group names {pod.group}, but there is no such group", cure
             )
     yield from _unready(pod for pod in facts.pods if not pod.ready and not pod.ended and not pod.terminating)
     for namespace, group in sorted({(pod.namespace, pod.group) for pod in facts.pods}):
         away = drained(pod for pod in facts.pods if (pod.namespace, pod.group) == (namespace, group))
         if away:
-            says = f"no partitions for {first_of(away, MOST_NAMED)}: {'it is' if len(away) == 1 else 'they are'} drained"
-            cure = f"baton drain {group} {away[0]} -n {namespace} --undo, unless that is meant"
+            says = f"{first_of(away, MOST_NAMED)} {'is' if len(away) == 1 else 'are'} drained: no partitions"
+            cure = f"baton drain {group} {away[0]} -n {namespace} --undo, unless that is intended"
             yield CheckResult(Verdict.WARNING, f"pods of {namespace}/{group}", says, cure)
 
 
 def _unready(those: Iterable[PodView]) -> Iterator[CheckResult]:
-    """Pods of a group that wait for the same are one finding."""
+    """A finding for each cause and group whose pods are not Ready."""
     alike: dict[tuple[str, str, str], list[PodView]] = defaultdict(list)
     for pod in those:
         alike[pod.namespace, pod.group, pod.hindrance or ""].append(pod)
@@ -471,7 +471,7 @@ def _unready(those: Iterable[PodView]) -> Iterator[CheckResult]:
 
 
 def ledgers(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """They have room."""
+    """Ledgers are not nearly full."""
     for name, size in sorted(facts.sizes.items()):
         if size > NEARLY_FULL * SIZE_LIMIT:
             yield CheckResult(
@@ -483,12 +483,12 @@ def ledgers(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def deletions(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """None takes longer than it should."""
+    """Deletions do not take too long."""
     for what, since, finalizers in facts.deleted:
         began = read_seconds(since, facts.now)
         if facts.now - began > STUCK_AFTER:
-            cure = "the group's condition Ready says what it waits for; does its operator run? Take a finalizer off last"
-            says = f"is being deleted since {since}, and waits for {', '.join(finalizers) or 'nothing that it names'}"
+            cure = "see the group's condition Ready for what it waits for; is its operator running? Remove a finalizer only last"
+            says = f"is being deleted since {since}, and waits for {', '.join(finalizers) or 'no finalizer'}"
             yield CheckResult(Verdict.FAILED, what, says, cure)
 
 
@@ -505,16 +505,16 @@ CHECKS: tuple[tuple[Callable[[ClusterFacts], Iterator[CheckResult]], str, str], 
     (ledgers, "", ""),
     (deletions, "", ""),
 )
-"""In this order. Each with the facts that it needs, and what they are about, where the caller may be refused them."""
+"""The checks in their order. Each with the key in `unread` of facts that the caller may be refused, and their subject."""
 
 
 def findings(facts: ClusterFacts) -> list[CheckResult]:
-    """Of all checks."""
+    """The findings of all checks."""
     found: list[CheckResult] = []
     for check, needed, about in CHECKS:
         if (why := facts.unread.get(needed)) is not None:
             cure = "run this command with an account that may"
-            found.append(CheckResult(Verdict.UNKNOWN, about, f"may not be read: {why}", cure))
+            found.append(CheckResult(Verdict.UNKNOWN, about, f"you may not read them: {why}", cure))
         else:
             found += check(facts)
     return found
@@ -523,11 +523,11 @@ def findings(facts: ClusterFacts) -> list[CheckResult]:
 @click.command()
 @cluster_options
 @all_namespaces_option("the groups and queues")
-@output_option(wide="also what is as it should be", programs="a list of all findings")
+@output_option(wide="also passed checks", programs="a list of all findings")
 def doctor(all_namespaces: bool, form: Form, target: ClusterTarget) -> None:
-    """Check the installation, rights, queues, groups and pods. Says of everything that is not as it should be how to cure it.
+    """Check the installation, rights, queues, groups and pods, and show a remedy for each problem.
 
-    Changes nothing. Ends with 1 if something is wrong; warnings, and what may not be read, are said and do not count.
+    Changes nothing. Exits with 1 if a check failed; warnings and what you may not read do not count.
     """
     found = ask(_examine(target, all_namespaces))
     if form.for_programs:

@@ -1,4 +1,4 @@
-"""`baton operator`: the operator itself."""
+"""`baton operator`: run the operator."""
 
 import sys
 from functools import partial
@@ -27,7 +27,7 @@ _option = partial(click.option, show_default=True, show_envvar=True)
     "namespaces",
     type=NAMESPACE,
     multiple=True,
-    help="Serve only this namespace; may be repeated. Default: all namespaces.",
+    help="Serve only this namespace; repeatable. Default: all namespaces.",
 )
 @_option(
     "--lease-namespace", type=NAMESPACE, envvar="POD_NAMESPACE", default="default", help="The namespace of the leader's Lease."
@@ -38,44 +38,42 @@ _option = partial(click.option, show_default=True, show_envvar=True)
     "--lease-duration",
     type=bounded(0, whole=False),
     default=15.0,
-    help="Seconds until a dead leader is replaced: a whole number.",
+    help="Seconds until a dead leader is replaced; a whole number.",
 )
 @_option(
     "--renew-deadline",
     type=bounded(0, whole=False),
     default=10.0,
-    help="Seconds until a leader stops that cannot renew its Lease.",
+    help="Seconds after which a leader that cannot renew its Lease stops.",
 )
-@_option(
-    "--retry-period", type=bounded(0, whole=False), default=2.0, help="Seconds between two renewals of, or looks at, the Lease."
-)
+@_option("--retry-period", type=bounded(0, whole=False), default=2.0, help="Seconds between attempts to renew or take the Lease.")
 @_option(
     "--metrics-port",
     type=bounded(0, 65535),
     envvar="BATON_METRICS_PORT",
     default=8080,
-    help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
+    help="The port of /metrics, /healthz and /readyz; 0: a free one.",
 )
-@click.option("--metrics-address", default="", help="The address of that port. Default: all addresses.")
+@click.option("--metrics-address", default="", help="The address to listen on. Default: all addresses.")
 @_option(
     "--admission-policy",
     type=click.Choice(["on", "off"]),
     envvar="BATON_ADMISSION_POLICY",
     default="off",
-    help="Whether the chart's admission policies are installed. The condition SessionsBound shows it.",
+    help="Whether the chart's admission policies are installed; shown by the condition SessionsBound.",
 )
 @_option(
     "--most-partitions",
     type=bounded(1),
     default=MOST_IN_ALL,
-    help="The most partitions of all groups together, which bounds the memory. One namespace of several may have half.",
+    help="The most partitions of all groups together, which limits memory. If several namespaces are served, each may have half.",
 )
 @_option(
     "--tls-files",
     type=click.Path(file_okay=False, path_type=Path),
     envvar="BATON_TLS_FILES",
     default=TLS_FOLDER,
-    help="The only folder whose TLS files URLs of queues may name. It has a folder for each namespace, and CAs for all.",
+    help="The only directory whose TLS files queue URLs may name: a directory for each namespace, and CAs for all.",
 )
 @_option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), envvar="BATON_LOG_LEVEL", default="info")
 @_option(
@@ -102,9 +100,9 @@ def operator(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Run the operator until it is told to stop.
+    """Run the operator until it is stopped.
 
-    Several replicas may run: one leads, and another takes over when it fails.
+    Several replicas may run: one leads, and another takes over if it fails.
     """
     from kubernetes.aio.config import ConfigException
 
@@ -143,7 +141,7 @@ def operator(
         say(f"baton operator: {error}", error=True)
         sys.exit(2)
     except ConfigException as error:
-        say(f"baton operator: no way to reach the API server: {error}; give --kubeconfig FILE", error=True)
+        say(f"baton operator: no API server configured: {error}; use --kubeconfig FILE", error=True)
         sys.exit(2)
     except PortTaken as error:
         say(f"{error}; choose another --metrics-port", error=True)

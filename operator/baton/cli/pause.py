@@ -1,4 +1,4 @@
-"""`baton pause` and `baton resume`: whether hand-offs may begin."""
+"""`baton pause` and `baton resume`: stop and allow new hand-offs."""
 
 import click
 
@@ -12,9 +12,9 @@ from baton.kube.objects import group_view, groups_path
 @click.argument("group", type=GROUP)
 @cluster_options
 def pause(group: str, target: ClusterTarget) -> None:
-    """Begin no more hand-offs in a ConsumerGroup. Those in flight finish, and consumers go on with what they own.
+    """Stop new hand-offs in a ConsumerGroup. Hand-offs in flight finish, and consumers keep working on what they own.
 
-    The field spec.paused does the same. A tool that applies manifests (GitOps) may set it back.
+    Equivalent: the field spec.paused. A tool that applies manifests (GitOps) may reset it.
     """
     ask(_set(group, target, paused=True))
 
@@ -23,7 +23,7 @@ def pause(group: str, target: ClusterTarget) -> None:
 @click.argument("group", type=GROUP)
 @cluster_options
 def resume(group: str, target: ClusterTarget) -> None:
-    """Let hand-offs begin again in a ConsumerGroup. What has changed meanwhile is planned for."""
+    """Allow hand-offs in a ConsumerGroup again. A plan then takes account of changes made during the pause."""
     ask(_set(group, target, paused=False))
 
 
@@ -32,17 +32,17 @@ async def _set(group: str, target: ClusterTarget, paused: bool) -> None:
         path = groups_path(where, group)
         spec = group_view(await api.get(path)).spec
         if spec is not None and spec.paused == paused:
-            say(f"{where}/{group}: is {'paused already' if paused else 'not paused'}; nothing is changed")
+            say(f"{where}/{group} is {'already' if paused else 'not'} paused; nothing was changed")
             return
         await api.merge(path, {"spec": {"paused": paused}})
         say(f"{where}/{group}: {follows(group, where, paused=paused)}")
 
 
 def follows(group: str, namespace: str, *, paused: bool) -> str:
-    """What the command tells that it has brought about. Pure."""
+    """A sentence about the consequences of the command. Pure."""
     if not paused:
-        return "hand-offs may begin; changes of the fleet are planned for again"
+        return "hand-offs may begin again"
     return (
-        "no more hand-offs begin, and partitions whose pod ends wait without an owner; "
-        f"`baton resume {group} -n {namespace}` lets them begin again"
+        "no new hand-offs begin, and partitions of pods that end wait without an owner; "
+        f"to resume: baton resume {group} -n {namespace}"
     )

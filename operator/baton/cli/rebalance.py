@@ -1,4 +1,4 @@
-"""`baton rebalance`: ask for a rebalance now."""
+"""`baton rebalance`: request a rebalance."""
 
 import time
 
@@ -16,9 +16,9 @@ from baton.model.times import to_micro_text
 @click.argument("group", type=GROUP)
 @cluster_options
 def rebalance(group: str, target: ClusterTarget) -> None:
-    """Ask for a rebalance of a ConsumerGroup. After the delay the operator makes a plan, even if nothing has changed.
+    """Request a rebalance of a ConsumerGroup. After the delay the operator makes a plan, even if nothing has changed.
 
-    A new value of the annotation baton.dev/rebalance does the same.
+    Equivalent: a new value of the annotation baton.dev/rebalance.
     """
     ask(_request(group, target))
 
@@ -28,13 +28,13 @@ async def _request(group: str, target: ClusterTarget) -> None:
         path = groups_path(where, group)
         request = to_micro_text(time.time())
         made = group_view(await api.merge(path, {"metadata": {"annotations": {REBALANCE_ANNOTATION: request}}}))
-        say(f"{where}/{group}: asked for a rebalance. {follows(group, where, made.spec)}")
+        say(f"{where}/{group}: requested a rebalance. {follows(group, where, made.spec)}")
 
 
 def follows(group: str, namespace: str, spec: ConsumerGroupSpec | None) -> str:
-    """What the request will lead to, in words. `spec`: of the group, where it can be read."""
+    """A sentence about the consequences of the request. `spec`: the group's, if it can be read."""
     proposed = spec is not None and spec.approval is Approval.MANUAL
-    then = "what it would move is then proposed" if proposed else "it is carried out"
+    then = "its moves are proposed" if proposed else "it is carried out"
     plan = f"A plan is made after the delay, and {then}; see `baton status {group} -n {namespace}`"
     if spec is not None and spec.paused:
         return f"The group is paused, so nothing moves until `baton resume {group} -n {namespace}`. {plan}"

@@ -1,4 +1,4 @@
-"""What must not leave a cluster in a bundle: passwords, tokens and the like, wherever they may stand. Pure.
+"""Remove passwords, tokens and the like from the texts of a bundle. Pure.
 
 Secrets, the environment of containers, and entries of queues are not read at all. This is for the texts that are read: fields,
 messages, events and logs. It may hide too much.
@@ -13,9 +13,9 @@ SECRET_WORDS = (
     r"(?:passw(?:or)?[dt]|passphrase|passcode|pass(?![a-z])|pwd|(?<![a-z])pw(?![a-z])|secret|token|credential|sessionid"
     r"|(?<![a-z])(?:auth|sig)(?![a-z])|(?:api|access|private|account|encryption)[-_. ]?key)"
 )
-"""The names of secrets, in small or capital letters."""
+"""Names of secrets, to be matched regardless of case."""
 NO_OBJECT = r"(?!secrets \\?\"[^\"\s]{1,253}\\?\" (?:is forbidden|not found))"
-"""That is what the API server says of a Secret, by the name of the object."""
+"""Not the API server's message about a Secret object, which contains only its name."""
 
 _NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
 _REFERENCE = re.compile(r"(?:ref|refs|name)$", re.IGNORECASE)
@@ -25,24 +25,24 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SCHEME = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,40}"
 _NO_PORT = r"[^\s/@:\"\[]*:(?!\d+(?:[^\w@]|\Z))"
 _QUOTED = r"(?:[\w.]{0,40}[\[({]{1,9}|[a-z]{1,2})?(?P<quote>\\{0,9}[\"'`])(?:.*?(?<!\\)(?P=quote)|[^\n]*)"
-"""Also within another text, where quotes have backslashes; as Python prints bytes and calls; and cut off before its end."""
+"""A quoted text: also inside another, with escaped quotes; as Python prints bytes and calls; and without its end."""
 _VALUE = rf"(?:\*\*\*(?!\w)|{_QUOTED}|(?:[^\s\"]|\"(?![\s,}}\]:]|\Z))+)"
 _BLANK = r"[^\S\n]{1,9}"
 _SIGNS = r"\s*(?:[:=]+>?|->|[~|–—]|%3D|\\u003d|,(?=\s*[\"'])|\[|(?=\())"
 _IS = rf"\\{{0,9}}[\"'`]?(?:{_SIGNS}|{_BLANK}(?:is|was|to)\b:?|{_BLANK}(?=\\{{0,9}}[\"'`]))\s*(?:[|>][+-]?[^\S\n]*\n\s*)?"
-"""What stands between the name of a secret and the secret."""
+"""The separator between the name of a secret and the secret."""
 _COMMANDS = r"(?:\b(?:requirepass|masterauth)\b|\bredis-cli\b[^\n]{0,200}? -a)"
 _KEYS = (
     r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|hv[sbr]\.[\w-]{20,}|ya29\.[\w-]{10,}|(?:glpat|xox[a-z]|sk)-[\w-]{10,}"
     r"|(?:gh[opusr]|npm|dckr_pat|github_pat|[srp]k_live|[srp]k_test)_\w{16,}"
 )
-"""Of AWS, Google, Vault, GitLab, Slack, OpenAI, GitHub, npm, Docker and Stripe, whose form is known."""
+"""Keys of known forms: of AWS, Google, Vault, GitLab, Slack, OpenAI, GitHub, npm, Docker and Stripe."""
 _MIXED = r"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*\d)[A-Za-z0-9+/]{40}(?![\w+/=])"
-"""As AWS's secret keys are."""
+"""The form of AWS's secret keys."""
 
 
 def _without_query(url: re.Match[str]) -> str:
-    """It is matched also where it has none: else each `://` within it would be looked at up to its end."""
+    """Remove the query of a URL. URLs without one match, too: else each `://` inside would be searched up to the URL's end."""
     return f"{url[1]}?{HIDDEN}" if url[2] else url[0]
 
 
@@ -65,11 +65,11 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(rf"({NO_OBJECT}{SECRET_WORDS}[\w.-]{{0,60}}{_IS}){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{SECRET_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
 )
-"""In this order. Of a URL go the user, the password, also where it is cut off before its host, and the query."""
+"""The rules in their order. URLs lose the user, the password (also if the URL is cut before its host) and the query."""
 
 
 def hidden(text: str) -> str:
-    """The text without what looks like a secret, and without colours of a terminal: they part a name from its value."""
+    """The text without what looks like a secret, and without terminal colours, which could separate a name from its value."""
     text = _COLOUR.sub("", text)
     for pattern, instead in _RULES:
         text = pattern.sub(instead, text)
@@ -77,7 +77,7 @@ def hidden(text: str) -> str:
 
 
 def without_secrets(value: Any) -> Any:
-    """A JSON value in which every text is `hidden`, and so is every field whose name is that of a secret."""
+    """The JSON value with every text redacted by `hidden`, and without the values of fields named like a secret."""
     if isinstance(value, str):
         return hidden(value)
     if isinstance(value, Mapping):
@@ -93,7 +93,7 @@ def _field(name: str, value: Any) -> Any:
 
 
 def _nothing_of(value: Any) -> Any:
-    """Its form alone."""
+    """The structure of the value, with every text and number hidden."""
     if isinstance(value, Mapping):
         return {hidden(str(name)): _nothing_of(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -102,7 +102,7 @@ def _nothing_of(value: Any) -> Any:
 
 
 def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What Baton reads of an object's metadata. Other labels and annotations are not Baton's: kubectl keeps manifests in one."""
+    """The metadata that Baton reads. Other annotations may contain anything: kubectl keeps manifests in one."""
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
     own = {what: {key: text for key, text in (metadata.get(what) or {}).items() if _is_own(key)} for what in _MAPS}
     return {**kept, **{what: those for what, those in own.items() if those}}

@@ -148,7 +148,7 @@ async def test_baton_rebalance_makes_a_plan(shop: World, kubeconfig: Path, redis
     await shop.spread("by-hand", 2, 2)
     asked = await baton(kubeconfig, "rebalance", "by-hand")
     assert asked.returncode == 0, asked.stderr
-    assert "what it would move is then proposed" in asked.stdout
+    assert "its moves are proposed" in asked.stdout
     request = ((await shop.get_group("by-hand")) or {})["metadata"]["annotations"]["baton.dev/rebalance"]
 
     async def held_down() -> bool:

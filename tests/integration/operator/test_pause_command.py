@@ -17,13 +17,13 @@ async def test_while_a_group_is_paused_nothing_moves(shop: World, kubeconfig: Pa
     await shop.group("halted")
     await shop.pod("halted-a", "halted")
     await shop.spread("halted", 4)
-    assert "no more hand-offs begin" in (await baton(kubeconfig, "pause", "halted")).stdout
+    assert "no new hand-offs begin" in (await baton(kubeconfig, "pause", "halted")).stdout
     await shop.seen("halted")
     await shop.pod("halted-b", "halted")
     await shop.counted("halted", members=2)
     assert (await shop.status("halted"))["state"] == "Paused"
     assert max((await shop.counts("halted")).values()) == 4
-    assert "paused already" in (await baton(kubeconfig, "pause", "halted")).stdout
+    assert "is already paused" in (await baton(kubeconfig, "pause", "halted")).stdout
     assert "hand-offs may begin" in (await baton(kubeconfig, "resume", "halted")).stdout
     await shop.spread("halted", 2, 2)
 

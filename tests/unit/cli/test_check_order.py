@@ -107,7 +107,7 @@ def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_read_once() -> None:
-    assert "name it once" in call("-", "--produced", "-", given="").output
+    assert "only once" in call("-", "--produced", "-", given="").output
 
 
 def test_what_was_sent_has_no_unknown_field_either(tmp_path: Path) -> None:

@@ -112,12 +112,12 @@ def test_the_doctor_warns_of_both() -> None:
     assert drained == CheckResult(
         Verdict.WARNING,
         "pods of shop/orders",
-        "no partitions for a, c: they are drained",
-        "baton drain orders a -n shop --undo, unless that is meant",
+        "a, c are drained: no partitions",
+        "baton drain orders a -n shop --undo, unless that is intended",
     )
     (dead,) = queues(facts)
     assert (dead.verdict, dead.says) == (Verdict.WARNING, "1 dead letter waits")
-    assert dead.cure.startswith("look (baton dead-letters list orders -n shop)")
+    assert dead.cure.startswith("inspect (baton dead-letters list orders -n shop)")
 
 
 def test_a_queue_that_no_group_names_is_told_once_and_as_no_failure() -> None:

@@ -10,7 +10,7 @@ from baton.cli.pause import follows
 
 
 def test_a_pause_says_that_partitions_of_pods_that_end_wait() -> None:
-    assert "partitions whose pod ends wait without an owner" in follows("orders", "shop", paused=True)
+    assert "partitions of pods that end wait without an owner" in follows("orders", "shop", paused=True)
     assert "owner" not in follows("orders", "shop", paused=False)
 
 
@@ -21,7 +21,7 @@ def test_the_doctor_warns_of_partitions_without_an_owner_in_a_paused_group(pause
         "spec": {"queues": [{"name": "orders"}], "paused": paused},
         "status": {"observedGeneration": 1, "lastChangeTime": "1970-01-01T00:00:00Z", "state": "Paused", "unowned": unowned},
     }
-    found = [one for one in groups(ClusterFacts(5.0, groups=[look(manifest, {}, (), now=5.0)])) if "no owner" in one.says]
+    found = [one for one in groups(ClusterFacts(5.0, groups=[look(manifest, {}, (), now=5.0)])) if "without an owner" in one.says]
     assert [(one.verdict, one.cure) for one in found] == [(Verdict.WARNING, "baton resume orders -n shop")] * warned
 
 

@@ -400,7 +400,7 @@ def test_the_example_of_the_reference_may_be_saved_as_it_stands(tmp_path: Path) 
     assert plan(args=["--explain", "--request", str(file)]).stdout.startswith("solace: 7 partitions")
     refused = plan(file.read_text())
     assert refused.exit_code == 1
-    assert "or one over several lines as --request FILE" in refused.stdout
+    assert "or a single one over several lines with --request FILE" in refused.stdout
 
 
 MANY = 200_000

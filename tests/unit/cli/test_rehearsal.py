@@ -268,7 +268,7 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--add", "2"], "need --explain --group GROUP"),
         (["--explain", "--assignor", "range"], "need --explain --group GROUP"),
-        (["--group", "orders"], "add --explain"),
+        (["--group", "orders"], "--group needs --explain"),
         (["--explain", "--group", "shop/orders", "-n", "other"], "name two namespaces: use one"),
         (["--explain", "--group", "orders", "--partitions", "orders"], "'orders' is not QUEUE=COUNT, such as orders=16"),
         (["--explain", "--group", "orders", "--partitions", "orders=-1"], "'orders=-1' is not QUEUE=COUNT"),
