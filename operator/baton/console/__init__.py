@@ -1,1 +1,1 @@
-"""The console: groups in a browser, as they are and as they become. It stands on the same readings as the commands."""
+"""The console: groups in a browser, live. It reads groups with the same functions as the commands."""

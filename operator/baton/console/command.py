@@ -27,21 +27,19 @@ LOOPBACK = "127.0.0.1"
 @click.argument("group", type=GROUP, required=False)
 @cluster_options
 @click.option("--port", type=bounded(0, 65535), default=0, help="The port to serve on. Default: a free one.")
-@click.option("--allow-approve", is_flag=True, help="Let viewers approve proposals, as far as their rights go.")
+@click.option("--allow-approve", is_flag=True, help="Let viewers with the right approve proposals.")
 @click.option(
     "--operator",
     "operator_url",
     type=HTTP_URL,
     metavar="URL",
-    help="Ask the operator for the lag here. Default: through the API server, with your rights.",
+    help="The URL of the operator's leader, for the lag. Default: its pod, through the API server with your rights.",
 )
 @click.option("--viewer-tokens", is_flag=True, help="For a Deployment: each viewer signs in with a Kubernetes token.")
 @click.option(
     "--address", type=ADDRESS, default=LOOPBACK, show_default=True, help="With --viewer-tokens: the address to serve on."
 )
-@click.option(
-    "--host", "hosts", type=HOST, multiple=True, help="With --viewer-tokens: a name by which it is reached; may be repeated."
-)
+@click.option("--host", "hosts", type=HOST, multiple=True, help="With --viewer-tokens: a host name of the console; repeatable.")
 @click.option(
     "--ca",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -58,19 +56,19 @@ def console(
     ca: Path | None,
     target: ClusterTarget,
 ) -> None:
-    """Show ConsumerGroups in a browser: who owns what, what changes hands and why, and what another number of pods would do.
+    """Show ConsumerGroups in a browser: owners, hand-offs with their reasons, and the effect of another number of pods.
 
-    The console serves on this machine only, and acts with the rights of your kubeconfig. The URL has a token, without which
-    no request gets an answer.
+    The console serves on this machine only, with the rights of your kubeconfig. The URL contains a token, which every request
+    needs.
     """
     if not viewer_tokens and (hosts or ca or address != LOOPBACK):
         raise click.UsageError(
-            "--address, --host and --ca go with --viewer-tokens: a console for one person serves on loopback only"
+            "--address, --host and --ca need --viewer-tokens: a console for one person serves on loopback only"
         )
     from baton.console.guard import LOOPBACK as LOCAL
     from baton.console.server import ConsoleOptions
 
-    # On all addresses of this machine it is reached by this one.
+    # If it serves on all addresses, the URL has the loopback address.
     host = LOOPBACK if address in EVERYWHERE else f"[{address}]" if ":" in address else address
     options = ConsoleOptions(LOCAL | {host} | set(hosts), allow_approve, operator_url)
     ask(_serve(group, address, port, f"http://{host}", options, _viewers(target, viewer_tokens, ca)))
@@ -84,7 +82,7 @@ async def _serve(
     options: "ConsoleOptions",
     who: AbstractAsyncContextManager[tuple["Viewers", str | None]],
 ) -> None:
-    """Serve until a signal ends it."""
+    """Serve until SIGINT or SIGTERM."""
     from aiohttp import web
 
     from baton.console.server import ConsoleServer
@@ -112,7 +110,7 @@ async def _serve(
 
 @asynccontextmanager
 async def _viewers(target: ClusterTarget, viewer_tokens: bool, ca: Path | None) -> AsyncIterator[tuple["Viewers", str | None]]:
-    """Those who may look, and the namespace that is shown first."""
+    """The viewers, and the namespace to show first."""
     from baton.console.viewers import OnePerson, OwnRights
 
     if not viewer_tokens:
@@ -126,12 +124,12 @@ async def _viewers(target: ClusterTarget, viewer_tokens: bool, ca: Path | None) 
 
 
 def _in_pod(ca: Path) -> Any:
-    """The API server as a pod finds it, without credentials."""
+    """The settings of a pod's API server, without credentials."""
     from kubernetes.aio import client
 
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise NoAnswerError("--ca is for a pod, which knows its API server by KUBERNETES_SERVICE_HOST: give --kubeconfig instead")
+        raise NoAnswerError("--ca is for pods, but KUBERNETES_SERVICE_HOST is not set: use --kubeconfig instead")
     settings = client.Configuration()
     settings.host = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     settings.ssl_ca_cert = str(ca)

@@ -1,4 +1,4 @@
-"""What is told to those who look: a feed for each thing and viewer follows the objects, and paints them when they change."""
+"""Feeds of the console: each follows the objects of a topic for a viewer, and renders a page when they change."""
 
 import asyncio
 import json
@@ -28,47 +28,47 @@ Objects = Mapping[Key, Json]
 Follow = Callable[[], AsyncIterator[Objects]]
 
 BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
-"""Seconds before the API server is asked again."""
+"""Seconds between attempts to follow objects: the first wait, doubled up to the longest."""
 
 HEARTBEAT = 15.0
-"""Seconds between two signs of life to a viewer while nothing changes."""
+"""Seconds between heartbeats to a viewer while nothing changes."""
 
 ASK_EVERY = 5.0
-"""Seconds between two looks at what cannot be watched."""
+"""Seconds between requests for what cannot be watched."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedSource:
-    """Objects that are followed."""
+    """Objects to follow."""
 
     follow: Follow
     what: str
-    """For a sentence: `ConfigMap orders-assignments`."""
+    """Their name in messages: `ConfigMap orders-assignments`."""
     needed: bool = False
-    """Without the right to read them there is nothing to tell."""
+    """Whether the feed ends if the viewer may not read them."""
 
 
 @dataclass
 class Seen:
-    """What there is to paint. The objects of a source that has not answered yet are missing."""
+    """What a feed has read. The objects of a source that has not answered yet are missing."""
 
     objects: dict[str, Objects] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    """By source: why it could not be read."""
+    """Why a source could not be read, by source."""
     asked: Any = None
 
 
 Paint = Callable[[Seen], Json | None]
-"""On a thread; None: not enough is known yet."""
+"""Renders a page, on a thread; None: not enough is known yet."""
 
 
 class Feed:
-    """One thing."""
+    """The live page of a topic."""
 
     def __init__(
         self, sources: Mapping[str, FeedSource], paint: Paint, ask: Callable[[Seen], Awaitable[Any]] | None = None
     ) -> None:
-        """`ask`: for what cannot be watched, every few seconds."""
+        """`ask`: called every few seconds for what cannot be watched."""
         self._sources, self._paint, self._ask = sources, paint, ask
         self._seen = Seen()
         self._version = 0
@@ -78,7 +78,7 @@ class Feed:
         self._refused: ApiError | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled, or what is needed is refused."""
+        """Follow the sources until cancelled, or until a needed source is refused."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for name, source in self._sources.items():
@@ -89,7 +89,7 @@ class Feed:
             pass  # `messages` raises it
 
     async def messages(self) -> AsyncIterator[str]:
-        """What there is as JSON, and then what is new; empty: a sign of life. Raises ApiError where what is needed is refused."""
+        """The page as JSON, now and after each change; empty: a heartbeat. Raises ApiError if a needed source is refused."""
         told, text = 0, ""
         while True:
             try:
@@ -106,7 +106,7 @@ class Feed:
                 yield text
 
     async def _page(self) -> tuple[int, str]:
-        """Painted once for all."""
+        """The version and the page, rendered once for all viewers of the feed."""
         async with self._painting:
             version = self._version
             if version > self._painted[0]:
@@ -149,7 +149,7 @@ class Feed:
                 self._seen.asked = None
             except Exception as error:
                 self._seen.asked = None
-                self._seen.notes["asked"] = _unforeseen(error)
+                self._seen.notes["asked"] = f"the lag {_unforeseen(error)}"
             await self._tell()
             await asyncio.sleep(ASK_EVERY if self._seen.objects else BACKOFF)
 
@@ -160,37 +160,37 @@ class Feed:
 
 
 def _unforeseen(error: Exception) -> str:
-    return f"it cannot be read, which is a fault of Baton's: {type(error).__name__}: {one_line(str(error), 300)}"
+    return f"cannot be read, which is a bug in Baton: {type(error).__name__}: {one_line(str(error), 300)}"
 
 
 class _Refused(Exception):  # noqa: N818 -- how a feed ends
-    """It has told so."""
+    """A needed source is refused; `Feed.messages` raises the ApiError."""
 
 
 MOST_FEEDS = 128
 MOST_OF_ONE = 32
-"""Per viewer, so that one viewer cannot keep the others out."""
+"""The most feeds of one viewer, who otherwise could take all."""
 
 Topic = tuple[str, ...]
 """`("groups",)`, `("groups", namespace)` or `("group", namespace, name)`."""
 
 
 class Feeds:
-    """Those that run."""
+    """The running feeds."""
 
     def __init__(self, operator_url: str | None, lag_cure: str = FORWARD) -> None:
-        """`operator_url`: where the lag is asked for; None: by the API server's proxy, and `lag_cure` if that may not be."""
+        """`operator_url`: of the operator's leader, for the lag; None: through the API server. `lag_cure`: if forbidden."""
         self._operator_url, self._lag_cure = operator_url, lag_cure
         self._running: dict[tuple[str, Topic], _Running] = {}
 
     @asynccontextmanager
     async def open(self, viewer: Viewer, topic: Topic) -> AsyncIterator[Feed]:
-        """A feed runs while it is open for a viewer. Raises RefusedRequestError where there are too many."""
+        """Run a feed for a viewer until the last block that uses it ends. Raises RefusedRequestError if there are too many."""
         key = (viewer.key, topic)
         running = self._running.get(key)
         if running is None or running.task.done():
             if len(self._running) >= MOST_FEEDS or sum(of == viewer.key for of, _ in self._running) >= MOST_OF_ONE:
-                raise RefusedRequestError(503, "too many pages of this console are open: close some, or come again later")
+                raise RefusedRequestError(503, "too many pages of this console are open: close some, or try again later")
             feed = (
                 groups_feed(viewer.api, *topic[1:])
                 if topic[0] == "groups"
@@ -218,7 +218,7 @@ class _Running:
 
 
 def groups_feed(api: Api, namespace: str | None = None) -> Feed:
-    """All groups, or those of a namespace."""
+    """The feed of all groups, or of a namespace's."""
 
     def paint(seen: Seen) -> Json | None:
         found = seen.objects.get("groups")
@@ -233,7 +233,7 @@ def groups_feed(api: Api, namespace: str | None = None) -> Feed:
 
 
 def group_feed(api: Api, operator_url: str | None, lag_cure: str, namespace: str, name: str) -> Feed:
-    """One group."""
+    """The feed of one group."""
     ledger = ledger_name(name)
     named = {"fieldSelector": f"metadata.name={name}"}
     about = {"fieldSelector": f"regarding.kind=ConsumerGroup,regarding.name={name}"}
@@ -241,7 +241,7 @@ def group_feed(api: Api, operator_url: str | None, lag_cure: str, namespace: str
         "group": FeedSource(lambda: follow(api, groups_path(namespace), **named), f"ConsumerGroup {name}", needed=True),
         "ledger": FeedSource(
             lambda: follow(api, core_path(namespace, "configmaps"), fieldSelector=f"metadata.name={ledger}"),
-            f"ConfigMap {ledger}, who owns what,",
+            f"ConfigMap {ledger} (owners)",
         ),
         "queues": FeedSource(lambda: follow(api, queues_path(namespace)), "PartitionedQueues"),
         "events": FeedSource(lambda: follow(api, group_path(EVENTS, namespace, "events"), **about), "Events"),
@@ -255,12 +255,12 @@ def group_feed(api: Api, operator_url: str | None, lag_cure: str, namespace: str
 
 
 async def _again(_: Seen) -> None:
-    """A group whose operator is gone becomes Unknown by the clock alone."""
+    """Render again: a group whose operator is gone becomes Unknown only by the clock."""
 
 
 @dataclass
 class _GroupPainter:
-    """Paints one after the other, and remembers what has changed hands between two paintings."""
+    """Renders a group's page, and remembers the moves between renderings."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""What the console shows of groups, as JSON: made of what `baton status` shows, by the same readings. Pure."""
+"""The console's pages as JSON, made from the same data as `baton status`. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +20,12 @@ from baton.model.wording import one_line
 
 
 def short_numbers(partitions: Iterable[Partition], most: int) -> dict[QueueName, str]:
-    """`{"orders": "0-3,7"}`"""
+    """The partitions as ranges by queue: `{"orders": "0-3,7"}`"""
     return {queue: shortened(ranges, most) for queue, ranges in write_numbers(partitions).items()}
 
 
 UNOWNED = -1
-"""In the place of a member's number."""
+"""The number of no member."""
 
 LETTERS = {
     PartitionState.READY: "R",
@@ -36,20 +36,20 @@ LETTERS = {
 
 
 def rows(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slots: Sequence[MemberSlot]) -> list[MemberId]:
-    """The members in the grid's order: by name, also those that are gone, whose slots or partitions are still theirs."""
+    """The members of the grid, by name, including former members that still have slots or partitions."""
     named = {*members, *(slot.member for slot in slots)}
     named |= {one for row in partitions for one in (row.owner, row.to) if one is not None}
     return sorted(named)
 
 
 def columns(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slots: Sequence[MemberSlot]) -> list[dict[str, Any]]:
-    """The partitions by queue: `owners` has numbers of members, `states` a letter for each, `epochs` their epochs, `numbers` the
-    partitions where they are not 0, 1, 2, …, and `to` the next owner of those that have one."""
+    """The partitions by queue: `owners` has numbers of members, `states` a letter each, `numbers` the partitions if they are not
+    0, 1, 2, …, and `to` the next owners by index."""
     number = {name: at for at, name in enumerate(members)}
     kept: Mapping[Partition, MemberId] = {partition: slot.member for slot in slots for partition in slot.vacated or ()}
 
     def mapped(row: PartitionRow) -> MemberId | None:
-        """The member in whose row it is: a partition on hold is in the row of the member that it waits for."""
+        """The member of the partition's row; for a partition on hold the member that it waits for."""
         return row.owner or kept.get(Partition(row.queue, row.partition))  # type: ignore[arg-type] # a queue's name
 
     made = []
@@ -70,17 +70,17 @@ def columns(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slo
 
 
 MOST_ENTRIES = 200
-"""Entries that are shown; the newest."""
+"""The most entries shown: the newest."""
 
 MOST_AT_ONCE = 20
-"""Moves of one change of the ledger that are told one by one."""
+"""The most entries for one change of the ledger."""
 
 LONGEST_MOVED, LONGEST_NOTE = 120, 600
-"""Characters."""
+"""The most characters of moved partitions, and of an event's note."""
 
 
 class TimelineEntry(NamedTuple):
-    """Something that happened. `at`: Unix seconds."""
+    """An entry of the timeline. `at`: Unix seconds."""
 
     at: float
     kind: str
@@ -90,7 +90,7 @@ class TimelineEntry(NamedTuple):
 
 
 def moves_between(before: GroupState | None, after: GroupState | None, now: float) -> list[TimelineEntry]:
-    """The moves between two states of one ledger, by giver and receiver."""
+    """The moves between two states of a ledger, by giver and receiver."""
     if before is None or after is None:
         return []
     moved: defaultdict[tuple[MemberId | None, MemberId | None, str], list[Partition]] = defaultdict(list)
@@ -111,7 +111,7 @@ def moves_between(before: GroupState | None, after: GroupState | None, now: floa
 
 
 def of_events(events: Iterable[Manifest]) -> list[TimelineEntry]:
-    """What the operator posted, as far as it reads."""
+    """The operator's events, except invalid ones."""
     entries = []
     for event in events:
         series = event.get("series") or {}
@@ -127,7 +127,7 @@ def of_events(events: Iterable[Manifest]) -> list[TimelineEntry]:
 
 
 def newest(*lists: Iterable[TimelineEntry]) -> list[dict[str, Any]]:
-    """Those of all lists, the newest first."""
+    """The newest entries of all lists, the newest first."""
     every = sorted((one for some in lists for one in some), key=lambda one: one.at, reverse=True)
     return [one._asdict() for one in every[:MOST_ENTRIES]]
 
@@ -143,10 +143,10 @@ def _sentence(giver: MemberId | None, owner: MemberId | None, why: str, those: I
 Json = dict[str, Any]
 
 MOST_HANDOFFS = 100
-"""That are listed; the grid shows all."""
+"""The most hand-offs listed; the grid shows all."""
 
 LONGEST_RANGES = 400
-"""Characters of a member's partitions; the grid shows all."""
+"""The most characters of a member's partitions; the grid shows all."""
 
 
 def group_row(look: GroupLook) -> Json:
@@ -170,7 +170,7 @@ def group_page(
     lag: GroupLag | None = None,
     notes: Iterable[str] = (),
 ) -> Json:
-    """All of one group. `lag`: what its operator answers; `notes`: what could not be asked."""
+    """The page of one group. `lag`: the operator's answer; `notes`: what could not be read."""
     every = partitions(look.state)
     shown = rows(list(look.members), every, look.vacant)
     written = look.status.model_dump(mode="json", exclude_unset=True, by_alias=True)
@@ -238,7 +238,7 @@ def _member(look: GroupLook, name: MemberId) -> Json:
 
 
 def _handoffs(look: GroupLook) -> Json:
-    """Those that run, by their clocks."""
+    """The hand-offs in progress, the earliest deadline first."""
     state = look.state
     if state is None:
         return {"count": 0, "shown": []}

@@ -1,4 +1,4 @@
-"""Who may ask, by what the browser says of a request; and what the browser is told to refuse. Pure."""
+"""Check where a request comes from by its headers, and its token; response headers that protect the page. Pure."""
 
 import hmac
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 LONGEST_TOKEN = 16 * 1024
-"""Characters."""
+"""The most characters of a token."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -23,11 +23,11 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""Of every answer."""
+"""The headers of every response."""
 
 
 class RefusedRequestError(Exception):
-    """The request is not answered. The message is one line."""
+    """The request is refused. The message is one line."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -35,10 +35,12 @@ class RefusedRequestError(Exception):
 
 
 def check_source(host: str, origin: str | None, site: str | None, hosts: Collection[str]) -> None:
-    """Another page's request, and one by a name that is not this server's (DNS rebinding), is refused: raises
-    RefusedRequestError. `hosts`: names, without ports; `site`: the header Sec-Fetch-Site."""
+    """Raise RefusedRequestError for a request from another page, or to a host name that is not this server's (DNS rebinding).
+
+    `hosts`: the server's names, without ports. `site`: the header Sec-Fetch-Site.
+    """
     if _name(host) not in hosts:
-        raise RefusedRequestError(421, "this console does not answer by that name: give it with --host")
+        raise RefusedRequestError(421, "unknown host name: start the console with --host NAME")
     if site not in (None, "same-origin", "none"):
         raise RefusedRequestError(403, "the request comes from another site")
     if origin is not None and _place(origin) != host.lower():
@@ -46,26 +48,26 @@ def check_source(host: str, origin: str | None, site: str | None, hosts: Collect
 
 
 def bearer(authorization: str) -> str:
-    """The token of an Authorization header. Raises RefusedRequestError if it has no token."""
+    """Return the token of an Authorization header. Raises RefusedRequestError if there is none."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN or not fullmatch(r"[!-~]+", token, ASCII):
-        raise RefusedRequestError(401, "no token came with the request")
+        raise RefusedRequestError(401, "the request has no token")
     return token
 
 
 def check_token(given: str, known: str) -> None:
-    """Raises RefusedRequestError where it is not the known one."""
+    """Raise RefusedRequestError if the tokens differ."""
     if not hmac.compare_digest(given.encode(), known.encode()):
         raise RefusedRequestError(401, "this is not the token of this console: open the URL that `baton console` printed last")
 
 
 def _name(host: str) -> str:
-    """Without the port."""
+    """The host name without the port."""
     return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
 
 
 def _place(origin: str) -> str:
-    """Host and port; empty: it has none."""
+    """The host and port of an origin; empty: it has none."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The console's HTTP server: its page, streams of what there is (server-sent events), what-if, and approval."""
+"""The console's HTTP server: the page, live data as server-sent events, what-if, and approval."""
 
 import asyncio
 import json
@@ -26,16 +26,16 @@ from baton.kube.errors import FORBIDDEN, ApiError, UnavailableError
 from baton.model.wording import one_line
 
 PAUSE = 0.25
-"""Seconds between two messages to one viewer, whatever happens meanwhile."""
+"""The least seconds between two messages to a viewer."""
 
 TAKEN_WITHIN = 30.0
-"""Seconds in which a viewer takes a message, or is given up."""
+"""Seconds after which a viewer that does not take a message is disconnected."""
 
 MOST_NAMESPACES = 100
-"""Namespaces that are offered to a viewer who may not list all groups."""
+"""The most namespaces offered to a viewer who may not list all groups."""
 
 LONGEST_REQUEST = 16 * 1024
-"""Bytes."""
+"""The most bytes of a request's body."""
 
 STATIC = {
     "index.html": "text/html",
@@ -43,7 +43,7 @@ STATIC = {
     **dict.fromkeys(("api.js", "console.js", "dom.js", "grid.js", "group.js", "groups.js", "what_if.js"), "text/javascript"),
     "icon.svg": "image/svg+xml",
 }
-"""The files of the page, with their kinds."""
+"""The files of the page, with their content types."""
 
 _GROUPS = "consumergroups.baton.dev"
 
@@ -52,18 +52,18 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """What the console is to be."""
+    """Settings of the console."""
 
     hosts: Collection[str]
-    """The names by which it answers, without ports."""
+    """The host names that it answers to, without ports."""
     may_approve: bool = False
     operator_url: str | None = None
     namespace: str | None = None
-    """Whose groups are shown first; None: all."""
+    """The namespace to show first; None: all."""
 
 
 class ConsoleServer:
-    """Its routes."""
+    """The routes of the console."""
 
     def __init__(self, viewers: Viewers, options: ConsoleOptions) -> None:
         self._viewers, self._options = viewers, options
@@ -73,7 +73,7 @@ class ConsoleServer:
         self._pages = {name: (folder / name).read_bytes() for name in STATIC}
 
     def application(self) -> web.Application:
-        """For aiohttp's runner."""
+        """Return the application for aiohttp's runner."""
         made = web.Application(middlewares=[self._guarded], client_max_size=LONGEST_REQUEST)
         made.router.add_get("/", self._page)
         made.router.add_get("/{name}", self._page)
@@ -151,28 +151,28 @@ class ConsoleServer:
                 body = json.dumps({"status": status, "error": one_line(why, 600)})
                 await answer.write(f"event: refused\ndata: {body}\n\n".encode())
             except (ConnectionError, TimeoutError):
-                pass  # the viewer has gone
+                pass  # the viewer is gone
             return answer
 
     def _refused(self, error: ApiError) -> tuple[int, str]:
-        """The status for the viewer, and why. 401 is of the viewer's own token; that of a console for one person is in order."""
+        """The status and message for the viewer. 401 means the viewer's own token, so a refused kubeconfig is a 502."""
         said = error.message or error.reason
         if error.status == 401 and self._viewers.token is not None:
             return (
                 502,
-                f"the API server does not take your kubeconfig's credentials ({said}): renew them, and start the console again",
+                f"the API server rejects the credentials of your kubeconfig ({said}): renew them and restart the console",
             )
         if error.status == 401:
-            return 401, "this token has expired or is wrong; create another: kubectl create token NAME -n NAMESPACE"
+            return 401, "the token is expired or invalid; create another: kubectl create token NAME -n NAMESPACE"
         if error.status == FORBIDDEN:
-            return FORBIDDEN, f"you lack a right: {said}; ask for it (the guide of the console has the Roles)"
+            return FORBIDDEN, f"you lack a right: {said}; ask for it (the console's guide has the Roles)"
         return error.status, said
 
     async def _what_if(self, request: web.Request) -> web.StreamResponse:
         namespace, name = _named(request.query)
         pods = request.query.get("pods", "")
         if not (pods.isascii() and pods.isdigit() and len(pods) <= 6):
-            raise RefusedRequestError(400, "pods is no number")
+            raise RefusedRequestError(400, "pods is not a number")
         async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
             state, seen = await observe(viewer.api, namespace, name)
         made = await self._rehearsals.rehearse(f"{namespace}/{name}", state, seen, int(pods), time.time())
@@ -185,15 +185,15 @@ class ConsoleServer:
         return web.json_response({"approve": allowed})
 
     async def _approve(self, request: web.Request) -> web.StreamResponse:
-        text = await request.text()  # before there is a viewer: a slow sender with any token would keep others out
+        text = await request.text()  # before the viewer is opened: a slow sender with any token could keep others out
         async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
             if not self._options.may_approve:
-                raise RefusedRequestError(403, "this console only shows: start it with --allow-approve")
+                raise RefusedRequestError(403, "this console is read-only: start it with --allow-approve")
             said = _object(text)
             namespace, name = _named(said)
             proposal = said.get("proposal")
             if not isinstance(proposal, str) or not 0 < len(proposal) <= 64:
-                raise RefusedRequestError(400, "proposal is no id of a proposal")
+                raise RefusedRequestError(400, "proposal is not the id of a proposal")
             await approve_proposal(viewer.api, namespace, name, proposal)
         return web.json_response({"approved": proposal})
 
@@ -204,18 +204,18 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
-        raise RefusedRequestError(400, "the request is no JSON object")
+        raise RefusedRequestError(400, "the request is not a JSON object")
     return said
 
 
 def _named(said: Any) -> tuple[str, str]:
-    """Namespace and name."""
+    """The namespace and name in a request."""
     return NAMESPACE.convert(str(said.get("namespace", "")), None, None), OBJECT.convert(str(said.get("name", "")), None, None)
 
 
 async def _readable_namespaces(api: Api, shown_first: str | None) -> list[str]:
-    """Namespaces whose groups this viewer may list, of those that can be found: all, if the viewer may list namespaces; otherwise
-    the one that is shown first, and that of the viewer's service account."""
+    """Namespaces whose groups this viewer may list: of all namespaces if the viewer may list them, otherwise of the one shown
+    first and that of the viewer's service account."""
     names = {shown_first} if shown_first else set()
     kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     for ask in (

@@ -1,4 +1,4 @@
-"""With whose rights the API server is asked: those of the person who started the console, or those of each viewer's own token."""
+"""The rights used at the API server: those of the person who started the console, or of each viewer's own token."""
 
 import asyncio
 import secrets
@@ -13,30 +13,30 @@ from baton.console.guard import RefusedRequestError, bearer, check_token
 from baton.kube.api import Api, connected
 
 MOST_TOKENS = 256
-"""Viewers at the same time."""
+"""The most viewers at the same time."""
 
 
 @dataclass(eq=False, slots=True)
 class Viewer:
-    """A person who looks, with the rights of `api`."""
+    """A viewer with the rights of `api`."""
 
     api: Api
     key: str
-    """The same for the same token, and not the token."""
+    """A hash of the token; equal for equal tokens."""
 
 
 class Viewers(Protocol):
-    """Those who may look."""
+    """The viewers of a console."""
 
     token: str | None
-    """Of this console; None: a viewer's token is of Kubernetes."""
+    """The console's token; None: each viewer has a token of Kubernetes."""
 
     def of(self, authorization: str) -> AbstractAsyncContextManager[Viewer]:
-        """The viewer who sends this header, for one request. Raises RefusedRequestError."""
+        """The viewer with this Authorization header, for one request. Raises RefusedRequestError."""
 
 
 class OnePerson:
-    """The console of one person: who has the token of its URL acts with that person's kubeconfig."""
+    """The console of one person. The token of its URL grants the rights of that person's kubeconfig."""
 
     def __init__(self, api: Api) -> None:
         self.token: str | None = secrets.token_urlsafe(32)
@@ -50,12 +50,12 @@ class OnePerson:
 
 
 class OwnRights:
-    """The console of many: each asks with the own token, which is passed on to the API server and kept nowhere else."""
+    """The console of many viewers. Each has a token, which is sent to the API server and kept nowhere else."""
 
     token: str | None = None
 
     def __init__(self, settings: Any, connect: Callable[[Any], AbstractAsyncContextManager[Api]] = connected) -> None:
-        """`settings`: of the server; whatever credentials they have are left out."""
+        """`settings`: of the API server. Their credentials are not used."""
         self._settings, self._connect = settings, connect
         self._opening = asyncio.Lock()
         self._open: dict[str, tuple[Viewer, AsyncExitStack]] = {}
@@ -63,13 +63,13 @@ class OwnRights:
 
     @asynccontextmanager
     async def of(self, authorization: str) -> AsyncIterator[Viewer]:
-        """See `Viewers`. Its connections are kept while it has a request."""
+        """See `Viewers`. A viewer's connections stay open while it has a request."""
         token = bearer(authorization)
         key = sha256(token.encode()).hexdigest()
         async with self._opening:
             if key not in self._open:
                 if len(self._open) >= MOST_TOKENS:
-                    raise RefusedRequestError(503, "too many people look at this console: come again later")
+                    raise RefusedRequestError(503, "this console has too many viewers: try again later")
                 stack = AsyncExitStack()
                 api = await stack.enter_async_context(self._connect(self._as(token)))
                 self._open[key], self._users[key] = (Viewer(api, key), stack), 0

@@ -1,4 +1,4 @@
-"""A group with another number of pods: which pods come or go, and what its operator's own plan would make of it."""
+"""A group with another number of pods: which pods come or go, and the operator's plan for them."""
 
 import asyncio
 from collections import Counter
@@ -17,22 +17,22 @@ Json = dict[str, Any]
 
 MOST_PODS = 10_000
 MOST_WAITING = 16
-"""Plans that are asked for at the same time."""
+"""The most requests for a plan at the same time."""
 
 MOST_CHANGES = 100
-"""Members of an answer: those that change most."""
+"""The most members in an answer: those that change most."""
 
 LONGEST_RANGES = 200
-"""Characters."""
+"""The most characters of a member's gains or losses."""
 
 
 def pods_of(seen: Observation) -> int:
-    """How many there are, without those that stop."""
+    """The number of pods that are not terminating."""
     return sum(not member.terminating for member in seen.members.values())
 
 
 def with_pods(state: GroupState, seen: Observation, pods: int) -> WhatIf:
-    """So many pods: new ones come, or those go whose loss costs the fewest moves, as when a group is scaled."""
+    """The change to this number of pods: new ones are added, or those removed that cost the fewest moves, as in scaling."""
     there = {name: member for name, member in seen.members.items() if not member.terminating}
     if pods >= len(there):
         return WhatIf(add=pods - len(there))
@@ -41,7 +41,7 @@ def with_pods(state: GroupState, seen: Observation, pods: int) -> WhatIf:
 
 
 def answer(of: Comparison, pods_now: int, pods: int) -> Json:
-    """For the page. Pure."""
+    """The answer for the page. Pure."""
     changed = [change for change in of.changes if change.size]
     return {
         "pods": pods,
@@ -56,24 +56,24 @@ def answer(of: Comparison, pods_now: int, pods: int) -> Json:
 
 
 class Rehearsals:
-    """One at a time, on a thread: a plan of ten thousand partitions takes seconds, and no page is to stand still for it. One that
-    is given up before its turn is not made."""
+    """Makes plans one at a time on a thread: a plan of ten thousand partitions takes seconds, and pages must stay live. A request
+    cancelled before its turn is skipped."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
         self._waiting = 0
 
     async def rehearse(self, group: str, state: GroupState, seen: Observation, pods: int, now: float) -> Json:
-        """What would come of so many pods. Raises NoAnswerError, and RefusedRequestError where too many ask."""
+        """The plan for this number of pods. Raises NoAnswerError, and RefusedRequestError if there are too many requests."""
         if not 0 <= pods <= MOST_PODS:
-            raise NoAnswerError(f"{pods} pods: give a number from 0 to {MOST_PODS:,}")
+            raise NoAnswerError(f"{pods} pods: use a number from 0 to {MOST_PODS:,}")
 
         def work() -> Json:
             comparison = asyncio.run(compare(group, state, seen, with_pods(state, seen, pods), now))
             return answer(comparison, pods_of(seen), pods)
 
         if self._waiting >= MOST_WAITING:
-            raise RefusedRequestError(503, "too many plans are asked for: come again later")
+            raise RefusedRequestError(503, "too many requests for plans: try again later")
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -38,7 +38,7 @@ async def test_an_object_that_cannot_be_read_is_told_and_the_rest_is_followed_ag
         messages = feed.messages()
         told = json.loads(await anext(messages))
         assert told["notes"] == [
-            "ConsumerGroups: as last seen; it cannot be read, which is a fault of Baton's: KeyError: 'metadata'"
+            "ConsumerGroups: as last seen; cannot be read, which is a bug in Baton: KeyError: 'metadata'"
         ]
         mended.set()
         while told["objects"] == 0:

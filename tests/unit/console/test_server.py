@@ -36,7 +36,7 @@ async def test_credentials_that_have_expired_are_not_taken_for_the_consoles_own_
         answer = await client.get(path, headers={"Authorization": f"Bearer {viewers.token}"})
         said = await answer.text()
         assert answer.status == 502 or 'event: refused\ndata: {"status": 502' in said
-        assert "the API server does not take your kubeconfig's credentials" in said
+        assert "the API server rejects the credentials of your kubeconfig" in said
         assert (await client.get(path, headers={"Authorization": "Bearer other"})).status == 401
 
 

@@ -1,4 +1,4 @@
-// The console's server. The token goes with each request in a header, so no other page can make the browser send it.
+// Requests to the console's server. The token is in a header of each request, so no other page can make the browser send it.
 
 const KEY = "baton-console-token";
 let token = sessionStorage.getItem(KEY);
@@ -26,15 +26,16 @@ export async function ask(path, query = {}, options = {}) {
   });
   if (answer.ok) return answer;
   const said = await answer.json().catch(() => ({}));
-  throw new Refusal(answer.status, said.error || `the console answers ${answer.status}`);
+  throw new Refusal(answer.status, said.error || `the console answered with status ${answer.status}`);
 }
 
 export const read = async (...request) => (await ask(...request)).json();
 
 const LATE = 5000; // milliseconds
-const FULL = "The console has not answered yet. A browser opens six connections to one server, for all tabs together: close those of this console that you do not need.";
+const FULL = "The console has not answered yet. A browser opens at most six connections to a server, for all tabs together: close tabs of this console that you do not need.";
 
-// Server-sent events, by fetch: an EventSource has no headers. `told(kind, seconds, data)`; `state(text)` says how it goes.
+// Server-sent events by fetch, because an EventSource cannot send headers. Calls `told(kind, seconds, data)` for each event, and
+// `state(text)` when the connection changes.
 export function stream(path, query, told, state) {
   const end = new AbortController();
   (async () => {
@@ -46,7 +47,7 @@ export function stream(path, query, told, state) {
         state("");
         wait = 500;
         if (await events(answer.body.getReader(), told)) return;
-        state("The connection ended; it is made again.");
+        state("The connection ended; reconnecting.");
       } catch (error) {
         if (end.signal.aborted) return;
         if (error instanceof Refusal && error.status !== 503) return told("refused", null, { status: error.status, error: error.message });

@@ -1,4 +1,4 @@
-// Which page is shown, and with which token.
+// The page to show, and the token.
 
 import { ask, hasToken, stream, useToken } from "./api.js";
 import { el, fill, setClock } from "./dom.js";
@@ -10,8 +10,8 @@ const connection = document.getElementById("connection");
 const signOut = document.getElementById("sign-out");
 let settings, end = () => {};
 
-// #token=…&at=/shop/orders, as `baton console` prints it; the token does not stay in the address. Where viewers sign in, no link does it
-// for them: it could be another's token, and they would approve as that one.
+// #token=…&at=/shop/orders, as printed by `baton console`; the token does not stay in the address. If viewers sign in, tokens in links
+// are ignored: it could be another person's token, and the viewer would approve in that person's name.
 function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (!given.has("token")) return;
@@ -28,7 +28,7 @@ function show() {
   if (!location.hash.startsWith("#/") && location.hash.length > 1) return undefined; // a link within the page
   const [namespace, name] = location.hash.slice(2).split("/").map(decodeURIComponent);
   document.title = name ? `${name} – Baton` : "Baton";
-  const shown = location.hash ? namespace : settings.namespace ?? ""; // "#/": all namespaces, as was asked for
+  const shown = location.hash ? namespace : settings.namespace ?? ""; // "#/": all namespaces, as requested
   const draw = name ? groupPage(main, namespace, name, settings.mayApprove) : groupsPage(main, shown);
   const where = name ? ["/api/group", { namespace, name }] : ["/api/groups", { namespace: shown }];
   end = stream(...where, told(draw, name ? null : offerNamespaces), (text) => fill(connection, text));
@@ -53,7 +53,7 @@ const told = (draw, forbidden) => (kind, seconds, data) => {
 
 function signIn(why) {
   signOut.hidden = true;
-  if (!settings.signIn) return fill(main, el("h2", {}, "This console is not yours"), el("p", { class: "error" }, why || "Open the URL that `baton console` printed: it has a token."));
+  if (!settings.signIn) return fill(main, el("h2", {}, "No access"), el("p", { class: "error" }, why || "Open the URL that `baton console` printed: it contains a token."));
   const field = el("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
@@ -61,7 +61,7 @@ function signIn(why) {
     show();
   };
   fill(main, el("h2", {}, "Sign in"),
-    el("p", {}, "With a token of Kubernetes; you see what it may see. For example: ", el("code", {}, "kubectl create token NAME -n NAMESPACE")),
+    el("p", {}, "Use a Kubernetes token; you see what its account may read. For example: ", el("code", {}, "kubectl create token NAME -n NAMESPACE")),
     el("form", { onsubmit: enter }, el("label", { for: "token" }, "Token"), field, el("button", {}, "Sign in")),
     why ? el("p", { class: "error", role: "alert" }, why) : null);
   return field.focus();

@@ -1,8 +1,8 @@
-// Elements made of texts. Whatever comes from objects of the cluster gets into the page here, and only as text.
+// Elements made from texts. Everything from the cluster's objects gets into the page here, and only as text.
 
 const unseen = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
-// On one line, with a � for each character that is none to be seen, such as those that turn the direction.
+// The value on one line, with a � for each invisible character, such as those that change the direction.
 export const clean = (value) => String(value ?? "").replace(/\s/gu, " ").replace(unseen, "�");
 
 // el("td", {class: "number"}, "12", el("b", {}, "x")); `on…` attributes are listeners; false, null and undefined are left out.
@@ -28,7 +28,7 @@ export function table(caption, heads, rows, attributes = {}) {
   return el("table", attributes, el("caption", {}, caption), el("thead", {}, el("tr", {}, head)), el("tbody", {}, body));
 }
 
-// A part of a page that is made again only when what it shows has changed, so that nothing is lost from under a reader.
+// A part of a page that is rendered again only when its data has changed, so that a reader does not lose selections.
 export function part(element, make) {
   let shown;
   return (data, ...more) => {
@@ -44,7 +44,7 @@ export const ranges = (queues) =>
 
 export const counted = (count, one, many = `${one}s`) => `${Number(count ?? 0).toLocaleString("en")} ${count === 1 ? one : many}`;
 
-// Clocks: the server's time, and elements that count down to theirs.
+// Clocks: the server's time, and elements that count down.
 let ahead = 0;
 export const setClock = (seconds) => { ahead = seconds - Date.now() / 1000; };
 export const now = () => Date.now() / 1000 + ahead;

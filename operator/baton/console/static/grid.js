@@ -1,5 +1,5 @@
-// Partitions (columns) beside members (rows), on one canvas, however many there are: cells shrink, and below a pixel they share it.
-// It is a slider for the keyboard and for screen readers: its value is a partition, told in words.
+// Partitions (columns) and members (rows) on one canvas, however many there are: cells shrink, and below a pixel they share it.
+// For the keyboard and screen readers it is a slider: its value is a partition, described in words.
 
 const MOST_HEIGHT = 480;
 const WIDEST_CELL = 80;
@@ -8,7 +8,7 @@ const WORDS = { R: "owned", P: "in hand-off", U: "on hold", N: "unowned" };
 export class Grid {
   constructor(canvas, told) {
     this.canvas = canvas;
-    this.told = told; // what is said of the chosen partition
+    this.told = told; // called with the description of the chosen partition
     this.at = 0;
     this.columns = [];
     this.members = [];
@@ -72,7 +72,7 @@ export class Grid {
       const x = on.left + n * on.cell + one.of * 4;
       const y = (this.row(one) + on.lost) * on.tall + (on.tall > 5 ? 1 : 0);
       pen.fillStyle = pen.strokeStyle = colours[one.state];
-      if (one.state === "U" && wide > 4 && high > 4) pen.strokeRect(x + 1, y + 1, wide - 2, high - 2); // hollow: no owner works on it
+      if (one.state === "U" && wide > 4 && high > 4) pen.strokeRect(x + 1, y + 1, wide - 2, high - 2); // hollow: it has no owner
       else pen.fillRect(x, y, wide, high);
       if (on.tall >= 11 && pen.measureText(one.number).width + 4 <= wide) {
         pen.fillStyle = colour(one.state === "U" ? "text" : "paper");
@@ -154,7 +154,7 @@ export class Grid {
   }
 }
 
-// Pods are told apart by their ends.
+// The name, shortened at the front: pods' names differ at the end.
 function ending(pen, name, width) {
   if (pen.measureText(name).width <= width) return name;
   let cut = name;

@@ -69,7 +69,7 @@ const problemList = ([problems, notes]) => [
 ];
 
 const legend = () => el("ul", { id: "legend", class: "legend" },
-  [["owned", "owned"], ["handoff", "hand-off: filled where it is, framed where it goes"], ["hold", "on hold: waits for its member"], ["unowned", "unowned"]]
+  [["owned", "owned"], ["handoff", "hand-off: filled at the giver, framed at the receiver"], ["hold", "on hold: waits for its member"], ["unowned", "unowned"]]
     .map(([kind, text]) => el("li", { class: kind }, text)));
 
 const queueTable = (queues) => table("Queues", ["Queue", "Partitions", "States", "Scale"], queues.map((one) => [
@@ -85,7 +85,7 @@ function handoffList([handoffs, slots]) {
     el("h3", {}, "Hand-offs"),
     el("ul", {}, handoffs.shown.map((one) => el("li", {}, el("b", {}, `${one.queue} ${one.partition}`), ` ${one.from ?? "unowned"} → ${one.to ?? "unowned"} `,
       one.deadline ? clock(one.deadline) : "waits for its grant", waitsFor(one), one.why ? `: ${one.why}` : null)),
-    slots.map((one) => el("li", {}, `The slot of ${one.member} is kept `, one.until ? clock(one.until, "until the plan") : null, `: ${ranges(one.partitions)}`))),
+    slots.map((one) => el("li", {}, `the slot of ${one.member} is kept `, one.until ? clock(one.until, "until the plan") : null, `: ${ranges(one.partitions)}`))),
     hidden > 0 ? el("p", {}, `and ${counted(hidden, "more hand-off")}: see the grid`) : null,
   ];
 }
@@ -105,7 +105,7 @@ function proposed(proposal, namespace, name, mayApprove) {
     button.disabled = true;
     try {
       await ask("/api/approve", {}, { method: "POST", body: JSON.stringify({ namespace, name, proposal: proposal.id }) });
-      fill(said, "Approved; it is carried out.");
+      fill(said, "Approved.");
     } catch (error) {
       button.disabled = false;
       fill(said, el("span", { class: "error" }, error.message));
@@ -125,7 +125,7 @@ const happened = (entries) => [
   el("h3", {}, "Timeline"),
   entries.length ? el("ol", { class: "timeline" }, entries.map((one) => el("li", one.warning ? { class: "warning" } : {},
     el("time", { "data-at": one.at, title: new Date(one.at * 1000).toISOString() }, ago(one.at)), " ", el("b", {}, one.kind), ` ${one.text}`)))
-    : el("p", {}, "Nothing is known to have moved."),
+    : el("p", {}, "No known moves."),
 ];
 
 const conditionTable = (conditions) => [

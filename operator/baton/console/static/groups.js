@@ -29,7 +29,7 @@ export function groupsPage(main, namespace) {
   });
 }
 
-// The viewer may not list these groups: asks for a namespace, and offers those that may be read.
+// The viewer may not list these groups: offer readable namespaces.
 export async function offerNamespaces(why) {
   const list = document.querySelector(".list");
   const { namespaces } = await read("/api/namespaces").catch(() => ({ namespaces: [] }));

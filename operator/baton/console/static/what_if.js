@@ -1,4 +1,4 @@
-// What if there were N pods: asked of the operator's own plan.
+// What if there were N pods: the operator's plan for them.
 
 import { read } from "./api.js";
 import { counted, el, fill, ranges, table } from "./dom.js";
@@ -43,7 +43,7 @@ function answered(of) {
   const hidden = of.changed - of.changes.length;
   return [
     el("p", {}, el("b", {}, `${counted(of.podsNow, "pod")} → ${of.pods}`), ": ", of.sentences.map((one) => el("span", one.good ? {} : { class: "warning" }, `${one.text} `))),
-    rows.length ? table("Who would gain and lose", ["Member", "Partitions", "Gains", "Loses"], rows, { class: "stacked" }) : null,
-    el("p", { class: "quiet" }, `${hidden > 0 ? `and ${counted(hidden, "more member")} that would change; ` : ""}${counted(of.unchanged, "member")} unchanged. Nothing has been done.`),
+    rows.length ? table("Gains and losses", ["Member", "Partitions", "Gains", "Loses"], rows, { class: "stacked" }) : null,
+    el("p", { class: "quiet" }, `${hidden > 0 ? `and ${counted(hidden, "more member")} that would change; ` : ""}${counted(of.unchanged, "member")} unchanged. Nothing was changed.`),
   ];
 }
