@@ -1,3 +1,3 @@
-"""A stand-in for operator and API server, for processes on one machine: `baton dev`. What decides and what speaks to the queue is
-the operator's own (GroupRuntime and QueueWorker); what stands in is where facts come from and where the ledger goes.
+"""`baton dev`: a stand-in for the operator and the API server, for processes on one machine. Decisions and access to the queue
+are the operator's (GroupRuntime and QueueWorker); only the sources of facts and the place of the ledger differ.
 """

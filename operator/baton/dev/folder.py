@@ -1,4 +1,4 @@
-"""What `baton dev` leaves on the disk: where it is to be found, and the ledger, as the kubelet would mount it."""
+"""The state directory of `baton dev`: its address, and the ledger as the kubelet would mount it."""
 
 import fcntl
 import json
@@ -12,51 +12,51 @@ from uuid import NAMESPACE_URL, uuid5
 
 
 class DevError(Exception):
-    """The message is one line, with the cure."""
+    """An error of `baton dev`. The message is one line, with a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a `baton dev` that runs is to be found, and what its processes need."""
+    """The address of a running `baton dev`, and the settings of its processes."""
 
     api: str
     token: str
     namespace: str
     group: str
     variable: str
-    """In which its processes look for the address of the queue,"""
+    """The environment variable in which processes expect the queue's URL."""
     url: str
-    """and the address."""
+    """The queue's URL."""
 
 
 class DevFolder:
-    """Readable by its owner only: the address has a token, and perhaps a password."""
+    """The state directory. Only its owner may read it: the address contains a token, and perhaps a password."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = path / "lock"
-        """There from the first time on: by it the folder is known for one of `baton dev`."""
+        """The lock file; its presence marks the directory as one of `baton dev`."""
         self._address = path / "address.json"
         self.ledger = path / "ledger"
         self.uid = f"baton-dev-{uuid5(NAMESPACE_URL, f'{gethostname()}:{os.getuid()}:{path.absolute()}')}"
-        """Of its group: two of one name at one Redis are not the same, and one that is started again is."""
+        """The group's UID: different for groups of one name at one Redis, the same after a restart."""
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """By one `baton dev` at a time. Begins with an empty ledger. Raises DevError."""
+        """Lock the directory for one `baton dev`, with an empty ledger. Raises DevError."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._lock.exists() and any(self.path.iterdir()):
-                raise DevError(f"{self.path} has other files, which are left alone: name a folder of its own with --folder")
+                raise DevError(f"{self.path} has other files: choose an empty directory with --folder")
             self.path.chmod(0o700)
             lock = self._lock.open("w", encoding="utf-8")
         except OSError as error:
-            raise DevError(f"{self.path} cannot be used: {error.strerror}: name another with --folder") from None
+            raise DevError(f"{self.path} cannot be used: {error.strerror}: choose another with --folder") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise DevError(f"another `baton dev` runs with {self.path}: stop it, or name another with --folder") from None
+                raise DevError(f"another `baton dev` uses {self.path}: stop it, or choose another with --folder") from None
             self.ledger.mkdir(exist_ok=True)
             self.write({})
             try:
@@ -71,14 +71,14 @@ class DevFolder:
         fresh.rename(self._address)
 
     def address(self) -> Address:
-        """Raises DevError where no `baton dev` runs."""
+        """The address of the running `baton dev`. Raises DevError if none runs."""
         try:
             return Address(**json.loads(self._address.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            raise DevError(f"no `baton dev` runs with {self.path}: start one in another terminal first") from None
+            raise DevError(f"no `baton dev` uses {self.path}: start one in another terminal first") from None
 
     def write(self, ledger: Mapping[str, str]) -> None:
-        """A key is a file; each is the old one or the new one, never a part."""
+        """Write each key of the ledger to a file, replaced atomically."""
         for path in self.ledger.iterdir():
             if path.name not in ledger:
                 path.unlink()

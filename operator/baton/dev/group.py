@@ -1,4 +1,4 @@
-"""The group of `baton dev`: processes, executors and Leases into the engine, its effects to the queue, the ledger to the disk."""
+"""The group of `baton dev`: processes, executors and Leases go to the engine, its effects to the queue, its ledger to disk."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,9 +27,10 @@ from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 
 
 def executors(driver: LeaseView, ready_since: Callable[[Uid], float]) -> Iterator[PodView]:
-    """None, once the driver has given up its Lease. Without a kubelet an executor is ready when the driver has registered it.
+    """The driver's executors as pods; none once the driver has released its Lease. Without a kubelet, an executor is Ready once
+    the driver has registered it.
 
-    Their names are those that `baton.spark` takes for executors of a local cluster, whose pods have none. `ready_since`: unix
+    Their names are those that `baton.spark` gives to executors of a local cluster, which have no pods. `ready_since`: in Unix
     seconds.
     """
     if driver.holder is None or driver.spark_app is None:
@@ -51,13 +52,13 @@ def executors(driver: LeaseView, ready_since: Callable[[Uid], float]) -> Iterato
 
 
 _LOOK_EVERY = 1.0
-"""Seconds, for sessions that lapse."""
-_LAST_WORD = 3.0
-"""Seconds, at the end."""
+"""The most seconds between steps, to notice expired sessions."""
+_RELEASE_WITHIN = 3.0
+"""The most seconds for releasing the queue at the end."""
 
 
 class DevGroup:
-    """One group with one queue. `told` is called with each change of owners, and with problems."""
+    """A group with one queue. `told` is called with each change of owners, and with problems."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class DevGroup:
         told: Callable[[str], None],
         begun: Callable[[int], None],
     ) -> None:
-        """`begun` is called when the queue has answered for the first time, with its number of partitions."""
+        """`begun` is called with the number of partitions once the queue has answered for the first time."""
         self._dev_queue, self._name, self._queue = queue, queue.name, QueueName(queue.name)
         self._spec, self._max_handoff = GroupSpec(delay=delay), max_handoff
         self._folder = folder
@@ -80,12 +81,12 @@ class DevGroup:
         self._sessions = SessionClock()
         self._since: dict[Uid, float] = {}
         self._settled: str | None = ""
-        """The run of the server whose owner records the engine has seen."""
+        """The server's incarnation whose owner records the engine has seen."""
         self._surprises = 0
-        """So often the records were others than what was known, when they were last compared with the ledger."""
+        """The count of surprising owner records at their last comparison with the ledger."""
         self._last = ""
         self._other_since: float | None = None
-        """Since when something else is to be told than was."""
+        """Since when the current text differs from the last one told."""
         self.server = DevServer(NAMESPACE, queue.name, self._changed, self._clock.now)
         claimant = Claimant(queue.full_name, folder.uid)
 
@@ -99,7 +100,7 @@ class DevGroup:
         self._runtime = GroupRuntime(state, self._clock, self, self, LargeWork().of(NAMESPACE))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         self.server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -110,11 +111,11 @@ class DevGroup:
             await self._release()
 
     async def _release(self) -> None:
-        """Let the next user have the queue, without waiting for a server that does not answer."""
+        """Release the queue for the next user, without waiting for a server that does not answer."""
         adapter = await self._connect()
         with suppress(TimeoutError, QueueUnreachable):
             try:
-                async with asyncio.timeout(_LAST_WORD):
+                async with asyncio.timeout(_RELEASE_WITHIN):
                     while not await adapter.release():
                         continue
             finally:
@@ -141,7 +142,7 @@ class DevGroup:
                 continue
 
     def _compare(self) -> None:
-        """Where the queue has recorded something else than the ledger, all of it is granted again, as the operator does."""
+        """If owner records contradict the ledger, grant the whole queue again, as the operator does."""
         records, state = self._worker.records, self._runtime.state
         if records.surprises == self._surprises:
             return
@@ -151,7 +152,7 @@ class DevGroup:
             self._settled = None
 
     def _observed(self) -> Observation | None:
-        """None: the queue has not answered yet."""
+        """What the engine sees; None: the queue has not answered yet."""
         facts = self._worker.facts
         if facts.partitions is None:
             return None
@@ -213,15 +214,15 @@ class DevGroup:
         now = self._clock.ticks()
         self._other_since = now if self._other_since is None else self._other_since
         if problem is None and self._runtime.state.moves and now - self._other_since < _LOOK_EVERY:
-            return  # partitions that are granted together are one line
+            return  # print partitions that are granted together on one line
         self._last, self._other_since = text, None
         self._told(text)
 
     def _changed(self) -> None:
-        """From any thread."""
+        """Wake the loop, from any thread."""
         self._loop.call_soon_threadsafe(self._news.set)
 
-    # -- what the runtime asks for: a ledger, and queues
+    # -- the ledger and the queues of the runtime
 
     async def write(self, data: Mapping[str, str]) -> None:
         self._folder.write(data)
@@ -240,7 +241,7 @@ class DevGroup:
 
 
 def _owners(state: GroupState) -> str:
-    """`orders-1: 0-2 | orders-2: 3-5`"""
+    """The owners in a line: `orders-1: 0-2 | orders-2: 3-5`"""
     owned: dict[MemberId, list[int]] = {}
     for partition, record in state.records.items():
         if record.owner is not None:

@@ -1,4 +1,4 @@
-"""A Redis or Valkey server that runs as long as `baton dev` does."""
+"""A Redis or Valkey server for the lifetime of `baton dev`."""
 
 import os
 import shutil
@@ -13,21 +13,19 @@ import redis
 
 from baton.dev.folder import DevError
 
-NO_SERVER = (
-    "there is no redis-server or valkey-server here to start: install one (apt-get install redis-server, or brew install redis)"
-)
+NO_SERVER = "found neither redis-server nor valkey-server: install one (apt-get install redis-server, or brew install redis)"
 _STARTS_WITHIN = 30.0
 _WHILE_READ = '"$@" & server=$!; cat; kill "$server"; wait "$server"'
-"""A server that ends with the process at the other end of its input, however that one ends."""
+"""Runs a server until its standard input is closed, however the process at the other end ends."""
 
 
 @contextmanager
 def local_redis(asked_to_end: Callable[[], bool]) -> Iterator[str]:
-    """Start one that keeps nothing, yield its URL, and stop it. Waiting for it stops when `asked_to_end` says true.
+    """Start a server without persistence, yield its URL, and stop it. Stops waiting for the server once `asked_to_end()` is true.
     Raises DevError."""
     program = server_program()
     if program is None:
-        raise DevError(f"{NO_SERVER}, or name one that runs with --redis-url")
+        raise DevError(f"{NO_SERVER}, or name a running one with --redis-url")
     with tempfile.TemporaryDirectory(prefix="baton-dev-") as directory:
         port = _free_port()
         command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--save", "", "--appendonly", "no"]
@@ -47,7 +45,7 @@ def local_redis(asked_to_end: Callable[[], bool]) -> Iterator[str]:
 
 
 def server_program(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The first of either on PATH."""
+    """The first of redis-server and valkey-server on PATH."""
     names, folders = ("redis-server", "valkey-server"), os.get_exec_path(environment)
     return next((found for folder in folders for name in names if (found := shutil.which(name, path=folder))), None)
 
@@ -70,4 +68,4 @@ def _wait(url: str, process: "subprocess.Popen[bytes]", asked_to_end: Callable[[
                 if asked_to_end():
                     return
                 time.sleep(0.02)
-    raise DevError("redis-server does not start: start one yourself, and name it with --redis-url")
+    raise DevError("redis-server did not start: start one by hand, and name it with --redis-url")

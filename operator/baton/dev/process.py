@@ -1,4 +1,4 @@
-"""A process that stands for a pod: it is told where everything is, and its coming, ending and going are reported."""
+"""A process in the place of a pod: gets a pod's environment, and reports its start, its stopping and its end to `baton dev`."""
 
 import os
 import signal
@@ -18,17 +18,17 @@ from baton.model.names import DEV_QUEUE_VARIABLE
 from baton.queues.kinds import KINDS
 
 GRACE = 30.0
-"""Seconds, as a pod's terminationGracePeriodSeconds are by default."""
+"""Seconds: the default of a pod's terminationGracePeriodSeconds."""
 _LOOK = 1.0
-"""Seconds of one wait."""
+"""Seconds of one wait for a signal."""
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 class LocalProcess:
-    """See above. Raises DevError where no `baton dev` answers."""
+    """A process of the group. Raises DevError if no `baton dev` answers."""
 
     def __init__(self, folder: DevFolder, name: str | None = None) -> None:
-        """`name`: None takes the group's, with the lowest number that is free."""
+        """`name`: None: the group's name with the lowest free number."""
         self._address = folder.address()
         self._folder = folder
         self._pool = urllib3.PoolManager()
@@ -36,10 +36,10 @@ class LocalProcess:
         self.name, self._uid = str(found["name"]), str(found["uid"])
 
     def run(self, command: Sequence[str]) -> int:
-        """The command's exit code; 128 and the signal's number where a signal ended it. A signal that asks this process to end is
-        handed on, unless the command has got it by itself (Ctrl-C)."""
+        """Run the command and return its exit code, or 128 plus the number of the signal that ended it. Signals to end are passed
+        on, unless the command has got them, too (Ctrl-C)."""
         events: SimpleQueue[int | None] = SimpleQueue()
-        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as by nohup
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
         numbers = _ENDING - {signal.SIGHUP} if ignored else _ENDING
         before = {number: signal.signal(number, lambda got, _: events.put(got)) for number in numbers}
         try:
@@ -67,7 +67,7 @@ class LocalProcess:
             raise DevError(f"{command[0]} cannot be run: {error.strerror}") from None
 
     def environment(self) -> dict[str, str]:
-        """What a pod's spec would set, and where the stand-in for the API server is."""
+        """The variables that a pod's spec would set, and the address of the stand-in for the API server."""
         address = self._address
         return {
             "BATON_GROUP": address.group,
@@ -94,22 +94,22 @@ class LocalProcess:
         try:
             answer = self._pool.request(method, self._address.api + path, json=body, headers=headers, timeout=5.0, retries=False)
         except urllib3.exceptions.HTTPError:
-            raise DevError("the `baton dev` that ran here does not answer: start it again") from None
+            raise DevError("`baton dev` does not answer: start it again") from None
         if answer.status == CONFLICT:
-            raise DevError(f"a process {(body or {}).get('name')} runs already: choose another --name")
+            raise DevError(f"a process {(body or {}).get('name')} is running already: choose another --name")
         if answer.status != 200:
-            raise DevError(f"`baton dev` refused: {answer.status}: start it again")
+            raise DevError(f"`baton dev` answered with status {answer.status}: start it again")
         return answer.json()
 
 
 def without_queues(environment: Mapping[str, str]) -> dict[str, str]:
-    """A process has one address of queues: another kind's may stand in this shell."""
+    """The environment without URLs of queues: a process must have one only, and the shell may have one of another kind."""
     ours = {kind.variable for kind in KINDS}
     return {name: value for name, value in environment.items() if name not in ours}
 
 
 def _together(events: "SimpleQueue[int | None]") -> set[int] | None:
-    """The next signals; those that come together are one. None: the command has ended."""
+    """The next signals, with those that arrive together. None: the command has ended."""
     got = {_next(events)}
     if None not in got:
         time.sleep(TOGETHER)
@@ -122,7 +122,7 @@ def _next(events: "SimpleQueue[int | None]") -> int | None:
     while True:
         try:
             return events.get(timeout=_LOOK)
-        except Empty:  # a signal that comes just before the wait is handled only after it
+        except Empty:  # a signal just before the wait is handled only after it
             continue
 
 

@@ -1,4 +1,4 @@
-"""The queue of a `baton dev`: on a Redis, or a topic of Kafka."""
+"""The queue of `baton dev`: on Redis, or a topic of Kafka."""
 
 import shlex
 from collections.abc import Callable
@@ -18,19 +18,19 @@ NAMESPACE = "dev"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevQueue:
-    """A queue, and where it is."""
+    """A queue and its server."""
 
     name: str
-    """Of the queue and of the group."""
+    """The name of the queue and of the group."""
     kind: QueueKind
     url: str = field(repr=False)
-    """As its pods get it."""
+    """The URL for consumers."""
     place: str
-    """For messages."""
+    """The server's name in messages."""
     partitions: int | None
-    """None: the queue says."""
+    """None: discovered."""
     taken: str
-    """What to say and do if the queue belongs to another `baton dev` or operator."""
+    """The message if the queue belongs to another `baton dev` or operator."""
     open: Callable[[Claimant], QueueAdapter]
 
     @property
@@ -40,7 +40,7 @@ class DevQueue:
 
 
 def on_redis(url: str, name: str, partitions: int, max_redeliveries: int) -> DevQueue:
-    """Raises QueueUnreachable where it is no URL of a Redis."""
+    """A queue on Redis. Raises QueueUnreachable for an invalid URL."""
     from baton.queues.redis import RedisQueue
     from baton.queues.redis.url import read
 
@@ -53,8 +53,8 @@ def on_redis(url: str, name: str, partitions: int, max_redeliveries: int) -> Dev
         place=server.place,
         partitions=partitions,
         taken=(
-            f"{full_name} at this Redis is another `baton dev`'s, or an operator's: choose another name with --queue, or a "
-            f"database of your own in --redis-url. If nothing runs there any more: {_redis_cli(server)} HDEL "
+            f"{full_name} at this Redis belongs to another `baton dev` or an operator: choose another name with --queue, or "
+            f"another database in --redis-url. If its owner no longer runs: {_redis_cli(server)} HDEL "
             f"'pq:{{{full_name}}}:queue' group uid"
         ),
         open=lambda claimant: RedisQueue(url, full_name, claimant, max_redeliveries=max_redeliveries, stands_in="--redis-url"),
@@ -62,7 +62,7 @@ def on_redis(url: str, name: str, partitions: int, max_redeliveries: int) -> Dev
 
 
 def _redis_cli(server: "RedisUrl") -> str:
-    """The command that reaches this server, without its password."""
+    """The redis-cli command for this server, without the password."""
     options = server.options
     if "path" in options:
         return f"redis-cli -s {shlex.quote(str(options['path']))} -n {options.get('db', 0)}"
@@ -73,7 +73,7 @@ def _redis_cli(server: "RedisUrl") -> str:
 
 
 def on_kafka(url: str, name: str, topic: str, max_redeliveries: int) -> DevQueue:
-    """Raises QueueUnreachable where it is no URL of a Kafka, and MissingExtraError."""
+    """A queue on a topic of Kafka. Raises QueueUnreachable for an invalid URL, and MissingExtraError."""
     with extra("kafka"):
         from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
         from baton.queues.kafka.address import read
@@ -87,9 +87,9 @@ def on_kafka(url: str, name: str, topic: str, max_redeliveries: int) -> DevQueue
         place=f"topic {topic} and group {group} of {address.place}",
         partitions=None,
         taken=(
-            f"the group {group} of {address.place} is another `baton dev`'s, or an operator's, or has members of Kafka's own: "
-            f"stop those, or choose another name with --queue. If nothing runs there any more: kafka-consumer-groups.sh --delete "
-            f"--group {group}"
+            f"the group {group} of {address.place} belongs to another `baton dev` or an operator, or has members by Kafka's "
+            f"protocol: stop them, or choose another name with --queue. If its owner no longer runs: kafka-consumer-groups.sh "
+            f"--delete --group {group}"
         ),
         open=lambda claimant: KafkaQueue(
             address, group, TopicToOpen(topic=topic, queue=name, max_redeliveries=max_redeliveries), claimant

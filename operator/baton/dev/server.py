@@ -1,4 +1,4 @@
-"""The few requests that a consumer makes of an API server (its own Lease), and those by which its processes come and go."""
+"""An HTTP server for the few requests of a consumer to an API server (its Lease), and for processes that start and end."""
 
 import json
 import os
@@ -20,26 +20,26 @@ from baton.model.names import session_lease_name
 Json = dict[str, Any]
 
 _LARGEST = 2**20
-"""Bytes of a request."""
+"""The most bytes of a request."""
 ABSENT, CONFLICT = 404, 409
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a pod would be."""
+    """A process in the place of a pod."""
 
     name: MemberId
     uid: Uid
     pid: int | None = None
-    """Of its `baton dev run`, which lives as long as it does."""
+    """The pid of its `baton dev run`, which ends with it."""
     ending: bool = False
-    """It was asked to stop."""
+    """Whether it was asked to stop."""
 
     @property
     def alive(self) -> bool:
-        """False: its `baton dev run` was killed, and could not report its end."""
+        """Whether its `baton dev run` runs. A killed one could not report its end."""
         try:
-            with suppress(PermissionError):  # it is another user's
+            with suppress(PermissionError):  # it runs, as another user
                 os.kill(self.pid or os.getpid(), 0)
         except ProcessLookupError:
             return False
@@ -47,10 +47,10 @@ class Process:
 
 
 class DevServer:
-    """On a port of 127.0.0.1. `changed` is called, on any thread, when something is another than it was."""
+    """A server on a port of 127.0.0.1. `changed` is called after each change, on any thread."""
 
     def __init__(self, namespace: str, group: str, changed: Callable[[], None], now: Callable[[], float] = time.time) -> None:
-        """`now`: the time that it tells (unix seconds), which is that of the ledger."""
+        """`now`: the time in the Date header (Unix seconds), the same as the ledger's."""
         self.now = now
         self._leases_path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._group = group
@@ -61,7 +61,7 @@ class DevServer:
         self._processes: dict[str, Process] = {}
         self._versions = count(1)
         self.ledger: Mapping[str, str] = {}
-        """As it was written last."""
+        """The ledger as last written."""
         self.token = token_hex(16)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -71,7 +71,7 @@ class DevServer:
         threading.Thread(target=self._server.serve_forever, name="baton-dev-server", daemon=True).start()
 
     def close(self) -> None:
-        """`changed` is not called any more when this returns: requests that are still in hand may end later."""
+        """Stop serving. `changed` is not called after this returns, although requests in progress may end later."""
         with self._lock:
             self._closed = True
         self._server.shutdown()
@@ -86,7 +86,7 @@ class DevServer:
             return list(self._processes.values())
 
     def answer(self, method: str, path: str, body: Json) -> tuple[int, Json]:
-        """Status and what is answered."""
+        """Answer a request with a status and a body."""
         with self._lock:
             status, found = self._answered(method, path, body)
             if method != "GET" and status == 200 and not self._closed:
@@ -158,14 +158,14 @@ def _handler(server: DevServer) -> type[BaseHTTPRequestHandler]:
                 return
             raw = self.rfile.read(length)
             if not compare_digest(self.headers.get("Authorization") or "", f"Bearer {server.token}"):
-                self._say(401, {"message": "the token is another: start the process with `baton dev run`"})
+                self._say(401, {"message": "wrong token: start the process with `baton dev run`"})
                 return
             try:
                 body = json.loads(raw) if raw else {}
             except ValueError:
                 body = None
             if not isinstance(body, dict):
-                self._say(400, {"message": "no JSON object"})
+                self._say(400, {"message": "not a JSON object"})
                 return
             self._say(*server.answer(self.command, self.path.partition("?")[0], body))
 
@@ -183,6 +183,6 @@ def _handler(server: DevServer) -> type[BaseHTTPRequestHandler]:
             return super().date_time_string(server.now() if timestamp is None else timestamp)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - likewise
-            """Nothing."""
+            """Log nothing."""
 
     return Handler

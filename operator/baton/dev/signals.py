@@ -1,4 +1,4 @@
-"""Signals to `baton dev`: the first one ends it in order, the next one at once; and whether one was for the whole group."""
+"""Signals to `baton dev`: the first ends it gracefully, the next at once; and whether a signal was for the process group."""
 
 import asyncio
 import os
@@ -10,24 +10,24 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 TOGETHER = 0.2
-"""Seconds in which several signals are one: `timeout` sends one to the process and then one to its group."""
+"""Seconds within which several signals count as one: `timeout` sends one to the process and then one to its group."""
 
 
 class EndSignals:
-    """Of this process. A handler raises nothing: an exception that comes up in a destructor or a callback is lost there."""
+    """Handlers of this process's signals to end. They raise nothing: an exception in a destructor or a callback would be lost."""
 
     def __init__(self) -> None:
         self._since: float | None = None
-        """When the first one came (monotonic seconds)."""
+        """When the first signal came (monotonic seconds)."""
         self._end: Callable[[], object] | None = None
 
     def asked(self) -> bool:
-        """There was one."""
+        """Whether there was a signal."""
         return self._since is not None
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Also where they were ignored: a script's background has SIGINT ignored."""
+        """Handle the signals in the block, also if they were ignored, as SIGINT is in background jobs of scripts."""
         before = {number: signal.signal(number, self._got) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -36,7 +36,7 @@ class EndSignals:
                 signal.signal(number, handler)
 
     def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """On an event loop, until it is done, or cancelled by the first one."""
+        """Run a coroutine until it is done, or cancelled by the first signal."""
 
         async def cancellable() -> None:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -66,21 +66,21 @@ _PROGRAM = 'cat; kill -KILL "$1"'
 
 
 class Companion:
-    """Of a process `pid` that this one runs, in the same process group as both.
+    """A helper process in the process group of this process and of `pid`, which this process runs.
 
-    - It ends with a signal that everybody in the group gets, as on Ctrl-C at a terminal, and answers after one for this process
-      alone: that one is to be handed on.
-    - Where this process ends and `stop` was not called (SIGKILL), it kills the other.
+    - A signal to the whole group, such as Ctrl-C at a terminal, ends the helper. If the helper still answers, the signal was for
+      this process alone and has to be passed on.
+    - If this process ends without `stop` (SIGKILL), the helper kills `pid`.
     """
 
     def __init__(self, pid: int) -> None:
-        """Where signals that this process handles are ignored, install the handlers first."""
+        """Install the handlers of this process first: a helper inherits ignored signals."""
         self._pid = pid
         self._process = self._started()
 
     def ended_by(self) -> int | None:
-        """The signal that it has got, and so has its process; None: the last ones were not for the group. There is another one
-        afterwards."""
+        """The signal that the whole group got, after which the helper is started again; None: the last signals were not for the
+        group."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:

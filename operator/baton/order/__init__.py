@@ -1,4 +1,4 @@
-"""Whether every message of a key was processed, once and in order: from records of what was processed, and nothing else."""
+"""Check from records of processed messages whether each message of a key was processed, once and in order."""
 
 from baton.order.checker import Finding, KeyCounts, OrderChecker, OrderViolation, Processing, Report
 from baton.order.lines import RecordError, in_order_of_time, processings, produced

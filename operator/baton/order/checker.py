@@ -1,11 +1,11 @@
-"""The promises of a queue that keeps order per key, each in a form that a record can break:
+"""Checks of a queue's promises per key, from records:
 
 - nothing is lost: every sequence of a key was processed;
-- nothing is done twice in silence: of all processings of a (key, sequence) all but one are marked redelivered;
-- order per key: the first processing of a message comes after the first processing of all before it of its key; and
-  within one run of the function a key's sequences only grow, redelivered or not.
+- nothing is done twice unmarked: all but one processing of a (key, sequence) are marked redelivered;
+- order per key: a message is first processed after all earlier messages of its key were; and within one run of the function
+  the sequences of a key only grow, redelivered or not.
 
-Pure. What it keeps grows with the keys, and within a key with holes and hand-offs up to a bound, not with the records.
+Pure. Memory grows with the keys, and per key with gaps and hand-offs up to a limit, not with the records.
 """
 
 from bisect import bisect_right
@@ -18,29 +18,29 @@ from typing import NamedTuple
 
 
 class Processing(NamedTuple):
-    """Of a message of a key, by a member."""
+    """A record: a member processed a message of a key."""
 
     key: str
     sequence: int
-    """Counts the messages of the key, without holes."""
+    """The number of the message within the key, without gaps."""
     redelivered: bool = False
-    """It was marked: it may have been processed before."""
+    """Whether the message was marked as perhaps processed before."""
     partition: int | None = None
     member: str = ""
-    """Who processed it."""
+    """The member that processed the message."""
     epoch: int | None = None
-    """Under which the member owned the partition."""
+    """The epoch at which the member owned the partition."""
     time: float | None = None
     """Seconds since 1970."""
     run: str = ""
-    """One run of the function, within which sequences only grow, redelivered or not; empty: not known."""
+    """The run of the function, within which sequences only grow, redelivered or not; empty: unknown."""
     late: bool = False
-    """A sink that checks the epoch did not take the result: the work was done, and does not count."""
+    """Whether a sink that checks the epoch rejected the result, so that the work does not count."""
 
 
 @dataclass(slots=True)
 class ProcessedRange:
-    """Sequences in a row that one member processed under one epoch."""
+    """Consecutive sequences that one member processed at one epoch."""
 
     first: int
     last: int
@@ -55,7 +55,7 @@ class ProcessedRange:
         return cls(one.sequence, one.sequence, one.member, one.epoch, one.partition, one.time, one.time)
 
     def grew(self, one: Processing) -> bool:
-        """Whether this one is the next of it; then it is in it."""
+        """Add the record if it continues the range, and return whether it does."""
         if one.sequence != self.last + 1 or (one.member, one.epoch, one.partition) != (self.member, self.epoch, self.partition):
             return False
         self.last, self.until = one.sequence, one.time
@@ -75,21 +75,21 @@ class ProcessedRange:
 
 
 def moment(seconds: float) -> str:
-    """As RFC 3339 has it, in milliseconds."""
+    """The time in RFC 3339, with milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class OrderViolation(StrEnum):
-    """A promise, by how it is broken."""
+    """A kind of broken promise."""
 
     GAP = "gap"
     """Never processed."""
     DUPLICATE = "duplicate"
     """Processed again without a mark."""
     OUT_OF_ORDER = "out of order"
-    """Processed before an earlier one of its key; or after a later one without a mark; or backwards within one run."""
+    """Processed before an earlier message of its key, or unmarked after a later one, or backwards within one run."""
     REDELIVERED = "redelivered"
-    """Processed again and marked as such: no fault, for a queue that hands out each message at least once."""
+    """Processed again and marked as such: not a fault of a queue with at-least-once delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class Finding:
     key: str
     first: int
     last: int
-    """Of a gap; else the same as `first`."""
+    """The end of a gap; else the same as `first`."""
     text: str
-    """What is wrong, in words."""
+    """The violation in words."""
     by: ProcessedRange | None = None
-    """Who processed it this time; of a gap: who processed the one behind it."""
+    """The processing at fault; for a gap, that of the message after it."""
     before: ProcessedRange | None = None
-    """Who processed it, or the one before it, earlier."""
+    """The earlier processing of the message, or of the one before it."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -122,7 +122,7 @@ class Finding:
 
 @dataclass(slots=True)
 class ViolationCount:
-    """How often, and the first few cases."""
+    """The number of violations of a kind, and the first few cases."""
 
     count: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -138,7 +138,7 @@ class KeyCounts:
 
     key: str
     processed: int = 0
-    """Distinct messages."""
+    """The number of distinct messages."""
     gaps: int = 0
     duplicates: int = 0
     out_of_order: int = 0
@@ -155,12 +155,12 @@ class Report:
     records: int
     keys: int
     processed: int
-    """Distinct messages that were processed."""
+    """The number of distinct messages processed."""
     late: int
-    """Results that a sink did not take."""
+    """The number of results that a sink rejected."""
     tallies: Mapping[OrderViolation, ViolationCount]
     worst: tuple[KeyCounts, ...]
-    """The keys with most faults, the worst first; no more of them than there are examples of each kind."""
+    """The keys with most faults, the worst first; as many as examples of each kind."""
     keys_at_fault: int
 
     @property
@@ -192,11 +192,11 @@ def _json(stretch: ProcessedRange | None) -> dict[str, object] | None:
 
 
 MOST_HOLES = 1_000
-"""Of a key. Where there are more, the oldest counts as found and is not filled any more."""
+"""The most gaps remembered per key. Of more, the oldest counts as lost and can no longer be filled."""
 
 
 class Sequences:
-    """Which sequences of a key there were."""
+    """The set of processed sequences of a key."""
 
     __slots__ = ("_firsts", "_lasts", "given_up")
 
@@ -204,7 +204,7 @@ class Sequences:
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self.given_up = 0
-        """Numbers in holes that were given up."""
+        """The number of sequences in forgotten gaps."""
 
     def add(self, number: int) -> bool:
         """Add a sequence. False: it was in the set already."""
@@ -231,7 +231,7 @@ class Sequences:
         return True
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """What of this span there was not."""
+        """The gaps within these bounds."""
         begin = first
         for low, high in zip(self._firsts, self._lasts, strict=True):
             if low > last:
@@ -254,9 +254,9 @@ class Sequences:
 
 FIRST = 1
 STRETCHES = 32
-"""Of a key: who processed what is told of the last ones."""
+"""The most ranges remembered per key, the last ones, to name their members."""
 RUNS = 16
-"""Of a key: the last sequence of so many runs is known."""
+"""The most runs remembered per key, each with its last sequence."""
 
 
 @dataclass(slots=True)
@@ -264,22 +264,22 @@ class _Key:
     counts: KeyCounts
     first: int
     reached: int
-    """The highest sequence that was processed, of those whose results count."""
+    """The highest processed sequence whose result counts."""
     done: Sequences = field(default_factory=Sequences)
     unmarked: Sequences = field(default_factory=Sequences)
     stretches: deque[ProcessedRange] = field(default_factory=lambda: deque(maxlen=STRETCHES))
     runs: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def who(self, sequence: int) -> ProcessedRange | None:
-        """Who processed it first, as far as that is known."""
+        """The first known processing of the sequence."""
         return next((one for one in self.stretches if one.first <= sequence <= one.last), None)
 
 
 class OrderChecker:
-    """Takes processings, those of one key in the order in which they happened, and reports what was wrong with them.
+    """Takes records, those of a key in the order in which they happened, and reports violations.
 
-    `first`: where each key begins to count; None: with the sequence that was processed first. `produced`: of each key the first
-    and the last sequence that were sent; without, what is lost at the end of a key is not seen. `examples`: of each kind of case.
+    `first`: the first sequence of each key; None: the one processed first. `produced`: by key the first and the last sequence
+    sent; without it, losses at the end of a key are not found. `examples`: the most cases to keep of each kind.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class OrderChecker:
             state.stretches.append(ProcessedRange.of(one))
 
     def report(self) -> Report:
-        """Call it once, at the end."""
+        """Return the report. Call it once, at the end."""
         for key in sorted({*self._keys, *self._produced}):
             self._gaps(key)
         counts = [state.counts for state in self._keys.values()]
@@ -344,7 +344,7 @@ class OrderChecker:
         before: ProcessedRange | None,
         text: Callable[[ProcessedRange, ProcessedRange | None], str],
     ) -> None:
-        """Count a case, and keep the first ones. `text` says what one member did, and after which other one, if that is known."""
+        """Count a case, and keep the first ones. `text` describes what a member did, and the earlier processing, if known."""
         tally = self._tallies[fault]
         tally.count += 1
         if len(tally.findings) < self._examples:

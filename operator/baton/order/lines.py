@@ -1,4 +1,4 @@
-"""Records as lines of JSON. They come from outside: each is bounded, checked, and refused with its place and the cure."""
+"""Records as lines of JSON. They come from outside: lines are limited, checked, and refused with their place and a remedy."""
 
 import heapq
 import json
@@ -11,9 +11,9 @@ from baton.model.wording import choose, one_line, quoted
 from baton.order.checker import Processing
 
 LONGEST = 65_536
-"""Bytes of a line."""
+"""The most bytes of a line."""
 LONGEST_TEXT = 1_024
-"""Characters of a key, a member or a run."""
+"""The most characters of a key, a member or a run."""
 _FIELDS = frozenset(Processing._fields)
 _HIGHEST = 2**63 - 1
 _LATEST = 253_402_300_800
@@ -21,17 +21,17 @@ _LATEST = 253_402_300_800
 
 
 class RecordError(ValueError):
-    """A line that is no record. The message is one line, with place and cure."""
+    """An invalid line. The message is one line, with its place and a remedy."""
 
 
 def processings(source: BinaryIO, name: str) -> Iterator[Processing]:
-    """The records of a file, in its order. Empty lines are passed over."""
+    """The records of a file, in its order, without empty lines."""
     for place, fields in _objects(source, name):
         yield _processing(fields, place)
 
 
 def produced(source: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
-    """Of each key the lowest and the highest sequence of a producer's records."""
+    """By key the lowest and the highest sequence in a producer's records."""
     found: dict[str, tuple[int, int]] = {}
     for place, fields in _objects(source, name):
         key, sequence = _text(fields, "key", place), _whole(fields, "sequence", place)
@@ -41,18 +41,18 @@ def produced(source: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
 
 
 def in_order_of_time(files: Iterable[tuple[BinaryIO, str]]) -> Iterator[Processing]:
-    """The records of several files as one sequence, by their times. A file's own order is kept, even where its times go back."""
+    """The records of several files, merged by their times. The order within a file is kept, even if its times go back."""
     timed = (_timed(source, name) for source, name in files)
     return (one for _, one in heapq.merge(*timed, key=itemgetter(0)))
 
 
 def _timed(source: BinaryIO, name: str) -> Iterator[tuple[float, Processing]]:
-    """Each with the latest time so far."""
+    """The records, each with the latest time so far."""
     latest = float("-inf")
     for place, fields in _objects(source, name):
         one = _processing(fields, place)
         if one.time is None:
-            raise RecordError(f'{place}: it has no "time", by which several files are put in order: record it, or give one file')
+            raise RecordError(f'{place}: "time" is missing, by which several files are ordered: record it, or use one file')
         latest = max(latest, one.time)
         yield latest, one
 
@@ -63,16 +63,16 @@ def _objects(source: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, objec
         number += 1
         place = f"{name}, line {number}"
         if len(line) > LONGEST:
-            raise RecordError(f"{place}: it is longer than {LONGEST:,} bytes: write one record a line")
+            raise RecordError(f"{place}: longer than {LONGEST:,} bytes: write one record per line")
         if not line.strip():
             continue
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError):
-            raise RecordError(f'{place}: it is no JSON: write a record such as {{"key": "a", "sequence": 1}}') from None
+            raise RecordError(f'{place}: not JSON: write a record such as {{"key": "a", "sequence": 1}}') from None
         if not isinstance(fields, dict):
-            raise RecordError(f'{place}: it is no object: write a record such as {{"key": "a", "sequence": 1}}')
-        if not fields.keys() <= _FIELDS:  # a slip in the name of an optional one would change what is found
+            raise RecordError(f'{place}: not an object: write a record such as {{"key": "a", "sequence": 1}}')
+        if not fields.keys() <= _FIELDS:  # a misspelt optional field would change the findings
             name = next(name for name in fields if name not in _FIELDS)
             raise RecordError(f"{place}: a record has no field {quoted(name, 60)}; {choose(name, _FIELDS)}")
         yield place, fields
@@ -100,14 +100,14 @@ def _text(fields: dict[str, object], name: str, place: str) -> str:
     value = fields.get(name)
     if isinstance(value, str) and len(value) <= LONGEST_TEXT:
         return value
-    raise _wrong(fields, name, place, f"a text of {LONGEST_TEXT:,} characters at most")
+    raise _wrong(fields, name, place, f"a text of at most {LONGEST_TEXT:,} characters")
 
 
 def _whole(fields: dict[str, object], name: str, place: str) -> int:
     value = fields.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _HIGHEST:
         return value
-    raise _wrong(fields, name, place, "a whole number from 0 on")
+    raise _wrong(fields, name, place, "a whole number from 0")
 
 
 def _flag(fields: dict[str, object], name: str, place: str) -> bool:
@@ -133,7 +133,7 @@ def _time(fields: dict[str, object], name: str, place: str) -> float:
 
 def _wrong(fields: dict[str, object], name: str, place: str, form: str) -> RecordError:
     if name not in fields:
-        return RecordError(f'{place}: it has no "{name}": write {form}')
+        return RecordError(f'{place}: "{name}" is missing: write {form}')
     value = fields[name]
     shown = quoted(value, 60) if isinstance(value, str) else one_line(json.dumps(value), 60)
     return RecordError(f'{place}: "{name}" is {shown}: write {form}')

@@ -248,7 +248,7 @@ def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: D
         (tmp_path / "other").mkdir()
         other = Dev(tmp_path / "other", stack)
         other.start("--redis-url", server.url, "--delay", "0")
-        until(says(other, "another `baton dev`'s", "--queue"), "the second says whose it is")
+        until(says(other, "belongs to another `baton dev`", "--queue"), "the second says whose it is")
         with server.client() as client:
             assert client.hget("pq:{dev/orders}:0:owner", "paused") != b"1"
         stopped(first)
@@ -282,7 +282,7 @@ def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
     assert alone.returncode == 1 and "start one in another terminal" in alone.stderr
     nothing = dev.environment | {"PATH": str(tmp_path)}
     bare = subprocess.run([BATON, "dev"], env=nothing, capture_output=True, text=True, check=False)
-    assert bare.returncode == 1 and "no redis-server or valkey-server here" in bare.stderr and "--redis-url" in bare.stderr
+    assert bare.returncode == 1 and "found neither redis-server nor valkey-server" in bare.stderr and "--redis-url" in bare.stderr
     dev.start()
     until((dev.folder / "dev" / "address.json").exists)
     second = subprocess.run([BATON, "dev"], env=dev.environment, capture_output=True, text=True, check=False)

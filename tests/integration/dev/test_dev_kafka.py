@@ -66,7 +66,7 @@ def test_a_second_one_says_whose_the_group_is_until_the_first_has_given_it_up(
         (tmp_path / "other").mkdir()
         other = Dev(tmp_path / "other", stack)
         other.start(*arguments)
-        until(says(other, "another `baton dev`'s", "--group dev.bills"), "the second says whose it is")
+        until(says(other, "belongs to another `baton dev`", "--group dev.bills"), "the second says whose it is")
         stopped(first)
         until(says(other, "unowned: 0-1"), "it has what the first gave up")
 

@@ -60,7 +60,7 @@ def test_several_files_are_put_in_order_by_time(tmp_path: Path) -> None:
     next_owner.write_text(lines(3))
     result = call(next_owner, former)
     assert result.exit_code == 2
-    assert 'b.jsonl, line 1: it has no "time"' in result.output
+    assert 'b.jsonl, line 1: "time" is missing' in result.output
 
 
 def test_what_was_sent_shows_what_is_lost_at_the_end(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_what_was_sent_shows_what_is_lost_at_the_end(tmp_path: Path) -> None:
     ("given", "words"),
     [
         ("", "nothing was checked"),
-        ("nonsense\n", "line 1: it is no JSON"),
-        ("\n[1]\n", "line 2: it is no object"),
-        ('{"sequence": 1}', 'it has no "key"'),
+        ("nonsense\n", "line 1: not JSON"),
+        ("\n[1]\n", "line 2: not an object"),
+        ('{"sequence": 1}', '"key" is missing'),
         ('{"key": 7, "sequence": 1}', '"key" is 7: write a text'),
         ('{"key": "k", "sequence": "1"}', "\"sequence\" is '1': write a whole number"),
         ('{"key": "k", "sequence": 1, "redeliverd": true}', "no field 'redeliverd'; did you mean redelivered?"),
@@ -88,9 +88,9 @@ def test_what_was_sent_shows_what_is_lost_at_the_end(tmp_path: Path) -> None:
         ('{"key": "k", "sequence": 1, "time": "soon"}', "write seconds since 1970"),
         ('{"key": "k", "sequence": 1, "time": NaN}', "write seconds since 1970"),
         ('{"key": "k", "sequence": 1, "partition": "\\u001b[2J"}', "write a whole number"),
-        (b"\xff\xfe\n", "line 1: it is no JSON"),
+        (b"\xff\xfe\n", "line 1: not JSON"),
         ('{"key": "%s"}' % ("k" * 70_000), "longer than 65,536 bytes"),
-        ("[" * 60_000, "it is no JSON"),
+        ("[" * 60_000, "not JSON"),
     ],
 )
 def test_a_line_that_is_no_record_is_said_with_its_place_and_the_cure(given: bytes | str, words: str) -> None:

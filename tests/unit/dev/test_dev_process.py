@@ -165,7 +165,7 @@ def test_a_name_that_is_taken_is_refused(dev: Dev, run: Callable[[], "subprocess
     command = [str(BATON), "dev", "run", "--name", "orders-1", "--", "true"]
     done = subprocess.run(command, env=dev.environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert done.stderr.strip().endswith("a process orders-1 runs already: choose another --name")
+    assert done.stderr.strip().endswith("a process orders-1 is running already: choose another --name")
 
 
 @pytest.mark.parametrize(
@@ -177,4 +177,4 @@ def test_its_folder_is_in_the_cache(variables: dict[str, str], folder: str) -> N
     environment = {name: text for name, text in os.environ.items() if name not in others} | variables
     command = [str(BATON), "dev", "run", "--", "true"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert f"runs with {folder}:" in done.stderr
+    assert f"uses {folder}:" in done.stderr

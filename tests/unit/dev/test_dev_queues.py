@@ -67,7 +67,7 @@ def test_a_folder_with_files_of_others_is_left_as_it_is(tmp_path: Path) -> None:
     accounts = tmp_path / "ledger" / "accounts"
     accounts.write_text("money")
     tmp_path.chmod(0o755)
-    with pytest.raises(DevError, match="has other files, which are left alone"), DevFolder(tmp_path).held():
+    with pytest.raises(DevError, match="has other files: choose an empty directory"), DevFolder(tmp_path).held():
         pass
     assert accounts.read_text() == "money"
     assert tmp_path.stat().st_mode & 0o777 == 0o755
