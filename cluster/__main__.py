@@ -1,4 +1,4 @@
-"""`python -m cluster up | install | load | down | status | prepare | …`: the test cluster by hand."""
+"""`python -m cluster up | install | load | down | status | prepare | …`: control the test cluster by hand."""
 
 import sys
 import time
@@ -16,12 +16,12 @@ from cluster.programs import HELM, KUBE, PROGRAMS
 
 @click.group()
 def main() -> None:
-    """A real Kubernetes with one node on this machine, for the demo, the tests and for trying things out."""
+    """A real Kubernetes with one node on this machine, for the demo, the tests and experiments."""
 
 
 @main.command()
 def prepare() -> None:
-    """Install the packages and build the programs that are missing, and say where they are."""
+    """Install missing packages, build missing programs, and print where they are."""
     packages.install(*packages.PACKAGES)
     count = len(set(packages.PACKAGES.values()))
     click.echo(f"machine: the {count} Debian packages are installed; {KUBE.path()} and {HELM.path()} are built")
@@ -30,21 +30,21 @@ def prepare() -> None:
 @main.command("packages")
 @click.argument("programs", nargs=-1, type=click.Choice(list(packages.PACKAGES)))
 def install_packages(programs: tuple[str, ...]) -> None:
-    """Install the Debian packages that bring these programs, where they are missing; without a name: all that tests need."""
+    """Install the missing Debian packages of these programs; without a name: all packages that tests need."""
     packages.install(*(programs or packages.PACKAGES))
 
 
 @main.command("programs")
 @click.argument("names", nargs=-1, required=True, type=click.Choice(list(PROGRAMS)))
 def build_programs(names: tuple[str, ...]) -> None:
-    """Build these programs into the cache, where they are missing."""
+    """Build these programs into the cache, if they are missing."""
     for program in (program for name in names for program in PROGRAMS[name]):
         program.path()
 
 
 @main.command("build-images")
 def build_images() -> None:
-    """Build the images that tests run in, by their Dockerfiles."""
+    """Build the images of tests from their Dockerfiles."""
     built_images.each(built_images.TESTED)
 
 
@@ -53,12 +53,12 @@ def build_images() -> None:
 @click.argument("pid", type=int)
 @click.argument("started", type=int)
 def guard(folder: Path, pid: int, started: int) -> None:
-    """Stand by while a cluster runs, and remove it when its owner ends without doing so: killed, or crashed."""
+    """Watch a cluster, and remove it if its owner ends without doing so: killed or crashed."""
     runs.guard(folder, Process(pid, started))
 
 
 @main.command()
-@click.option("--node/--no-node", default=True, help="With a node that runs pods, or the API server and its controllers only.")
+@click.option("--node/--no-node", default=True, help="With a node that runs pods, or only the API server and its controllers.")
 def up(node: bool) -> None:
     """Start a cluster and leave it running."""
     began = time.monotonic()
@@ -72,20 +72,18 @@ def up(node: bool) -> None:
     if HELM.place().exists():
         click.echo(f"  alias helm='{HELM.path()}'")
     if node:
-        click.echo(
-            "To install Baton on it, unless that follows by itself (make cluster-up cluster-install):\n  make cluster-install"
-        )
-        click.echo("To load the images of the examples into it (ONLY=redis: the image of the first guide):\n  make cluster-load")
+        click.echo("To install Baton on it (not needed with make cluster-up cluster-install):\n  make cluster-install")
+        click.echo("To load the images of the examples (ONLY=redis: the image of the first guide):\n  make cluster-load")
     click.echo("To stop it:\n  make cluster-down")
 
 
 @main.command()
 def install() -> None:
-    """Install the operator of this checkout on the cluster with a node that `up` left running, by the chart; or upgrade it."""
+    """Install or upgrade the operator of this checkout by the chart, on the cluster with a node that `up` left running."""
     cluster = _kept()
     values = cluster.folder / "baton-values.json"
     cluster.install_operator(values)
-    click.echo(f"Baton runs in the namespace {OPERATOR_NAMESPACE}, with the values in {values}. If something looks wrong:")
+    click.echo(f"Baton runs in the namespace {OPERATOR_NAMESPACE}, with the values in {values}. To see its log:")
     click.echo(f"  kubectl --namespace {OPERATOR_NAMESPACE} logs deployment/baton --all-pods")
 
 
@@ -97,14 +95,14 @@ _FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=
 @click.option(
     "--only", multiple=True, type=click.Choice(list(built_images.EXAMPLES)), help="The image of this example; repeatable."
 )
-@click.option("--dockerfile", type=_FILE, help="An image of your own instead: its Dockerfile, whose PYTHON is the base image.")
+@click.option("--dockerfile", type=_FILE, help="The Dockerfile of your own image; its argument PYTHON is the base image.")
 @click.option("--tag", help="With --dockerfile: the image's name in manifests.")
-@click.option("--context", type=_FOLDER, help="With --dockerfile: the folder to copy from. Default: the top of the clone.")
+@click.option("--context", type=_FOLDER, help="With --dockerfile: the build context. Default: the root of the clone.")
 def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, context: Path | None) -> None:
-    """Build the images of the examples by their Dockerfiles, and load them into the cluster that `up` left running. One
-    failed image does not stop the others."""
+    """Build the images of the examples from their Dockerfiles, and load them into the cluster that `up` left running. If one
+    fails, the others are still loaded."""
     if (dockerfile is None) != (tag is None) or (dockerfile is None and context is not None) or (dockerfile is not None and only):
-        raise click.UsageError("An image of your own takes --dockerfile and --tag; --only is for those of the examples.")
+        raise click.UsageError("Your own image needs --dockerfile and --tag; --only is for the images of the examples.")
     if dockerfile is not None and tag is not None:
         asked = [built_images.Image(built_images.complete(tag), dockerfile, context or ROOT)]
     else:
@@ -120,8 +118,8 @@ def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, contex
 @main.command()
 @click.option("--all", "everything", is_flag=True, help="Also stop the clusters that other clones left running.")
 def down(everything: bool) -> None:
-    """Stop the clusters that this clone left running and remove abandoned ones. Clusters in use and clusters of other clones are
-    left alone."""
+    """Stop the clusters that this clone left running, and remove abandoned ones. Clusters in use and those of other clones
+    stay."""
     line = None
     for line in runs.down(everything=everything):
         click.echo(line)
@@ -143,7 +141,7 @@ def status() -> None:
 
 
 def _kept() -> Cluster:
-    """Raises ClusterError, also for another clone's."""
+    """The cluster with a node that this clone left running. Raises ClusterError."""
     cluster = Cluster(node=True)
     if not runs.is_kept(cluster.folder):
         raise ClusterError("no cluster with a node was left running: start one with: make cluster-up")

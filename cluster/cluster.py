@@ -1,4 +1,4 @@
-"""One cluster from its start to its end, and what a test does with it."""
+"""A cluster from start to end, and what tests do with it."""
 
 import itertools
 import json
@@ -26,14 +26,14 @@ _CONTROL_PLANES = itertools.count(1)
 
 
 class Cluster:
-    """`with Cluster(node=True) as cluster:` has a Kubernetes until the end of the block, whatever happens in it.
+    """`with Cluster(node=True) as cluster:` runs a Kubernetes until the end of the block, even if it raises.
 
-    Without a node there is an API server with its controllers, but nothing that runs pods. There can be one cluster with a node
-    at a time (its network has fixed addresses), and any number without.
+    Without a node there is an API server with its controllers, but no pods run. There can be one cluster with a node at a time
+    (its network has fixed addresses), and any number without.
     """
 
     address = ADDRESS
-    """The bridge's address: only pods and this machine reach programs that listen here."""
+    """The bridge's address: programs that listen here can be reached only from pods and this machine."""
 
     def __init__(self, *, node: bool = True) -> None:
         # A folder that exists was left running by an earlier process with this pid.
@@ -43,11 +43,11 @@ class Cluster:
         self._control = ControlPlane(self.folder, self._registry, node=node)
         self._node = Node(self.folder, self._registry) if node else None
         self._built: set[str] = set()
-        """Names of images that the node has."""
+        """Names of images loaded into the node."""
 
     @property
     def kubeconfig(self) -> Path:
-        """Of an administrator."""
+        """An administrator's kubeconfig."""
         return self.folder / "kubeconfig"
 
     @property
@@ -63,9 +63,10 @@ class Cluster:
         self.down()
 
     def up(self, owner: int | None = None) -> None:
-        """Remove what an earlier one left, start it and wait until it is ready. Raises ClusterError and then leaves nothing.
+        """Start the cluster, after removing leftovers of abandoned ones, and wait until it is ready. Raises ClusterError, after
+        removing it again.
 
-        `owner`: the process with whose end the cluster ends, if not this one.
+        `owner`: the process whose end also ends the cluster; default: this one.
         """
         if self._node is not None:
             if os.geteuid() != 0:
@@ -83,12 +84,12 @@ class Cluster:
             raise
 
     def down(self) -> None:
-        """Stop and remove everything of it. Safe to repeat."""
+        """Stop the cluster and remove everything. Safe to repeat."""
         if self.folder.exists():
             runs.sweep(self.folder)
 
     def keep(self) -> None:
-        """Leave it running when this process ends, until `make cluster-down`. Do not call `down` then."""
+        """Leave the cluster running after this process, until `make cluster-down`. Do not call `down` afterwards."""
         self._registry.stop("guard", grace=0)
         runs.keep(self.folder)
 
@@ -118,7 +119,7 @@ class Cluster:
     # -- using it
 
     def kubectl(self, *arguments: str, text: str | None = None, check: bool = True) -> str:
-        """What `kubectl` prints. Raises ClusterError with its complaint where it fails and `check` is set."""
+        """Run kubectl and return its output. With `check`, raises ClusterError with its error message if it fails."""
         command = [str(KUBE.path()), "kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if check and done.returncode:
@@ -126,20 +127,20 @@ class Cluster:
         return done.stdout
 
     def get(self, *arguments: str) -> Any:
-        """`kubectl get … -o json`, as a value."""
+        """The value of `kubectl get … -o json`."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
 
     def find(self, *arguments: str) -> Any:
-        """`get` of one object by its name; an empty mapping where there is none."""
+        """Like `get` of one object by its name; an empty mapping if it does not exist."""
         return json.loads(self.kubectl("get", *arguments, "--ignore-not-found", "-o", "json") or "{}")
 
     def apply(self, *objects: dict[str, Any] | str) -> None:
-        """Apply objects in this order, given as mappings or as YAML. None may be of a kind that another of them defines."""
+        """Apply objects, given as mappings or YAML, in this order. None may be of a kind that another one defines."""
         texts = (one if isinstance(one, str) else json.dumps(one) for one in objects)
         self.kubectl("apply", "-f", "-", text="".join(f"---\n{text}\n" for text in texts))
 
     def helm(self, *arguments: str, check: bool = True) -> str:
-        """What `helm` prints. Raises ClusterError with its complaint where it fails and `check` is set."""
+        """Run helm and return its output. With `check`, raises ClusterError with its error message if it fails."""
         command = [str(helm_binary()), "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if check and done.returncode:
@@ -147,8 +148,8 @@ class Cluster:
         return done.stdout
 
     def provide_volumes(self, count: int = 8) -> None:
-        """PersistentVolumes for claims that name no class: folders in `volumes` of the run folder, which go with it. Nothing
-        makes more, and a claim takes one for good: the same claim, made again, has the next."""
+        """Create PersistentVolumes for claims without a class: folders in `volumes` of the run folder. There is no provisioner,
+        and a claim uses a volume up: the same claim, created again, gets the next one."""
         for number in range(1, count + 1):
             folder = self.folder / "volumes" / f"volume-{number}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -163,33 +164,33 @@ class Cluster:
             self.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec})
 
     def wait(self, condition: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until the condition is true, with PATIENCE at least. Raises ClusterError, which says what did not come true."""
+        """Wait until the condition is true, at least PATIENCE. Raises ClusterError with `what` after that."""
         seconds = max(seconds, PATIENCE)
         if not wait_until(lambda: bool(condition()), seconds):
             raise ClusterError(f"not within {seconds:.0f} s: {what}; logs are in {self.folder}/log")
 
     def logs(self, pod: str, *arguments: str, namespace: str = "default") -> str:
-        """What the pod's container has written, with further arguments of `kubectl logs`."""
+        """The output of `kubectl logs` for a pod, with further arguments."""
         return self.kubectl("logs", pod, "-n", namespace, *arguments)
 
     # -- images
 
     def load_operator_image(self) -> str:
-        """The operator's image, by its name with tag. Pods of it need `host_volumes`."""
+        """Load the operator's image and return its name with tag. Its pods need `host_volumes`."""
         return self.load("localhost/baton-operator:test", images.operator)
 
     def load_consumer_image(self) -> str:
-        """Plain Python with `baton`, by its name with tag. Pods of it need `host_volumes`."""
+        """Load an image of plain Python with `baton`, and return its name with tag. Its pods need `host_volumes`."""
         return self.load("localhost/baton-consumer:test", images.consumer)
 
     def load_spark_image(self, entrypoint: Path) -> str:
-        """Spark's driver, executors and spark-submit, which the script `entrypoint` tells apart; by its name. Pods of it need
-        `host_volumes`."""
+        """Load an image for Spark's driver, executors and spark-submit, started by the script `entrypoint`, and return its name.
+        Its pods need `host_volumes`."""
         return self.load("localhost/baton-spark:test", lambda named: images.spark(named, entrypoint))
 
     def load_built_image(self, image: built_images.Image, tag: str | None = None) -> str:
-        """As a user builds it, by its Dockerfile of the checkout; by its name. Nothing is mounted into pods of it. Once for each
-        cluster, also if the checkout changes meanwhile. `tag`: another than its own, as if it were of that version."""
+        """Build an image from its Dockerfile as users do, load it, and return its name. Its pods need no mounts. Loads it once
+        per cluster, even if the checkout changes. `tag`: instead of its own, as if it were that version."""
         repository, _, its_own = image.name.rpartition(":")
         name = f"{repository}:{tag or its_own}"
         if name not in self._built:
@@ -200,7 +201,7 @@ class Cluster:
         return name
 
     def operator_values(self) -> dict[str, Any]:
-        """The chart's values with which the operator of this checkout runs here."""
+        """The chart's values for the operator of this checkout."""
         repository, _, tag = self.load_operator_image().rpartition(":")
         volumes, mounts = self.host_volumes()
         return {
@@ -210,7 +211,7 @@ class Cluster:
         }
 
     def install_operator(self, values: Path) -> None:
-        """Install the operator of this checkout by the chart, with its values in the file `values`, which is written here."""
+        """Write the values to the file `values`, and install the operator of this checkout by the chart."""
         values.write_text(json.dumps(self.operator_values()))
         self.helm(
             "upgrade", "baton", str(images.ROOT / "charts" / "baton"), "--install", "--namespace", OPERATOR_NAMESPACE,
@@ -219,11 +220,11 @@ class Cluster:
 
     @staticmethod
     def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Volumes and volumeMounts to merge into pods of these images."""
+        """The volumes and volumeMounts that pods of these images need."""
         return images.host_volumes()
 
     def load(self, name: str, make: Callable[[str], Path]) -> str:
-        """Import the image of this name, whose archive `make` writes. Gives the name."""
+        """Import an image whose archive `make` writes, and return its name."""
         self._require_node().load(make(name))
         return name
 
@@ -232,7 +233,7 @@ class Cluster:
     def signal_container(
         self, pod: str, number: signal.Signals, namespace: str = "default", container: str | None = None
     ) -> None:
-        """Send a signal to every process of a pod's container (the first, or the named one), as the machine's root."""
+        """Send a signal to every process of a pod's container (the first, or the named one), as root of the machine."""
         for pid in self.container_pids(pod, namespace, container):
             try:
                 os.kill(pid, number)
@@ -240,7 +241,7 @@ class Cluster:
                 continue
 
     def container_pids(self, pod: str, namespace: str = "default", container: str | None = None) -> list[int]:
-        """The processes of a pod's container, by their pids on this machine."""
+        """The pids, on this machine, of a pod's container."""
         statuses = self.get("pod", pod, "-n", namespace)["status"].get("containerStatuses", [])
         for status in statuses:
             if container in (None, status["name"]) and "running" in status["state"]:
@@ -252,7 +253,7 @@ class Cluster:
         self._registry.stop(name, grace=0)
 
     def signal_process(self, name: str, number: int) -> None:
-        """Send a signal to one of them: SIGSTOP makes it a server that takes connections and answers nothing."""
+        """Send a signal to one of the cluster's programs. After SIGSTOP it accepts connections and answers nothing."""
         self._registry.signal(name, number)
 
     def start_process(self, name: str) -> None:
@@ -263,7 +264,7 @@ class Cluster:
             self._control.wait_ready()
 
     def compact(self) -> None:
-        """Have etcd forget all versions of objects but the present ones: who watches from one of those is told 410."""
+        """Compact etcd to the present versions of objects: watches from older ones get status 410."""
         self._control.compact()
 
     def _require_node(self) -> Node:

@@ -18,7 +18,7 @@ from cluster.waiting import PATIENCE, wait_until
 _LOOPBACK = "127.0.0.1"
 
 _NOT_WITHOUT_NODES = ("-node-lifecycle-controller", "-taint-eviction-controller", "-pod-garbage-collector-controller")
-"""Where there are no nodes these would delete the pods that a test says are running on one."""
+"""Controllers that, without nodes, would delete pods that a test declares running."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Ports:
 
 
 class ControlPlane:
-    """What answers the API: to this machine, and to pods if there is a node."""
+    """The API server with etcd, controllers and scheduler, for this machine, and for pods if there is a node."""
 
     def __init__(self, folder: Path, registry: Registry, *, node: bool) -> None:
         self._folder = folder
@@ -58,7 +58,7 @@ class ControlPlane:
         authority.issue("api", "kube-apiserver", hosts=[_LOOPBACK, ADDRESS, KUBERNETES_SERVICE, *names])
         authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         authority.issue("admin", "admin", "system:masters", rsa_key=True)
-        # All controllers are one user who may do everything: an account for each would take seconds to make.
+        # All controllers share a user with all rights: creating an account for each would take seconds.
         authority.issue("controllers", "controllers", "system:masters")
         authority.issue("scheduler", "system:kube-scheduler")
         authority.issue("proxy", "system:kube-proxy")
@@ -66,11 +66,11 @@ class ControlPlane:
         for user in ("controllers", "scheduler", "proxy", "node"):
             write_kubeconfig(self._folder / f"{user}.kubeconfig", self.server, self.pki, user)
         write_kubeconfig(self.kubeconfig, self.server, self.pki, "admin")
-        # A separate authority: a client with its certificate may act for any user.
+        # A separate authority: a client with one of its certificates may act as any user.
         Authority(self.pki / "aggregator").issue("aggregator", "aggregator")
 
     def start(self) -> None:
-        """Start everything and wait until the API is ready."""
+        """Start all programs, and wait until the API is ready."""
         self.start_etcd()
         self.start_api_server()
         self.wait_ready()
@@ -138,7 +138,7 @@ class ControlPlane:
         )
 
     def wait_ready(self, seconds: float = PATIENCE) -> None:
-        """Raises ClusterError with the end of the log of what did not come up."""
+        """Wait until the API is ready. Raises ClusterError, with the end of a program's log if that has ended."""
 
         def ready() -> bool:
             self.must_run()
@@ -148,12 +148,12 @@ class ControlPlane:
             raise ClusterError(f"the API server was not ready after {seconds:.0f} s; see {self._folder}/log/kube-apiserver")
 
     def must_run(self) -> None:
-        """Raises ClusterError with the end of its log where etcd or the API server has ended."""
+        """Raise ClusterError with the end of its log if etcd or the API server has ended."""
         self._registry.must_run("etcd")
         self._registry.must_run("kube-apiserver")
 
     def compact(self) -> None:
-        """etcd forgets all versions of objects but the present ones."""
+        """Compact etcd to the present versions of objects."""
         found = self._ask_etcd("range", {"key": "AA=="})
         self._ask_etcd("compaction", {"revision": found["header"]["revision"], "physical": True})
 
@@ -164,7 +164,7 @@ class ControlPlane:
             return told
 
     def ask(self, path: str) -> bytes | None:
-        """What the API server answers to an administrator, quicker than kubectl; None if it does not, or with an error."""
+        """The API server's answer to an administrator, faster than kubectl; None: no answer, or an error."""
         context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
         context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))

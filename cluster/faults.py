@@ -1,5 +1,5 @@
-"""The one exception whose message is for the person at the keyboard."""
+"""The exception for errors that the user can fix."""
 
 
 class ClusterError(Exception):
-    """The cluster cannot do what was asked. The message says what is missing and the cure."""
+    """The cluster cannot do what was requested. The message names what is missing, and a remedy."""

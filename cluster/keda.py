@@ -1,4 +1,4 @@
-"""KEDA on a cluster with a node: its operator and its metrics adapter, built from its Go module, with that module's manifests."""
+"""KEDA on a cluster with a node: its operator and metrics adapter, built from its Go module, and that module's manifests."""
 
 import base64
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ _IMAGE = "localhost/keda:test"
 _PROGRAM = "/program"
 _USER = 1000
 _WITHOUT = {"keda-admission", "keda-admission-webhooks"}
-"""Its webhooks: they only check ScaledObjects that people write."""
+"""KEDA's webhooks, which only validate ScaledObjects."""
 
 
 def install(cluster: Cluster) -> None:
-    """Install it, and wait until autoscalers are told its metrics. Raises ClusterError."""
+    """Install KEDA, and wait until its metrics are served. Raises ClusterError."""
     source = go_source(KEDA_OPERATOR, KEDA_MODULE)
     documents = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(source / "config" / "default"))))
     secret, authority = _certificates(cluster.folder / "keda-pki")
@@ -37,7 +37,7 @@ def install(cluster: Cluster) -> None:
 
 
 def uninstall(cluster: Cluster) -> None:
-    """After its ScaledObjects, which have a finalizer of its operator, are gone."""
+    """Uninstall KEDA. Delete its ScaledObjects first: they have a finalizer of its operator."""
     cluster.kubectl("delete", "apiservice/v1beta1.external.metrics.k8s.io", "--ignore-not-found")
     cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=300s")
 
@@ -47,7 +47,7 @@ def _left_out(document: dict[str, Any]) -> bool:
 
 
 def _fitted(cluster: Cluster, document: dict[str, Any], authority: bytes) -> dict[str, Any]:
-    """The manifest, with the programs of this machine in the place of an image of a registry."""
+    """The manifest, with programs of this machine instead of a registry's image."""
     if document["kind"] == "APIService":
         document["spec"]["caBundle"] = base64.b64encode(authority).decode()
     if document["kind"] == "Deployment":
@@ -66,17 +66,17 @@ def _fitted(cluster: Cluster, document: dict[str, Any], authority: bytes) -> dic
 
 
 def _image(name: str) -> Path:
-    """Nearly empty: its program is mounted from the cache."""
+    """Write a nearly empty image: the program is mounted from the cache."""
     return images.archive(name, {}, entrypoint=[_PROGRAM], user=_USER)
 
 
 def _arguments(given: Iterable[str]) -> Iterable[str]:
-    """Its certificates are there before it: making them itself takes it a minute, until the kubelet has mounted them."""
+    """Arguments without rotation of certificates, which are created beforehand: KEDA's would take a minute to be mounted."""
     return (argument for argument in given if argument not in ("--enable-cert-rotation=true", "--leader-elect"))
 
 
 def _certificates(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """The Secret that both of its programs mount, and the authority's certificate."""
+    """The Secret that both programs mount, and the authority's certificate."""
     authority = Authority(folder)
     places = [f"{name}.{NAMESPACE}.svc{zone}" for name in _SERVICES for zone in ("", ".cluster.local")]
     authority.issue("tls", "keda", hosts=["localhost", *places])

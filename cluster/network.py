@@ -1,7 +1,7 @@
-"""The cluster's own network: one bridge that pods, the API server's address and the service range live on.
+"""The cluster's network: a bridge with the pods, the API server's address and the service range.
 
-No packet for a cluster address leaves the machine: the service range is routed to the bridge before anything starts, and what
-comes from the bridge is not forwarded anywhere else.
+No packet for a cluster address leaves the machine: the service range is routed to the bridge before anything starts, and packets
+from the bridge are not forwarded elsewhere.
 """
 
 import re
@@ -20,17 +20,15 @@ KUBERNETES_SERVICE = "10.96.0.1"
 _LINKS = Path("/sys/class/net")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _BEFORE = "ip_forward"
-"""The file in the run folder that says how forwarding was set before, and with that, that this cluster made the bridge."""
+"""The file in the run folder with the previous setting of forwarding. It also marks that this cluster made the bridge."""
 
 _STAYS = ["FORWARD", "-i", BRIDGE, "!", "-o", BRIDGE, "-m", "comment", "--comment", "baton-cluster", "-j", "REJECT"]
 _OURS = re.compile(r"KUBE-|baton-cluster")
 
 
 def make_bridge(folder: Path) -> None:
-    """Raises ClusterError where the machine has a Kubernetes of its own, or the addresses are taken.
-
-    What was changed on the machine is noted in the run folder, for `remove_bridge`.
-    """
+    """Make the bridge, and record changes of the machine in the run folder for `remove_bridge`. Raises ClusterError if the
+    machine runs another Kubernetes, or the addresses are taken."""
     _refuse_conflicts(folder)
     (folder / _BEFORE).write_text(_FORWARDING.read_text())
     _run("ip", "link", "add", BRIDGE, "type", "bridge")
@@ -43,9 +41,9 @@ def make_bridge(folder: Path) -> None:
 
 
 def remove_bridge(folder: Path) -> None:
-    """Removes the bridge with its routes and links, and every rule that the cluster's programs made. Safe to repeat.
+    """Remove the bridge with its routes and links, and all rules of the cluster's programs. Safe to repeat.
 
-    Only where `make_bridge` made it for this run folder: a bridge or rules that were there before belong to others.
+    Does nothing unless `make_bridge` made the bridge for this run folder: another bridge and its rules belong to others.
     """
     before = folder / _BEFORE
     if not before.exists():
@@ -54,7 +52,7 @@ def remove_bridge(folder: Path) -> None:
         _remove_rules(family)
     for link in _LINKS.iterdir():
         if (link / "master").exists() and (link / "master").resolve().name == BRIDGE:
-            _run("ip", "link", "del", link.name, check=False)  # a pod's; it may be going by itself
+            _run("ip", "link", "del", link.name, check=False)  # a pod's, which may be gone already
     if (_LINKS / BRIDGE).exists():
         _run("ip", "link", "del", BRIDGE)
     _FORWARDING.write_text(before.read_text())
@@ -64,12 +62,12 @@ def remove_bridge(folder: Path) -> None:
 def _refuse_conflicts(folder: Path) -> None:
     if (_LINKS / BRIDGE).exists():
         raise ClusterError(
-            f"there is a link {BRIDGE} that no run folder in {folder.parent} knows: stop whose it is, "
+            f"there is a link {BRIDGE} that belongs to no run folder in {folder.parent}: stop its owner, "
             f"or remove it with `ip link del {BRIDGE}`"
         )
     if ":KUBE-SERVICES " in _run("iptables-save"):
         raise ClusterError(
-            "iptables has chains of another Kubernetes on this machine, which a test cluster would disturb: stop that first"
+            "iptables has chains of another Kubernetes on this machine, which a test cluster would disturb: stop that one first"
         )
     for address in (ADDRESS, KUBERNETES_SERVICE):
         if route := _run("ip", "route", "show", "match", address, "scope", "link").strip():
@@ -80,11 +78,11 @@ def _refuse_a_taken_port(port: int, who: str) -> None:
     try:
         socket.create_server((ADDRESS, port)).close()
     except OSError as error:
-        raise ClusterError(f"port {port} is taken by {who} that listens on all addresses ({error.strerror}): stop it") from None
+        raise ClusterError(f"port {port} is taken by {who} listening on all addresses ({error.strerror}): stop it") from None
 
 
 def _remove_rules(family: str) -> None:
-    """Keep all rules and chains but those of the cluster: written back whole, table by table, as one change each."""
+    """Write back all rules and chains except the cluster's, each table in one change."""
     kept = [line for line in _run(f"{family}-save", check=False).splitlines() if not _OURS.search(line)]
     if kept:
         _run(f"{family}-restore", text="\n".join(kept) + "\n", check=False)

@@ -1,8 +1,8 @@
 """The one node: containerd, kubelet, kube-proxy and DNS on the cluster's bridge.
 
-containerd, the kubelet, shims and containers share one PID namespace and one mount namespace, so that the kernel itself clears
-up: when their first process is killed the kernel kills all others, and with the last of them every mount is gone.
-Nothing can be left, whatever state the node was in. The network is the machine's.
+containerd, the kubelet, shims and containers share a PID namespace and a mount namespace, so that the kernel cleans up: when
+their first process is killed, the kernel kills all others, and every mount is gone with the last one, whatever the node's
+state. The network is the machine's.
 """
 
 import json
@@ -33,13 +33,13 @@ _COREFILE = """.:53 {{
 """
 
 _PRIVATE = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
-"""Folders that the programs write to whatever one tells them: the node has its own, in memory."""
+"""Folders that the programs write to regardless of settings: the node has its own, in memory."""
 
 _ENTER = """
 set -e
-mount --make-rshared /   # as the kubelet's mount propagation needs it: of this namespace only
+mount --make-rshared /   # in this namespace only: the kubelet's mount propagation needs it
 for folder in "$@"; do mount -t tmpfs -o mode=755 baton-node "$folder"; done
-# Whatever an image is called, nothing here can look up a registry.
+# Without a name server no registry can be found, whatever an image is called.
 mount --bind /dev/null /etc/resolv.conf || true
 touch entered
 """
@@ -64,7 +64,7 @@ class Node:
         self._namespace.start("containerd", ["containerd", "--config", f"{self._folder}/containerd.toml"])
 
     def start(self) -> None:
-        """Start the rest, once the API server is ready; the node becomes Ready a little later."""
+        """Start the other programs, once the API server is ready; the node becomes Ready a little later."""
         proxy = ("--proxy-mode=iptables", f"--cluster-cidr={POD_RANGE}", "--masquerade-all=true", "--conntrack-max-per-core=0")
         listen = (f"--metrics-bind-address={ADDRESS}:10249", f"--healthz-bind-address={ADDRESS}:10256", "--oom-score-adj=0")
         name = f"--hostname-override={NAME}"
@@ -77,7 +77,7 @@ class Node:
         self._namespace.start("kubelet", kube("kubelet", name, f"--node-ip={ADDRESS}", *files, *folders))
 
     def must_run(self) -> None:
-        """Raises ClusterError with the end of its log where one of the node's programs has ended."""
+        """Raise ClusterError with the end of its log if one of the node's programs has ended."""
         for program in ("containerd", "kubelet", "kube-proxy", "coredns"):
             self._registry.must_run(program)
 
@@ -100,7 +100,7 @@ class Node:
 
     @staticmethod
     def container_pids(container_id: str) -> list[int]:
-        """The container's processes by their pids on this machine: those of its control group, which is named by its id."""
+        """The pids of a container on this machine, from its control group, which is named by its id."""
         for root in (Path("/sys/fs/cgroup/pids/kubepods"), Path("/sys/fs/cgroup/kubepods")):
             for group in root.glob(f"**/{container_id}"):
                 return [int(line) for line in (group / "cgroup.procs").read_text().split()]
@@ -119,7 +119,7 @@ class Node:
         (self._folder / "resolv.conf").write_text("")
 
     def _network(self) -> dict[str, object]:
-        """Pods have a way to the bridge and to services, and no default route: they cannot send anything further."""
+        """The pods' network: routes to the bridge and to services, and no default route."""
         addresses = {
             "type": "host-local",
             "dataDir": f"{self._folder}/cni/ipam",
@@ -182,7 +182,7 @@ state = "{self._folder}/ct/state"
 
 
 class _Namespace:
-    """Starts programs inside. They see the machine's files, and each other."""
+    """The node's namespaces. Programs inside see the machine's files, and only each other."""
 
     def __init__(self, folder: Path, registry: Registry) -> None:
         self._folder = folder
@@ -190,7 +190,7 @@ class _Namespace:
         self._first: Process | None = None
 
     def make(self) -> None:
-        """Raises ClusterError where the kernel refuses."""
+        """Make the namespaces. Raises ClusterError if the kernel refuses."""
         made = make_folders(_PRIVATE)
         (self._folder / "made").write_text("".join(f"{path}\n" for path in made))
         script = f"{_ENTER}\nexec {' '.join(kube('pause'))}"
@@ -206,14 +206,14 @@ class _Namespace:
         self._first = children(outer.pid)[0]
 
     def start(self, name: str, command: list[str]) -> None:
-        """Start a program inside. Its paths must be absolute: its working directory is the root."""
+        """Start a program in the namespaces. Its paths must be absolute: its working directory is the root."""
         if self._first is None:
             raise ClusterError("the node's namespaces have not been made")
         self._registry.start(name, ["nsenter", f"--target={self._first.pid}", "--mount", "--pid", *command])
 
 
 def make_folders(paths: tuple[str, ...]) -> list[Path]:
-    """Make these folders; gives those that were not there, parents first."""
+    """Make these folders, and return those that did not exist, parents first."""
     made = []
     for path in map(Path, paths):
         missing = [folder for folder in (*reversed(path.parents), path) if not folder.exists()]
@@ -224,7 +224,7 @@ def make_folders(paths: tuple[str, ...]) -> list[Path]:
 
 
 def remove_folders(folder: Path) -> None:
-    """Remove from the machine what `make` added to it; a folder that is used by others meanwhile stays."""
+    """Remove the folders that `make` added to the machine, except those that others use by now."""
     try:
         made = [Path(line) for line in (folder / "made").read_text().splitlines()]
     except OSError:

@@ -1,4 +1,4 @@
-"""Certificates of a cluster that lives for a test: one authority, one certificate per program."""
+"""Certificates of a test's cluster: one authority, one certificate per program."""
 
 import base64
 import datetime
@@ -35,9 +35,9 @@ class Authority:
         (folder / "sa.pub").write_bytes(public)
 
     def issue(self, file: str, user: str, group: str | None = None, hosts: Iterable[str] = (), *, rsa_key: bool = False) -> None:
-        """A certificate for a user, who may also be a server at these host names and addresses.
+        """Issue a certificate for a user, who may also be a server at these host names and addresses.
 
-        With an RSA key where Spark's Kubernetes client is to read it: that needs another library for any other.
+        `rsa_key`: for Spark's Kubernetes client, which needs an additional library for other keys.
         """
         key = rsa.generate_private_key(65537, 2048) if rsa_key else ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_name(user, group), key.public_key())
@@ -66,7 +66,7 @@ class Authority:
 
 
 def write_kubeconfig(path: Path, server: str, pki: Path, user: str) -> None:
-    """A kubeconfig with the certificates inside, so that it can be copied."""
+    """Write a kubeconfig that contains the certificates, so that it can be copied."""
 
     def inline(file: str) -> str:
         return base64.b64encode((pki / file).read_bytes()).decode()
@@ -89,7 +89,7 @@ def write_kubeconfig(path: Path, server: str, pki: Path, user: str) -> None:
 
 
 def _private(key: _PrivateKey) -> bytes:
-    # SEC1 rather than PKCS8: every program of Kubernetes reads it as a service account's signing key.
+    # SEC1 rather than PKCS8: all programs of Kubernetes accept it for the signing key of service accounts.
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )

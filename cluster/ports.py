@@ -8,10 +8,10 @@ _FIRST, _LAST = 20_000, 32_000
 
 
 def free_ports(address: str = "") -> Iterator[int]:
-    """Ports without a listener, from below those that the kernel gives to outgoing connections.
+    """Free ports below the kernel's ephemeral ports.
 
-    A client that tries to reach a stopped server on one of the latter is sooner or later given that very port, talks to itself,
-    and the server cannot start again.
+    With an ephemeral port, a client that tries to reach a stopped server would sooner or later get that very port, connect to
+    itself, and keep the server from starting again.
     """
     begin = random.randrange(_FIRST, _LAST)
     for port in (*range(begin, _LAST), *range(_FIRST, begin)):

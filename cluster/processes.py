@@ -1,4 +1,4 @@
-"""Processes that a cluster started, remembered by pid and start time, so that nothing else is ever stopped."""
+"""Processes of a cluster, recorded by pid and start time, so that no other process is ever stopped."""
 
 import os
 import signal
@@ -12,32 +12,32 @@ from cluster.faults import ClusterError
 from cluster.waiting import PATIENCE, wait_until
 
 _MARK = "BATON_CLUSTER"
-"""The environment variable, inherited by all descendants, that says which run folder a process belongs to."""
+"""The environment variable with the run folder, inherited by all descendants."""
 
 _NOT_INHERITED = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-"""What the cluster's programs say to each other must not go through a proxy."""
+"""Variables to remove: requests between the cluster's programs must not go through a proxy."""
 
 
 class Process(NamedTuple):
-    """A process that cannot be mistaken for a later one with the same pid."""
+    """A process, distinguished by its start time from a later one with the same pid."""
 
     pid: int
     started: int
     """Clock ticks after the machine's start."""
 
     def alive(self) -> bool:
-        """Running, not a zombie, and the very process."""
+        """Whether the process is running, and not a zombie."""
         return start_time(self.pid) == self.started
 
     def signal(self, number: int) -> None:
-        """Does nothing where the process has ended."""
+        """Send a signal, unless the process has ended."""
         if self.alive():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 def start_time(pid: int) -> int | None:
-    """When this process started, in clock ticks after the machine's start; None where there is none or it has ended.
+    """When the process started, in clock ticks after the machine's start; None: there is none, or it has ended.
 
     A process whose first thread has ended while others end still holds its sockets: it has not ended.
     """
@@ -50,12 +50,12 @@ def start_time(pid: int) -> int | None:
 
 
 def marked(folder: Path) -> list[Process]:
-    """Every process that was started for this run folder, or by one that was; containers' processes have no mark."""
+    """The processes of this run folder and their descendants, except those of containers, which have no mark."""
     return with_variable(_MARK, str(folder))
 
 
 def with_variable(name: str, value: str) -> list[Process]:
-    """Every process but this one that was started with this environment variable."""
+    """The other processes that were started with this environment variable."""
     mark = f"{name}={value}".encode()
     found = []
     for pid in _pids():
@@ -81,9 +81,9 @@ def _pids() -> Iterator[int]:
 
 
 class Registry:
-    """The processes of one run folder: one file per name in `pids/`, which outlives the process that started them.
+    """The processes of a run folder, each with a file in `pids/`, which outlives the process that started it.
 
-    Each leads a process group of its own, and is signalled with its group.
+    Each process leads a process group, and is signalled with its group.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +93,7 @@ class Registry:
         self._owned: dict[int, subprocess.Popen[bytes]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: what it did not start are no children of it."""
+        """The state for another process, which is not the parent of these processes."""
         return {**vars(self), "_owned": {}}
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
@@ -117,7 +117,7 @@ class Registry:
         return started
 
     def find(self, name: str) -> Process | None:
-        """The named process, if it was started; it may have ended."""
+        """The named process if it was started, even if it has ended."""
         try:
             pid, started = (self._pids / name).read_text().split()
         except (OSError, ValueError):
@@ -125,20 +125,20 @@ class Registry:
         return Process(int(pid), int(started))
 
     def names(self) -> list[str]:
-        """All that were started, oldest first."""
+        """The names of all processes, the oldest first."""
         if not self._pids.is_dir():
             return []
         return [path.name for path in sorted(self._pids.iterdir(), key=lambda path: path.stat().st_mtime_ns)]
 
     def signal(self, name: str, number: int) -> None:
-        """Send a signal to the named process and its group. Does nothing where it has ended."""
+        """Send a signal to the named process and its group, unless it has ended."""
         process = self.find(name)
         if process is not None and process.alive():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
 
     def stop(self, name: str, grace: float = 10.0) -> None:
-        """SIGTERM, and SIGKILL after `grace` seconds; then it is forgotten."""
+        """Stop the named process by SIGTERM, and by SIGKILL after `grace` seconds, and remove its record."""
         process = self.find(name)
         if process is not None:
             if grace > 0:
@@ -149,7 +149,7 @@ class Registry:
         (self._pids / name).unlink(missing_ok=True)
 
     def must_run(self, name: str) -> None:
-        """Raises ClusterError with the end of its log where the process has ended."""
+        """Raise ClusterError with the end of the process's log if it has ended."""
         process = self.find(name)
         if process is None or self._ended(process):
             log = self._logs / name

@@ -1,7 +1,6 @@
-"""The cluster's programs, built from the Go modules beside this file into the cache, when they are first needed.
+"""The cluster's programs, built from the Go modules in `go/` into the cache when they are first needed.
 
-A program's place in the cache is named by a hash of everything that it is made of, so a changed module is a new place and an
-unchanged one is never built twice.
+A program's place in the cache has a hash of its inputs in its name, so an unchanged module is never built twice.
 """
 
 import fcntl
@@ -28,23 +27,23 @@ KUBERNETES = "1.35.4"
 class Program:
     name: str
     package: str
-    """What `go build` is told to build, inside its module."""
+    """The package to build, inside its module."""
     ldflags: str
     minutes: str
-    """How long a first build takes on two cores, for the reader of the progress line."""
+    """How long the first build takes on two cores, for the progress line."""
     folder: str = ""
-    """Its module in `go/`, where that has another name than the program."""
+    """The folder of its module in `go/`, if that has another name than the program."""
 
     @property
     def module(self) -> Path:
         return _MODULES / (self.folder or self.name)
 
     def path(self) -> Path:
-        """The program, built into the cache if it is not there."""
+        """The path of the program, which is built if it is missing."""
         return _built(self)
 
     def place(self) -> Path:
-        """Where it stands in the cache once it is built."""
+        """The path of the program in the cache, built or not."""
         return cache() / f"{self.name}-{self._key()}" / self.name
 
     def _key(self) -> str:
@@ -55,14 +54,14 @@ class Program:
 
 
 def _version_flags(version: str) -> str:
-    """Kubernetes learns its own version from the linker; without it the components refuse each other as too old."""
+    """Linker flags with Kubernetes' version; without them, components reject each other as too old."""
     major, minor, _ = version.split(".")
     place = "-X k8s.io/component-base/version."
     return f"{place}gitVersion=v{version} {place}gitMajor={major} {place}gitMinor={minor}"
 
 
 def _capabilities_flags(version: str) -> str:
-    """helm takes charts that are rendered without a cluster to be for this Kubernetes. Without the flags it is 1.20."""
+    """Linker flags with the Kubernetes version for which helm renders charts without a cluster; by default 1.20."""
     major, minor, _ = version.split(".")
     places = [f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion" for package in ("chartutil", "lint/rules")]
     return " ".join(f"{place}Major={major} {place}Minor={minor}" for place in places)
@@ -75,28 +74,28 @@ KEDA_MODULE = "github.com/kedacore/keda/v2"
 KEDA_OPERATOR = Program("keda-operator", f"{KEDA_MODULE}/cmd/operator", "-s -w", "10 to 16 minutes", "keda")
 KEDA_ADAPTER = Program("keda-adapter", f"{KEDA_MODULE}/cmd/adapter", "-s -w", "1 to 5 minutes after keda-operator", "keda")
 PROGRAMS = {"kube": [KUBE], "helm": [HELM], "actionlint": [ACTIONLINT], "keda": [KEDA_OPERATOR, KEDA_ADAPTER]}
-"""By what `make program-NAME` builds."""
+"""The programs that `make program-NAME` builds, by name."""
 
 
 def cache() -> Path:
-    """The folder for what is expensive to make: BATON_CACHE, else `baton` in XDG_CACHE_HOME, else in ~/.cache."""
+    """The cache: BATON_CACHE, else `baton` in XDG_CACHE_HOME, else in ~/.cache."""
     if named := os.environ.get("BATON_CACHE"):
         return Path(named).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baton"
 
 
 def kube(program: str, *arguments: str) -> list[str]:
-    """The command line of one of Kubernetes' programs: all of them are in one binary, built if it is not there."""
+    """The command line of a program of Kubernetes. All are in one binary, which is built if it is missing."""
     return [str(KUBE.path()), program, *arguments]
 
 
 def helm_binary() -> Path:
-    """helm, built if it is not there."""
+    """The path of helm, which is built if it is missing."""
     return HELM.path()
 
 
 def go_source(program: Program, module: str) -> Path:
-    """The folder of a Go module that the program is made of, as Go keeps it; fetched if it is not there."""
+    """The folder of a Go module that the program depends on, in Go's cache; fetched if it is missing."""
     done = subprocess.run(
         [_go(program), "mod", "download", "-json", module],
         check=False,
@@ -113,7 +112,7 @@ def go_source(program: Program, module: str) -> Path:
 def _go(program: Program) -> str:
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if go is None:
-        raise ClusterError(f"{program.name} has to be built and there is no Go: install Go 1.26 or later and put it on PATH")
+        raise ClusterError(f"building {program.name} needs Go: install Go 1.26 or later and put it on PATH")
     return go
 
 
@@ -150,7 +149,7 @@ def _build(program: Program, target: Path) -> None:
 
 
 def _run_go(program: Program, heard: Callable[[str], None], *arguments: str) -> str:
-    """What it says on standard output. `heard` is given each line of its standard error; ClusterError has the last ones."""
+    """Run go and return its standard output. Calls `heard` with each line of standard error; ClusterError has the last ones."""
     command = [_go(program), *arguments]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     last: deque[str] = deque(maxlen=30)
@@ -166,6 +165,6 @@ def _run_go(program: Program, heard: Callable[[str], None], *arguments: str) -> 
             heard(line)
         if running.wait() != 0:
             lines = "\n".join(last)
-            raise ClusterError(f"`go {arguments[0]}` of {program.name} in {program.module} failed. It said last:\n{lines}")
+            raise ClusterError(f"`go {arguments[0]}` of {program.name} in {program.module} failed. Its last output:\n{lines}")
         answer.seek(0)
         return answer.read()

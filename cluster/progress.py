@@ -1,6 +1,6 @@
-"""Long work on one line: what is made, how long it has taken, how long it usually takes, and how far it is.
+"""The progress of long work on one line: what is made, the time so far, the usual time, and how far it is.
 
-A terminal sees the line move each second. Elsewhere, as in a log of CI, there is a line at the beginning, each minute, and at
+On a terminal the line is updated each second. Elsewhere, such as in CI's log, there is a line at the start, each minute, and at
 the end.
 """
 
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import TextIO
 
 _MOVES, _REPEATS = 1.0, 60.0
-"""Seconds between two looks at the work: on a terminal, and elsewhere."""
+"""Seconds between updates: on a terminal, and elsewhere."""
 
 
 class Progress:
-    """What a piece of work says of itself while it goes on."""
+    """The progress of a piece of work."""
 
     def __init__(self) -> None:
         self.far = ""
@@ -27,7 +27,7 @@ class Progress:
 def told(what: str, usual: str, stream: TextIO | None = None, moves: float | None = None) -> Iterator[Progress]:
     """Show the progress of the work in this block.
 
-    `usual`: how long the work usually takes, such as `1 to 2 minutes`. `moves`: seconds from one look to the next.
+    `usual`: how long the work usually takes, such as `1 to 2 minutes`. `moves`: seconds between updates.
     """
     out = stream or sys.stderr
     line = _MovingLine(out) if out.isatty() else _Lines(out)

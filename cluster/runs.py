@@ -1,11 +1,11 @@
-"""Run folders: where a cluster keeps everything it has, and by which it is found again when its process has ended.
+"""Run folders: each has everything of a cluster, by which it is found again after its process has ended.
 
-A folder belongs to the process that made it, and is watched by a guard, a second process. When the owner has ended, however it
-ended, the folder is abandoned: the guard removes it with all that hangs on it, else the next process that claims a folder does.
+A folder belongs to the process that made it, and is watched by a guard, a second process. Once the owner has ended, however it
+ended, the folder is abandoned: the guard removes it with its cluster, or else the next process that claims a folder.
 A cluster that was left running on purpose belongs to the clone that started it.
 
-Everything of a cluster is recognised by its folder: processes by the pids that stand there (with their start times) and by the
-mark in their environment, containers by their being in the node's namespaces, network and rules by the names they were given.
+The folder identifies everything of a cluster: processes by their pids and start times in it and by a mark in their environment,
+containers by the node's namespaces, and the network and its rules by their names.
 """
 
 import fcntl
@@ -27,16 +27,16 @@ from cluster.processes import Process, Registry, marked, start_time
 from cluster.waiting import PATIENCE, wait_until
 
 RUNS = Path("/var/tmp") / f"baton-cluster-{os.geteuid()}"
-"""The same for each process that cleans up, hence not the environment's temporary folder; on a disk, for containers' files."""
+"""The same for every process that cleans up, so not TMPDIR; on a disk, because it has containers' files."""
 
 NODE = "node"
-"""The folder of the one cluster with a node."""
+"""The name of the folder of the only cluster with a node."""
 
 _KEPT = "nobody"
 
 
 def claim(folder: Path, owner: int) -> None:
-    """Make the run folder for the process `owner`, having removed what is abandoned. Raises ClusterError where it is in use."""
+    """Remove abandoned clusters, and make the run folder for the process `owner`. Raises ClusterError if it is in use."""
     with exclusive():
         remove_abandoned()
         if folder.exists():
@@ -47,13 +47,13 @@ def claim(folder: Path, owner: int) -> None:
 
 
 def keep(folder: Path) -> None:
-    """From now on the cluster belongs to no process: it runs until `down`."""
+    """Detach the cluster from its process: it runs until `down`."""
     with exclusive():
         (folder / "owner").write_text(f"{_KEPT}\n")
 
 
 def guard(folder: Path, owner: Process) -> None:
-    """Wait for the owner's end, however long that takes, and remove the cluster that it did not take down."""
+    """Wait for the owner's end, and remove the cluster if the owner did not."""
     try:
         descriptor = os.pidfd_open(owner.pid)
     except ProcessLookupError:
@@ -61,14 +61,14 @@ def guard(folder: Path, owner: Process) -> None:
     if descriptor is not None and owner.alive():
         select.select([descriptor], [], [])
     with exclusive():
-        # Unless it was handed over to be kept, or a quicker process already has a cluster here.
+        # It may be kept by now, or a quicker process may have a cluster here already.
         if folder.exists() and is_abandoned(folder):
             sweep(folder)
 
 
 def down(*, everything: bool = False) -> Iterator[str]:
-    """Remove what is abandoned and end what this clone left running; `everything`: also what other clones left. Gives lines that
-    say what was done, and whose the rest is."""
+    """Remove abandoned clusters and stop those that this clone left running; `everything`: also those of other clones. Yields
+    lines about what was done, and about the owners of the others."""
     with exclusive():
         for folder in folders():
             if owner(folder) is None and (everything or is_abandoned(folder) or is_ours(folder)):
@@ -87,14 +87,14 @@ def folders() -> list[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove what clusters left whose owner has ended."""
+    """Remove the clusters whose owner has ended."""
     for folder in folders():
         if is_abandoned(folder):
             sweep(folder)
 
 
 def is_kept(folder: Path) -> bool:
-    """It was left running on purpose, and does run: after a restart of the machine it does not."""
+    """Whether the cluster was left running on purpose and is still running; after a restart of the machine it is not."""
     registry = Registry(folder)
     running = [process for name in registry.names() if (process := registry.find(name)) and process.alive()]
     return _text(folder, "owner") == _KEPT and bool(running)
@@ -105,12 +105,12 @@ def is_abandoned(folder: Path) -> bool:
 
 
 def is_ours(folder: Path) -> bool:
-    """This clone started it."""
+    """Whether this clone started the cluster."""
     return _clone(folder) == ROOT
 
 
 def owner(folder: Path) -> Process | None:
-    """The process that the cluster belongs to, if it still runs."""
+    """The process that owns the cluster, if it is running."""
     try:
         pid, started = map(int, _text(folder, "owner").split())
     except ValueError:
@@ -120,7 +120,7 @@ def owner(folder: Path) -> Process | None:
 
 
 def whose(folder: Path) -> str:
-    """Which process or clone it belongs to, and how it ends, for a message."""
+    """A sentence about the cluster's owner, and how to end the cluster."""
     clone = _clone(folder)
     if (process := owner(folder)) is not None:
         try:
@@ -142,7 +142,7 @@ def whose(folder: Path) -> str:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Only one process at a time claims or removes run folders."""
+    """Lock the run folders: one process at a time claims or removes them."""
     RUNS.mkdir(mode=0o700, exist_ok=True)
     if RUNS.stat().st_uid != os.geteuid():
         raise ClusterError(f"{RUNS} belongs to another user: remove it")
@@ -155,7 +155,7 @@ def exclusive() -> Iterator[None]:
 
 
 def _clone(folder: Path) -> Path | None:
-    """The top of the clone that started the cluster. None: an earlier version of Baton did, which did not record it."""
+    """The root of the clone that started the cluster. None: an earlier version of Baton did, which did not record it."""
     text = _text(folder, "clone")
     return Path(text) if text else None
 
@@ -168,27 +168,27 @@ def _text(folder: Path, name: str) -> str:
 
 
 def sweep(folder: Path) -> None:
-    """Stop and remove what belongs to this run folder, and the folder. Safe to repeat. Raises ClusterError where that fails."""
+    """Stop the cluster of this run folder, and remove it with the folder. Safe to repeat. Raises ClusterError if that fails."""
     registry = Registry(folder)
     others = [name for name in registry.names() if (process := registry.find(name)) and process.pid != os.getpid()]
     for name in others:
-        registry.signal(name, signal.SIGKILL)  # with the node's first process, everything in its namespaces
+        registry.signal(name, signal.SIGKILL)  # the end of the node's first process ends everything in its namespaces
     for name in others:
         registry.stop(name, grace=0)
     _kill_marked(folder)
     if folder.name == NODE:
-        if (folder / "made").exists():  # else there were no pods, and these groups are another Kubernetes'
+        if (folder / "made").exists():  # otherwise there were no pods, and the groups belong to another Kubernetes
             _remove_control_groups()
         remove_bridge(folder)
         remove_folders(folder)
     _unmount(folder)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        raise ClusterError(f"{folder} could not be removed: look what is in it and remove it by hand")
+        raise ClusterError(f"{folder} could not be removed: remove it by hand")
 
 
 def _kill_marked(folder: Path) -> None:
-    """Those that no pid file names: a supervisor was killed in the moment between starting one and writing it down."""
+    """Kill processes without a pid file: a supervisor may have been killed between starting one and recording it."""
 
     def gone() -> bool:
         left = marked(folder)
@@ -201,7 +201,8 @@ def _kill_marked(folder: Path) -> None:
 
 
 def _unmount(folder: Path) -> None:
-    """There should be none, as the node has a namespace of its own; but what is deleted next must not be the machine's /usr."""
+    """Unmount everything in the folder. The node has its own mount namespace, so there should be nothing, but the folder is
+    deleted next, and a leftover bind mount could be the machine's /usr."""
     for point in sorted(_mounts(folder), key=len, reverse=True):
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
     if left := _mounts(folder):
@@ -214,7 +215,7 @@ def _mounts(folder: Path) -> list[str]:
 
 
 def _remove_control_groups() -> None:
-    """Those of pods. The kernel lets them go only when their last process has been reaped."""
+    """Remove the control groups of pods. The kernel allows that only once their last process has been reaped."""
     roots = [root for root in (*Path("/sys/fs/cgroup").glob("*/kubepods"), Path("/sys/fs/cgroup/kubepods")) if root.is_dir()]
 
     def gone() -> bool:

@@ -1,14 +1,14 @@
-"""Waiting until something is true of processes and servers, with a bound."""
+"""Wait until a condition of processes and servers is true, with a limit."""
 
 import time
 from collections.abc import Callable
 
 PATIENCE = 120.0
-"""Seconds for what must come. Past it something is wrong; a busy machine is only slow."""
+"""Seconds to wait for what has to happen, enough for a busy machine: after that something is wrong."""
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:
-    """Whether the condition came true within this time."""
+    """Wait for the condition, and return whether it became true in time."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= end:
