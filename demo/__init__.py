@@ -1,1 +1,1 @@
-"""The whole story on a real cluster, judged by an auditor that trusts no component: run as `python -m demo`."""
+"""The demo: a story on a real cluster, audited from independent records. Run it with `python -m demo`."""

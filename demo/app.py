@@ -36,7 +36,7 @@ def report(
     server: Any, root: str, executor: str, partition: int, epoch: int, batch: int, run: str, span: tuple[int, int], began: float,
     rows: Sequence[Sequence[object]],
 ) -> None:  # fmt: skip
-    """Tell the sink at `server` (a client, or a pipeline) of one partition's part of a batch.
+    """Report one partition's part of a batch to the sink at `server` (a client or a pipeline).
 
     `span`: what grows from result to result, so that the sink knows one that comes too late: see SINK. Of each row: offset,
     timestamp (milliseconds), key, sequence, and whether it was redelivered."""
@@ -59,11 +59,11 @@ SMALL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings for a small machine and a short run."""
+"""Spark's settings for a small machine and a short run."""
 
 
 def work(rows: DataFrame, batch: int) -> None:
-    """The user's function: once per micro-batch, in the driver; `process` runs in the executors."""
+    """The user's function, called in the driver once per micro-batch; `process` runs in the executors."""
     url, root = os.environ["BATON_REDIS_URL"], os.environ["DEMO_ROOT"]
     began = time.monotonic()
     executors = max(1, rows.sparkSession.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
@@ -76,21 +76,21 @@ def work(rows: DataFrame, batch: int) -> None:
 
 
 def sink(url: str) -> Any:
-    """A client of the server that the results go to."""
+    """A client of the server for results."""
     import redis
 
     return redis.Redis.from_url(url)
 
 
 def warm_up() -> None:
-    """What `process` imports, and its way to the sink."""
+    """Import what `process` needs, and connect to the sink."""
     with sink(os.environ["BATON_REDIS_URL"]) as server:
         server.ping()
 
 
 def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str) -> None:
-    """A task's ranges of a batch: some work for so many seconds, reported together when all of it is done. A task that is cut off
-    in its middle is tried again as a whole."""
+    """Work on a task's ranges of a batch for some seconds, and report them together at the end. An interrupted task is retried as
+    a whole."""
     from pyspark import TaskContext
 
     task = TaskContext.get()

@@ -1,4 +1,4 @@
-"""Tries, straight at the queue, what an owner does: with credentials that are no longer good, all of it must be refused."""
+"""Tries an owner's operations directly at the queue: with the credentials of a former owner all must be rejected."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -9,7 +9,7 @@ from demo.records import Attempt
 
 
 def attempts(url: str, queue: str, uid: str, grants: Mapping[int, int]) -> Iterator[Attempt]:
-    """Every operation that the queue knows, for each partition and the epoch at which `uid` had it."""
+    """Try every operation of the queue, for each partition and the epoch at which `uid` owned it."""
     with RedisReader(url, queue, uid) as reader:
         for partition, number in sorted(grants.items()):
             for operation, call in _operations(reader, partition, Epoch(number)):
@@ -22,7 +22,7 @@ def _operations(reader: RedisReader, partition: int, epoch: Epoch) -> Iterator[t
 
 
 def _refused(call: Callable[[], object]) -> bool:
-    """Only the fence's own refusal counts: any other error would mean that the call got past it."""
+    """Whether the fence rejected the call; any other error would mean that the call got past the fence."""
     try:
         call()
     except StaleOwner:

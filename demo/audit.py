@@ -16,7 +16,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How often a promise was broken, and the first few cases in words."""
+    """The number of broken promises of a kind, and the first few cases in words."""
 
     count: int = 0
     examples: tuple[str, ...] = ()
@@ -24,15 +24,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one run."""
+    """The verdict on a run."""
 
     produced: int
     processed: int
-    """Distinct messages that were processed."""
+    """The number of distinct messages processed."""
     redelivered: int
-    """Processings that were marked as such."""
+    """Processings marked as redelivered."""
     late: int
-    """No fault: results that the sink did not take, because it had them already or their epoch was over."""
+    """Results that the sink rejected because it had them already or their epoch was over; not a fault."""
     gaps: Finding
     duplicates: Finding
     order_violations: Finding
@@ -40,7 +40,7 @@ class Verdict:
 
     @property
     def clean(self) -> bool:
-        """What `report.clean` asks of the records; moves are not among them."""
+        """Whether no promise was broken; the number of moves does not count."""
         return not any(found.count for found in (self.gaps, self.duplicates, self.order_violations, self.stale_accepted))
 
 
@@ -94,9 +94,9 @@ def _processing(row: Processed) -> Processing:
 
 
 def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
-    """Reads and commits that the queue accepted from an owner that it should have refused.
+    """Reads and commits that the queue accepted from a former owner.
 
-    Three independent signs, none of which asks the queue's own counters:
+    Three independent signs, without the queue's counters:
     - a direct attempt with lost credentials was not refused;
     - an entry was read under an epoch although it was added after a higher one was in force. Epoch 0, that
       of entries which Spark borrowed, does not count;

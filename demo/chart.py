@@ -1,4 +1,4 @@
-"""The run as one chart of text: who owned which partition when, and how much was processed."""
+"""A text chart of the run: the owners of partitions over time, and the rate of processing."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from demo.view import Colours, spark
 
 
 def sampled(moments: Sequence[Moment], columns: int, end: float, begin: float = 0.0) -> list[Moment | None]:
-    """The moment that held at the end of each of `columns` equal spans; None before the first."""
+    """The last moment before the end of each of `columns` equal spans; None before the first."""
     found: list[Moment | None] = []
     index, current = 0, None
     for column in range(1, columns + 1):
@@ -25,9 +25,9 @@ def sampled(moments: Sequence[Moment], columns: int, end: float, begin: float = 
 
 
 def averaged(rates: Sequence[tuple[float, float]], columns: int, end: float, begin: float = 0.0) -> tuple[float, ...]:
-    """The average of what was measured in each of `columns` equal spans, from (time, value) pairs; 0 before the first.
+    """The average of the measurements, pairs of (time, value), in each of `columns` equal spans; 0 before the first.
 
-    A span in which nothing was measured has what the one before has: a short run has more spans than measurements.
+    A span without measurements has the value of the span before it: a short run has more spans than measurements.
     """
     spans: list[list[float]] = [[] for _ in range(columns)]
     for at, rate in rates:

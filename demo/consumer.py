@@ -1,4 +1,4 @@
-"""The consumer of `make try`, as a user would write it: works on a batch for a while, and then tells the sink what it did."""
+"""The consumer of `make try`, as a user would write it: works on a batch for a while, then reports it to the sink."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from baton.consumer import Batch, Consumer
 from demo.app import report
 
 SECONDS = 0.2
-"""Of work on a batch: a consumer sleeps in most of them, for two cores have other work."""
+"""Seconds of work on a batch; mostly sleep, because the two cores have other work."""
 
 
 def main() -> None:

@@ -15,18 +15,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv-try"
 TURN = ROOT / ".venv-try.lock"
-"""Locked by the one that makes VENV."""
+"""The file locked by the process that makes VENV."""
 READY = VENV / ".ready"
 LOCK = ROOT / "demo" / "requirements.lock"
 _FROM_LOCK = ("--requirement", str(LOCK), "--no-deps", "--require-hashes", "--only-binary=:all:")
 
 
 class CannotMakeError(Exception):
-    """The message is one sentence, with the cure."""
+    """An error that the user can fix. The message is one sentence, with a remedy."""
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the demo in the environment, and return the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     content = os.fsencode(f"{sys.version}\n{ROOT}\n{hashlib.sha256(LOCK.read_bytes()).hexdigest()}\n")
     try:

@@ -1,4 +1,4 @@
-"""Reads the queue's server directly, beside the operator: what flows, which epochs are in force, and what was done."""
+"""Reads the queue's server directly, without the operator: rates, epochs in force, and results."""
 
 import json
 import threading
@@ -15,11 +15,11 @@ from demo.view import Flow
 
 _PERIOD = 0.1
 _WINDOW = 3.0
-"""Seconds over which rates are averaged: longer than a batch, or they would jump between nothing and twice as much."""
+"""Seconds over which rates are averaged: longer than a batch, so that rates are steady."""
 
 
 class Gauges:
-    """Polls the server ten times a second. `fences` is the witness's record of epochs, `flow` what the view shows."""
+    """Polls the server ten times a second. `fences`: the witness's record of epochs. `flow`: the numbers of the view."""
 
     def __init__(self, url: str, queue: str, partitions: int, produced: Callable[[], int], clock: Callable[[], float]) -> None:
         self._server = redis.Redis.from_url(url)
@@ -29,12 +29,12 @@ class Gauges:
         self._epochs: dict[int, int] = {}
         self.fences: list[Fence] = []
         self.history: list[tuple[float, float]] = []
-        """Time by `clock`, and messages processed per second around it; one each second."""
+        """For each second: the time by `clock`, and messages processed per second around it."""
         self.flow = Flow()
         self.counts: dict[int, int] = {}
         """Messages processed, by partition."""
         self.lag = 0
-        """Messages that are not committed yet."""
+        """Messages not committed yet."""
         self._thread = threading.Thread(target=self._follow, name="gauges", daemon=True)
 
     def __enter__(self) -> Self:
@@ -47,13 +47,13 @@ class Gauges:
         self._server.close()
 
     def results(self) -> Iterator[Processed]:
-        """Everything that the sink was told, partition by partition, in the order in which it came."""
+        """All reports to the sink by partition, in the order in which they came."""
         for partition in range(self._partitions):
             for raw in self._server.lrange(f"demo:{{{self._queue}}}:{partition}:results", 0, -1):
                 yield from _processed(bytes(raw))  # type: ignore[arg-type]
 
     def first_rows(self) -> dict[tuple[int, int, str], float]:
-        """Partition, epoch and pod: when it had the first row (seconds since 1970)."""
+        """By partition, epoch and pod: when the pod had its first row (seconds since 1970)."""
         found = {}
         for partition in range(self._partitions):
             for who, at in self._server.hgetall(f"demo:{{{self._queue}}}:{partition}:first").items():
@@ -62,7 +62,7 @@ class Gauges:
         return found
 
     def batches(self) -> list[float]:
-        """How long the user's function took for each of Spark's micro-batches, in seconds."""
+        """The seconds that the user's function took for each of Spark's micro-batches."""
         return [float(bytes(took)) for took in self._server.lrange(f"demo:{{{self._queue}}}:batches", 0, -1)]  # type: ignore[arg-type]
 
     def _follow(self) -> None:

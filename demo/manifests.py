@@ -11,9 +11,9 @@ Json = dict[str, Any]
 NAMESPACE = "shop"
 QUEUE = GROUP = "orders"
 DELAY = 8
-"""Seconds. Long enough for an executor to come and go within it."""
+"""Seconds of the delay: long enough for an executor to come and go within it."""
 MAX_HANDOFF = 6
-"""Seconds. Longer than a batch, so that only who is stopped misses the deadline."""
+"""Seconds until a hand-off's deadline: longer than a batch, so that only a stopped member misses it."""
 
 _RBAC = "rbac.authorization.k8s.io"
 _API = f"{API_GROUP}/{API_VERSION}"
@@ -24,7 +24,7 @@ def namespace() -> Json:
 
 
 def queue(url: str) -> list[Json]:
-    """The queue, the Secret that says where it is, and the operator's right to read it."""
+    """The queue, the Secret with its URL, and the operator's right to read that."""
     reader = f"{QUEUE}-redis-reader"
     rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"{QUEUE}-redis"], "verbs": ["get"]}
     source = {"type": "Redis", "redis": {"urlSecretRef": {"name": f"{QUEUE}-redis", "key": "url"}}}
@@ -57,7 +57,7 @@ def group(replicas: int) -> Json:
 
 
 def access() -> list[Json]:
-    """What the driver may do: run executors, read the ledger, write its Lease."""
+    """The driver's rights: to run executors, read the ledger and write its Lease."""
     rules = [
         {
             "apiGroups": [""],
@@ -86,12 +86,12 @@ def access() -> list[Json]:
 
 
 def application(files: Mapping[str, str]) -> Json:
-    """The application's code and its executors' template, for the driver to mount."""
+    """A ConfigMap for the driver with the application's code and the executors' template."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("application"), "data": dict(files)}
 
 
 def executor(volumes: Sequence[Json], mounts: Sequence[Json]) -> Json:
-    """The executors' pod template: the group's label is all that Baton needs of it."""
+    """The executors' pod template; Baton needs only the group's label in it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

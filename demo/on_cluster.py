@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DRIVER = "driver"
 """The name of the driver's pod."""
 CONTAINER = "spark-kubernetes-executor"
-"""As Spark names it."""
+"""The container's name, given by Spark."""
 _REDIS = "redis-server"
 _LOOKS = (
     ("pods", ("get", "pods", "--all-namespaces", "-o", "wide")),
@@ -44,7 +44,7 @@ _LINES = 90
 
 
 class OnCluster(Stage):
-    """See above."""
+    """The fleet in a cluster."""
 
     scene = "a cluster, Redis, the operator and a Spark application"
     member = "executor"
@@ -80,7 +80,7 @@ class OnCluster(Stage):
         self._cluster.signal_container(member.name, number, NAMESPACE, CONTAINER)
 
     def look(self) -> Iterator[str]:
-        """Name and output of each look; one that fails says why and does not end the others."""
+        """The name and output of each query; a failed one has its error, and does not stop the others."""
         for name, arguments in _LOOKS if self.cluster else ():
             yield f"----- {name}: kubectl {' '.join(arguments)}"
             try:
@@ -116,7 +116,7 @@ To stop everything:
         return self.cluster
 
     def _apply(self, name: str, *objects: Json) -> None:
-        """Write the objects where a curious user can read them, and apply them."""
+        """Write the objects to a file that users can read, and apply them."""
         path = self._folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump_all(objects, sort_keys=False))
         self._cluster.kubectl("apply", "-f", str(path))
@@ -141,8 +141,8 @@ To stop everything:
 
 
 def _start_redis(address: str, folder: Path) -> str:
-    """Its URL: on a free port of this address, with an append-only file as the queue's promises need it. It is one more process
-    of the cluster with this run folder, so whatever stops the cluster stops it too."""
+    """Start a Redis on a free port of this address, with the append-only file that the queue's promises need, and return its URL.
+    It belongs to the processes of the cluster with this run folder, so stopping the cluster stops it, too."""
     place = (address, next(free_ports(address)))
     data, processes = folder / "redis", Registry(folder)
     data.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ def _start_redis(address: str, folder: Path) -> str:
 
 
 class _Watches:
-    """Watches the cluster as any user could: pods, ledger, group and the driver's Lease, each by its own watch."""
+    """Watches pods, ledger, group and the driver's Lease with a user's rights."""
 
     def __init__(self, kubeconfig: Path, observer: Observer) -> None:
         self._api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]

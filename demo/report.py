@@ -1,4 +1,4 @@
-"""The end of a run: what the auditor found, how long things took, and the one line of JSON for machines."""
+"""The end of a run: the auditor's findings, durations, and a line of JSON for programs."""
 
 import json
 from collections.abc import Mapping
@@ -15,26 +15,26 @@ from demo.timings import Timings, milliseconds
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the ConsumerGroup's status and the queue's own counters say at the end."""
+    """The totals in the ConsumerGroup's status and the queue's counters at the end."""
 
     rate: float
-    """Messages produced per second, on average."""
+    """The average of messages produced per second."""
     moves: int
     lower_bound: int
     deadline_misses: int
     stale_refused: int
     attempts: int
-    """Direct attempts with lost credentials."""
+    """Calls directly at the queue with the credentials of former owners."""
     driver: Mapping[str, Any]
-    """What the Spark driver has counted (baton.spark.Statistics); empty: not known."""
+    """The Spark driver's counts (baton.spark.Statistics); empty: unknown."""
     member: str = "consumer"
-    """What a member is called."""
+    """The word for a member."""
     missed_by_stopped: int = 0
-    """Deadlines that the stopped member missed."""
+    """The deadlines that the stopped member missed."""
 
 
 def clean(verdict: Verdict, totals: Totals) -> bool:
-    """No promise was broken."""
+    """Whether no promise was broken."""
     return verdict.clean and totals.moves <= totals.lower_bound
 
 
@@ -63,7 +63,7 @@ def line(verdict: Verdict, timings: Timings, totals: Totals) -> str:
 
 
 def table(verdict: Verdict, timings: Timings, totals: Totals) -> RenderableType:
-    """For people."""
+    """The report for people."""
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_row("", Text("produced"), f"{verdict.produced:,} ({totals.rate:,.0f} per second)")
     rows.add_row("", Text("processed"), f"{verdict.processed:,}")

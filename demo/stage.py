@@ -1,4 +1,4 @@
-"""Where the story is told: a fleet that can be changed, and what is seen of it. Its kinds are in `on_cluster` and `on_laptop`."""
+"""The stage: a fleet that the story changes and observes. The kinds of stage are in `on_cluster` and `on_laptop`."""
 
 import signal
 import threading
@@ -17,26 +17,26 @@ PARTITIONS = 12
 
 
 class TookTooLong(Exception):  # noqa: N818 - reads as what happened
-    """What was waited for did not come in time. The message says what, how long, and what was there instead."""
+    """Something did not happen in time. The message has what, the time, and the state instead."""
 
 
 class Unavailable(Exception):  # noqa: N818 - likewise
-    """The machine lacks something. The message is one sentence, with the cure."""
+    """The machine lacks something. The message is one sentence, with a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Who owned what, for the chart at the end."""
+    """The owners of partitions at a time, for the chart at the end."""
 
     at: float
     """Seconds since the run began."""
     owners: Mapping[int, str]
-    """Partition -> name of a member."""
+    """Names of members by partition."""
     state: str
 
 
 class Observer:
-    """The live picture of one group. `wait` sleeps until the picture is as wished, or its bound is over."""
+    """The live picture of a group. `wait` sleeps until a picture fulfils a condition, up to a limit."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -45,10 +45,10 @@ class Observer:
         self.timings = Timings()
         self.moments: list[Moment] = []
         self.ended = ""
-        """What has ended without which nothing more can come about."""
+        """The needed process that has ended; the story cannot go on without it."""
 
     def show(self, picture: Picture) -> None:
-        """The stage's latest look, from any thread, in order."""
+        """Take the stage's latest picture, from any thread, in order."""
         with self._changed:
             before, self.picture = self.picture, picture
             self.timings.see(picture, time.time())
@@ -59,7 +59,7 @@ class Observer:
             self._changed.notify_all()
 
     def wait(self, what: str, wish: Callable[[Picture], bool], seconds: float) -> Picture:
-        """Returns the first picture that is as wished. Raises TookTooLong."""
+        """Return the first picture that fulfils the condition. Raises TookTooLong."""
         self._story.wait_for(what)
         end = time.monotonic() + seconds
         with self._changed:
@@ -75,25 +75,25 @@ class Observer:
 
 
 class Stage(ABC):
-    """What steps and performance know of either stage."""
+    """The interface of both kinds of stage."""
 
     scene: str
-    """Title of the first step: what is started."""
+    """The title of the first step."""
     member: str
-    """What a member is called."""
+    """The word for a member."""
     first: int
-    """Members to begin with."""
+    """The number of members at the start."""
     queue: str
     """namespace/name"""
     delay: float
     max_handoff: float
-    """Seconds, as the group has them."""
+    """The group's delay in seconds."""
     rate: float
     """Messages per second."""
     process_group = 0
-    """That of the processes which the demo starts itself; 0: each has its own."""
+    """The process group of the demo's processes; 0: one for each."""
     url = ""
-    """Of the queue's server, once it runs."""
+    """The URL of the queue's server, once it runs."""
 
     def __init__(self, story: Story) -> None:
         self.story = story
@@ -101,27 +101,27 @@ class Stage(ABC):
 
     @abstractmethod
     def begin(self, running: ExitStack, watching: ExitStack) -> None:
-        """Start everything but the producer. `running` holds the fleet, `watching` what only this process needs."""
+        """Start everything except the producer. `running` holds the fleet, `watching` what only this process needs."""
 
     @abstractmethod
     def scale(self, members: int) -> None:
-        """Have so many members, as an autoscaler would."""
+        """Scale the fleet, as an autoscaler would."""
 
     @abstractmethod
     def signal(self, member: Member, number: signal.Signals) -> None:
-        """Send a signal to the program that a member runs, behind Baton's back."""
+        """Send a signal to a member's program, without Baton's knowledge."""
 
     @abstractmethod
     def look(self) -> Iterator[str]:
-        """What to print where the story could not be told to its end: enough to see why without starting over."""
+        """Details to print after a failed story, to find the cause without another run."""
 
     def keep(self) -> str:
-        """Keep the fleet after this process: how to look around. Empty where there is nothing to keep."""
+        """Keep the fleet after this process, and return how to inspect it. Empty: there is nothing to keep."""
         return ""
 
 
 def describe(picture: Picture) -> str:
-    """One line for an error: what was there instead."""
+    """The picture on a line, for an error."""
     members = ", ".join(
         f"{member.name} {member.phase}{'' if member.registered else ' unregistered'} {len(member.owned)}+{len(member.revoking)}"
         for member in picture.members

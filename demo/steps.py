@@ -1,4 +1,4 @@
-"""The story, step by step: each does something to the fleet and waits, with a bound, until what should come of it is seen."""
+"""The steps of the story: each changes the fleet and waits, with a limit, for the result."""
 
 import signal
 import time
@@ -16,27 +16,27 @@ from demo.stage import PARTITIONS, Observer, Stage
 from demo.story import Story
 
 _START = 120.0
-"""Seconds: far more than a member needs to start, also on a busy machine."""
+"""Seconds: far more than a member needs to start, even on a busy machine."""
 _REBALANCE = 45.0
 """Seconds: far more than a delay and a hand-off take together."""
 
 
 class BrokenPromise(Exception):  # noqa: N818 - reads as what happened
-    """Something happened that Baton promises never to do."""
+    """Baton broke a promise."""
 
 
 @dataclass(slots=True)
 class Run:
-    """What the steps work with, and what they leave for the verdict."""
+    """The context of the steps, and their records for the verdict."""
 
     stage: Stage
     gauges: Gauges
     producer: Producer
     attempts: list[Attempt] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)
-    """Names of members that are stopped."""
+    """The names of stopped members."""
     missed_by_stopped: int = 0
-    """Deadlines that they missed."""
+    """The deadlines that stopped members missed."""
 
     @property
     def story(self) -> Story:
@@ -48,7 +48,7 @@ class Run:
 
 
 def steps(stage: Stage) -> list[tuple[str, Callable[[Run], None]]]:
-    """The story's steps in their order, each with its title."""
+    """The steps in their order, each with its title."""
     member, members = ("an " if stage.member[0] in "aeiou" else "a ") + stage.member, f"{stage.member}s"
     return [
         (f"{['no', 'one', 'two', 'three'][stage.first]} {members} share twelve partitions", begin),
@@ -105,7 +105,7 @@ def kill_one(run: Run) -> None:
 
 
 def stop_one(run: Run) -> None:
-    """The member that goes is stopped just before it is asked to let go: it misses the deadline, is fenced off, and wakes up."""
+    """Stop the leaving member just before its revoke: it misses the deadline, is fenced off, and wakes up."""
     before, own = run.observer.picture, _refused(run)
     run.stage.scale(3)
     named = run.observer.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 60)
@@ -174,7 +174,7 @@ def _settled(run: Run, members: int) -> Picture:
 
 
 def _flowing(run: Run) -> None:
-    """Wait until every partition has had something processed since now."""
+    """Wait until messages of every partition have been processed since now."""
     before = run.gauges.counts
     run.observer.wait(
         "every partition to be processed",
@@ -184,7 +184,7 @@ def _flowing(run: Run) -> None:
 
 
 def _try(run: Run, victim: Member, grants: dict[int, int], when: str) -> None:
-    """Its credentials, straight at the queue."""
+    """Try the former owner's credentials directly at the queue."""
     made = list(attempts(run.stage.url, run.stage.queue, victim.uid, grants))
     run.attempts += made
     refused = sum(attempt.refused for attempt in made)
@@ -193,7 +193,7 @@ def _try(run: Run, victim: Member, grants: dict[int, int], when: str) -> None:
 
 
 def _refused(run: Run) -> int:
-    """Calls that the queue refused to members themselves."""
+    """The number of members' calls that the queue rejected."""
     return run.gauges.flow.stale_refused - sum(attempt.refused for attempt in run.attempts)
 
 

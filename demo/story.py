@@ -1,4 +1,4 @@
-"""What happens, told line by line, and where the run is in its plan. Written by many threads, read by the screen."""
+"""The story line by line, and the progress of the run. Written by many threads, read by the screen."""
 
 import sys
 import threading
@@ -9,14 +9,14 @@ from enum import StrEnum
 
 
 class Voice(StrEnum):
-    """Who speaks: it decides the colour."""
+    """The source of a line, which decides its colour."""
 
     STEP = "step"
-    """The run's next step."""
+    """A step of the run."""
     DEED = "deed"
-    """What the demo does to the fleet."""
+    """A change of the fleet by the demo."""
     CLUSTER = "cluster"
-    """What is seen in the cluster."""
+    """An observation in the cluster."""
     GOOD = "good"
     BAD = "bad"
 
@@ -33,7 +33,7 @@ _MARKS = {Voice.STEP: "==>", Voice.DEED: " ->", Voice.CLUSTER: "   ", Voice.GOOD
 
 
 class Story:
-    """The lines so far; `plain` also prints each at once, for an output that is no terminal."""
+    """The lines so far; `plain` also prints each at once, for outputs that are not a terminal."""
 
     def __init__(self, plain: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._plain = plain
@@ -61,14 +61,14 @@ class Story:
 
     @property
     def waiting(self) -> str:
-        """What is being waited for, and for how many seconds; empty if nothing is."""
+        """What the run waits for, and for how many seconds; empty: nothing."""
         return f"{self._waiting} ({self.elapsed - self._since:.0f} s)" if self._waiting else ""
 
     def wait_for(self, what: str) -> None:
         self._waiting, self._since = what, self.elapsed
 
     def remind(self) -> None:
-        """Where there is no screen that shows it: a line that says what is being waited for."""
+        """Print what the run waits for, if there is no screen."""
         if self._plain and self._waiting and self.elapsed - self._since > 5:
             self._print(self.elapsed, " ..", self.waiting)
 

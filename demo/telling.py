@@ -1,4 +1,4 @@
-"""What changed between two pictures, in words."""
+"""The changes between two pictures, in words."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from demo.picture import Member, Picture
 
 
 def changes(before: Picture, after: Picture) -> Iterator[str]:
-    """The lines that a person would want to read, in a fixed order."""
+    """The changes that matter to people, in a fixed order."""
     yield from _state(before, after)
     was = {member.uid: member for member in before.members}
     for member in after.members:

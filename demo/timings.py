@@ -1,4 +1,4 @@
-"""How long things took, seen from outside: from pictures of the fleet and their times, not from the operator's own metrics."""
+"""Durations measured from outside: from pictures of the fleet and their times, not from the operator's metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ class Timings:
     orphaned: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
     moves: int = 0
-    """Grants to another pod than the last owner, counted from the ledger as the watch saw it."""
+    """Partitions granted to a pod other than their last owner, counted from the watched ledger."""
     _due: dict[str, float] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
     _granted: dict[tuple[int, int, str], float] = field(default_factory=dict)
-    """Of each move: partition, epoch and pod, and when the ledger named them."""
+    """The moves: partition, epoch and pod, and when the ledger had them."""
     _revoked: dict[int, float] = field(default_factory=dict)
     _owner: dict[int, str] = field(default_factory=dict)
     _alone: dict[int, float] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Timings:
         self._follow_partitions(picture, at)
 
     def first_rows(self, seen: Mapping[tuple[int, int, str], float]) -> None:
-        """When (seconds since 1970) a pod had its first row of a partition under an epoch."""
+        """When (seconds since 1970) a pod had its first row of a partition at an epoch."""
         self.ledger_to_executor = [max(0.0, seen[grant] - at) for grant, at in self._granted.items() if grant in seen]
 
     def _follow_partitions(self, picture: Picture, at: float) -> None:
@@ -69,7 +69,7 @@ class Timings:
 
 
 def milliseconds(durations: Sequence[float]) -> tuple[int, int]:
-    """Median and maximum in whole milliseconds; zeros where there is nothing."""
+    """The median and the maximum in whole milliseconds; zeros without values."""
     if not durations:
         return 0, 0
     return round(median(durations) * 1000), round(max(durations) * 1000)

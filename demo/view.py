@@ -1,4 +1,4 @@
-"""The live view: members, their partitions as a coloured strip, what flows, what happens. Pure but for `Screen`."""
+"""The live view: members, their partitions as a coloured strip, rates and the story. Pure except `Screen`."""
 
 import threading
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from demo.picture import Member, Picture
 from demo.story import Line, Story, Voice, clock_text
 
 COLOURS = ("bright_cyan", "bright_magenta", "bright_green", "bright_yellow", "bright_blue", "bright_red", "bright_white", "cyan")
-"""Told apart also where a terminal has only sixteen."""
+"""Colours that differ even on terminals with sixteen colours."""
 _VOICES = {
     Voice.STEP: "bold bright_white",
     Voice.DEED: "bold yellow",
@@ -29,21 +29,21 @@ _PHASES = {"ready": "green", "starting": "dim", "leaving": "yellow", "failed": "
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What went in and what came out so far, and per second of late."""
+    """Messages produced and processed so far, and their present rates."""
 
     produced: int = 0
     processed: int = 0
     produced_rate: float = 0.0
     processed_rate: float = 0.0
     lag: int = 0
-    """Messages that are not committed yet."""
+    """Messages not committed yet."""
     stale_refused: int = 0
     history: tuple[float, ...] = ()
-    """Processed per second, oldest first."""
+    """Messages processed per second, the oldest value first."""
 
 
 class Colours:
-    """Gives each pod its colour for the whole run, in the order of appearance."""
+    """Assigns each pod a colour for the whole run, in the order of appearance."""
 
     def __init__(self) -> None:
         self._given: dict[str, str] = {}
@@ -128,7 +128,7 @@ def _flow(picture: Picture, flow: Flow) -> Text:
 
 
 def spark(values: tuple[float, ...]) -> str:
-    """`▁▂▇`: the values as bars, the largest being full."""
+    """The values as bars relative to the largest: `▁▂▇`"""
     top = max(values, default=0.0)
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(value / top * 8))] if top > 0 else "▁" for value in values)
 
@@ -143,7 +143,7 @@ def _told(lines: tuple[Line, ...], rows: int) -> Text:
 
 
 class Screen:
-    """Shows `render` a few times a second while it is open; where the output is no terminal it reminds of what is awaited."""
+    """Draws `render` a few times a second while open; on outputs that are not a terminal it prints what the run waits for."""
 
     def __init__(self, console: Console, drawn: Callable[[int], RenderableType], story: Story) -> None:
         self._console, self._drawn, self._story = console, drawn, story

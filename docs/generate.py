@@ -1,4 +1,4 @@
-"""`python -m docs.generate`: write what of the pages is generated from code."""
+"""`python -m docs.generate`: write the generated parts of the pages."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -50,7 +50,7 @@ def _row(rule: Rule) -> str:
 
 
 def _with_assignors(page: str) -> str:
-    """The page about assignors, with the table of all of them."""
+    """The page about assignors, with a table of all."""
     before, _, rest = page.partition(_FIRST)
     table = "".join(f"| {' | '.join(cells)} |\n" for cells in _assignors())
     return f"{before}{_FIRST}\n{table}\n{_LAST}{rest.partition(_LAST)[2]}"

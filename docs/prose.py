@@ -1,4 +1,4 @@
-"""Words and phrases that no sentence of this repository should have: `python -m docs.prose`, a part of `make check`.
+"""Find words and phrases that this repository does not use: `python -m docs.prose`, a part of `make check`.
 
 `docs/prose-exceptions.tsv` counts those that are still there, for each folder. A count may only shrink: `--shrink` writes the
 lower ones down. docs/development/style.md says what to write instead.
@@ -20,7 +20,7 @@ PHRASES = (
 FOLDERS = ("charts", "cluster", "consumer", "demo", "docs", "manifests", "operator", "tests")
 SUFFIXES = {".css", ".go", ".html", ".java", ".js", ".lua", ".md", ".py", ".sh", ".toml", ".tpl", ".txt", ".yaml"}
 NOT_PROSE = {"docs/prose.py", "docs/development/style.md", "manifests/install.yaml", "docs/reference/resources.md"}
-"""This list, the page that explains it, and what is generated."""
+"""Files without the check: this list, the page about it, and generated files."""
 
 _PHRASE = re.compile(r"(?<![\w-])(?:" + "|".join(PHRASES).replace(" ", r"\s+(?:[#*/>|]+\s*)?") + r")(?![\w-])", re.IGNORECASE)
 
@@ -28,7 +28,7 @@ Counts = Mapping[tuple[str, str], int]
 
 
 def texts() -> Iterator[Path]:
-    """The files that people write and read."""
+    """The files written by people."""
     yield from (*sorted(ROOT.glob("*.md")), ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci" / "run")
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -37,7 +37,7 @@ def texts() -> Iterator[Path]:
 
 
 def found() -> Mapping[tuple[str, str], list[str]]:
-    """(folder, phrase) -> the places that have the phrase, as `path:line`. Folders are those of CONTRIBUTING's table."""
+    """By (folder, phrase): the places of the phrase, as `path:line`. Folders are those of CONTRIBUTING's table."""
     places = defaultdict(list)
     for path in texts():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8", errors="replace")
@@ -48,19 +48,19 @@ def found() -> Mapping[tuple[str, str], list[str]]:
 
 
 def room(name: str) -> str:
-    """The folder that a count belongs to: files may move inside it."""
+    """The folder that a file counts for: files may move inside it."""
     folders = name.split("/")[:-1]
     return "/".join(folders[: 3 if folders[:2] == ["operator", "baton"] else 2]) or "."
 
 
 def excepted() -> Counts:
-    """What `docs/prose-exceptions.tsv` allows."""
+    """The counts that `docs/prose-exceptions.tsv` allows."""
     lines = (line.split("\t") for line in EXCEPTIONS.read_text(encoding="utf-8").splitlines())
     return {(folder, phrase): int(count) for folder, phrase, count in lines}
 
 
 def main() -> int:
-    """Print what is new, or what the exceptions allow needlessly; 1 if there is any."""
+    """Print new phrases and unneeded exceptions, and return 1 if there are any."""
     places, allowed = found(), excepted()
     new = {key: where for key, where in places.items() if len(where) > allowed.get(key, 0)}
     for (folder, phrase), where in sorted(new.items()):
