@@ -337,7 +337,7 @@ class PartitionedQueueSpec(Shape):
 
 
 def misplaced(spec: PartitionedQueueSpec) -> str | None:
-    """The API server's message about the first field that is set but not for this kind of queue; None: there is none."""
+    """The API server's message about the first field that is set but not for this kind of queue, or None."""
     of = spec.source.kind
     found = [_of_other(one) for one in KINDS if one is not of and getattr(spec.source, one.field) is not None]
     if not of.limits_deliveries:

@@ -14,7 +14,7 @@ from baton.kube.objects import APPROVE_ANNOTATION, GroupView, group_view, groups
 
 
 async def proposal_of(api: Api, namespace: str, group: str, wanted: str | None = None) -> ProposalStatus:
-    """Return the group's proposal. Raises NoAnswerError if there is none or not the `wanted` one, and what `Api` raises."""
+    """Return the group's proposal. Raises NoAnswerError if it is missing or not the `wanted` one, and what `Api` raises."""
     return _proposal(group_view(await api.get(groups_path(namespace, group))), wanted)
 
 

@@ -172,7 +172,7 @@ class Bundle:
         self.written += 1
 
     async def read(self, what: str, asked: Awaitable[T]) -> T | None:
-        """Return the answer, or record in `unread` why there is none and return None."""
+        """Return the answer, or record the failure in `unread` and return None."""
         try:
             return await asked
         except (ApiError, UnavailableError) as error:

@@ -182,7 +182,7 @@ async def _look(api: Api, group: Json, queues: Sequence[Json]) -> tuple[GroupLoo
         ledger = ledger_of(await api.find(core_path(namespace, "configmaps", ledger_name(name))), name)
         leader = await leader_of(api, ledger) if ledger is not None and release_of(ledger) else None
     except ApiError:
-        pass  # the right to read it is a check of its own
+        pass  # another check reports the missing right
     data = (ledger or {}).get("data") or {}
     here = [one for one in queues if one["metadata"]["namespace"] == namespace]
     size = sum(len(key.encode()) + len(text.encode()) for key, text in data.items())

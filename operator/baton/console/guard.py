@@ -48,7 +48,7 @@ def check_source(host: str, origin: str | None, site: str | None, hosts: Collect
 
 
 def bearer(authorization: str) -> str:
-    """Return the token of an Authorization header. Raises RefusedRequestError if there is none."""
+    """Return the token of an Authorization header. Raises RefusedRequestError if it is missing."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN or not fullmatch(r"[!-~]+", token, ASCII):
         raise RefusedRequestError(401, "the request has no token")

@@ -133,8 +133,6 @@ async def test_a_drained_pod_is_seen_until_that_is_taken_back(shop: World, kubec
     await printed(kubeconfig, "drain", "weary", "weary-a")
     assert f"Drained: weary-a, until `baton drain weary weary-a -n {SHOP} --undo`" in await printed(kubeconfig, "status", "weary")
     found = json.loads(await printed(kubeconfig, "doctor", "-o", "json"))
-    assert [one["says"] for one in found if one["about"] == f"pods of {SHOP}/weary"] == [
-        "weary-a is drained: no partitions"
-    ]
+    assert [one["says"] for one in found if one["about"] == f"pods of {SHOP}/weary"] == ["weary-a is drained: no partitions"]
     await printed(kubeconfig, "drain", "weary", "weary-a", "--undo")
     assert "Drained" not in await printed(kubeconfig, "status", "weary")

@@ -37,9 +37,7 @@ async def test_an_object_that_cannot_be_read_is_told_and_the_rest_is_followed_ag
     async with asyncio.timeout(30):
         messages = feed.messages()
         told = json.loads(await anext(messages))
-        assert told["notes"] == [
-            "ConsumerGroups: as last seen; cannot be read, which is a bug in Baton: KeyError: 'metadata'"
-        ]
+        assert told["notes"] == ["ConsumerGroups: as last seen; cannot be read, which is a bug in Baton: KeyError: 'metadata'"]
         mended.set()
         while told["objects"] == 0:
             told = json.loads(await anext(messages))
