@@ -46,7 +46,7 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
         since = " yet" if look.changed_at is None else f"{since}: {as_of}"
         yield GroupProblem("No operator has looked", f"{since}. Until one does, nothing moves.")
         cure = f"See kubectl get pods -A -l {OPERATOR_SELECTOR}"
-        asked = f"{_leader(look.leader, look.now)}Is one running, and does it serve namespace {group.namespace}? {cure}"
+        asked = f"{_leader(look.leader, look.now)}Is an operator running, and does it serve namespace {group.namespace}? {cure}"
         yield GroupProblem("", asked, Severity.NOTE)
     elif not look.spec_seen:
         yield GroupProblem(

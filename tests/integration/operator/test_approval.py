@@ -127,7 +127,7 @@ async def test_baton_approve_shows_asks_and_refuses_what_has_changed(
     await shop.spread("asked-for", 2, 1, 1)
     await no_proposal(shop, "asked-for")
     nothing = await baton(kubeconfig, "approve", "asked-for", "--yes")
-    assert nothing.returncode == 1 and "waits for approval" in nothing.stderr
+    assert nothing.returncode == 1 and "has no proposal to approve" in nothing.stderr
 
 
 async def test_a_proposal_outlives_the_operator(empty: World, start: Any, redis_server: RedisServer) -> None:
