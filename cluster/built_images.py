@@ -20,7 +20,7 @@ from cluster import packages
 from cluster.faults import ClusterError
 from cluster.images import ROOT
 from cluster.programs import cache
-from cluster.progress import told
+from cluster.progress import shown_progress
 
 
 class Image(NamedTuple):
@@ -72,9 +72,9 @@ def build(image: Image) -> None:
     """Raises ClusterError, and leaves no container or mount of a build that failed."""
     with _alone():
         if not _buildah("images", "--quiet", "--filter", f"reference={_BASE}"):
-            with told("making a base image of Debian packages", "1 to 3 minutes"):
+            with shown_progress("making a base image of Debian packages", "1 to 3 minutes"):
                 _make_base()
-        with told(f"building {image.name}", "up to 10 minutes the first time"):
+        with shown_progress(f"building {image.name}", "up to 10 minutes the first time"):
             _bud(image)
 
 

@@ -18,7 +18,7 @@ from cluster.network import ADDRESS, make_bridge
 from cluster.node import NAME, Node
 from cluster.processes import Registry, start_time
 from cluster.programs import KUBE, helm_binary
-from cluster.progress import told
+from cluster.progress import shown_progress
 from cluster.waiting import PATIENCE, wait_until
 
 OPERATOR_NAMESPACE = "baton-system"
@@ -195,7 +195,7 @@ class Cluster:
         name = f"{repository}:{tag or its_own}"
         if name not in self._built:
             built_images.build(image)
-            with told(f"loading {name} into the node", "about 1 minute"):
+            with shown_progress(f"loading {name} into the node", "about 1 minute"):
                 self._require_node().load(built_images.archive(image, name))
             self._built.add(name)
         return name

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cluster.faults import ClusterError
-from cluster.progress import told
+from cluster.progress import shown_progress
 
 PACKAGES = {
     "ip": "iproute2",
@@ -59,7 +59,7 @@ def install(*programs: str) -> None:
         raise ClusterError(f"missing {packages}: install as root (apt-get install {packages})")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", *packages.split()]
-    with told(f"installing {packages}", "1 to 2 minutes"):
+    with shown_progress(f"installing {packages}", "1 to 2 minutes"):
         for attempt in (["apt-get", "update", "--quiet=2"], command):
             done = subprocess.run(
                 attempt, check=False, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

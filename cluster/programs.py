@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.faults import ClusterError
-from cluster.progress import told
+from cluster.progress import shown_progress
 
 _MODULES = Path(__file__).parent / "go"
 KUBERNETES = "1.35.4"
@@ -132,7 +132,7 @@ def _build(program: Program, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".building")
     options = ["-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags]
-    with told(f"building {program.name} into {target.parent}", program.minutes) as progress:
+    with shown_progress(f"building {program.name} into {target.parent}", program.minutes) as progress:
         packages = 0
 
         def fetching(line: str) -> None:

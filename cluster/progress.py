@@ -24,7 +24,7 @@ class Progress:
 
 
 @contextmanager
-def told(what: str, usual: str, stream: TextIO | None = None, moves: float | None = None) -> Iterator[Progress]:
+def shown_progress(what: str, usual: str, stream: TextIO | None = None, moves: float | None = None) -> Iterator[Progress]:
     """Show the progress of the work in this block.
 
     `usual`: how long the work usually takes, such as `1 to 2 minutes`. `moves`: seconds between updates.

@@ -149,7 +149,7 @@ class GroupLook:
         return drained(self.pods or ())
 
     @property
-    def hindered(self) -> Mapping[str, str]:
+    def not_ready(self) -> Mapping[str, str]:
         """Why pods are not Ready, by name, sorted by cause; empty if the pods were not read."""
         return {name: why for why, name in sorted((pod.hindrance, pod.name) for pod in self.pods or () if pod.hindrance)}
 
@@ -246,7 +246,7 @@ class GroupLook:
             ],
             "handoffs": written.get("handoffs") or [],
             "drained": list(self.drained),
-            "notReady": dict(self.hindered),
+            "notReady": dict(self.not_ready),
             "ledgerProblem": self.ledger_problem,
             "unread": list(self.unread),
         }

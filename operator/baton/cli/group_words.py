@@ -63,7 +63,7 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
     if names := look.drained:
         undo = f"baton drain {group.name} {names[0]} -n {group.namespace} --undo"
         yield GroupProblem("Drained", f": {first_of(names, MOST_QUEUES)}, until `{undo}`", Severity.WARNING)
-    yield from _hindered(look)
+    yield from _not_ready(look)
     for name, queue in look.queues.items():
         if letters := queue.status.dead_letters:
             what = f"{counted(letters, 'dead letter')} of {name}"
@@ -74,11 +74,11 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
         yield GroupProblem("Overdue", f": {rebalancing.message}", Severity.WARNING)
 
 
-def _hindered(look: GroupLook) -> Iterator[GroupProblem]:
+def _not_ready(look: GroupLook) -> Iterator[GroupProblem]:
     """Pods that are not Ready for a reason that no condition gives."""
     told = [one.message for one in look.status.conditions if one.status is not ConditionStatus.TRUE]
     left: dict[str, list[str]] = {}
-    for name, why in look.hindered.items():
+    for name, why in look.not_ready.items():
         if not any(why in message for message in told):
             left.setdefault(why, []).append(name)
     for why, names in list(left.items())[:MOST_QUEUES]:

@@ -38,7 +38,7 @@ class OffsetTarget:
     since: int | None = None
     """Milliseconds since 1970."""
 
-    def before(self, now: PartitionOffsets) -> int:
+    def offset_in(self, now: PartitionOffsets) -> int:
         """The target's offset or, for a time, the last offset that it can have. Raises OutsideError."""
         if self.text == EARLIEST:
             return now.earliest
@@ -48,12 +48,12 @@ class OffsetTarget:
             raise OutsideError(f"has the offsets {now.earliest} to {now.end}; earlier entries are gone")
         return self.offset
 
-    def known(self, now: PartitionOffsets) -> Reached | None:
+    def without_reading(self, now: PartitionOffsets) -> Reached | None:
         """The result if it is known without reading entries. None: they have to be read, for a time or to be counted.
 
         Raises OutsideError.
         """
-        offset = self.before(now)
+        offset = self.offset_in(now)
         if offset == now.earliest and self.since is None:
             return Reached(offset, 0)
         return Reached(offset, now.lag) if offset == now.end and self.since is None else None
@@ -370,7 +370,7 @@ async def _changes(
     with click.progressbar(chosen.items(), label="reading entries", file=sys.stderr, hidden=not sys.stderr.isatty()) as each:
         for number, now in each:
             try:
-                reached = to.known(now) or await adapter.reach(number, to.before(now), to.since)
+                reached = to.without_reading(now) or await adapter.reach(number, to.offset_in(now), to.since)
             except OutsideError as why:
                 raise NoAnswerError(f"{queue}/{number} {why}") from None
             changes.append(OffsetChange(Partition(QueueName(queue), number), now, reached))

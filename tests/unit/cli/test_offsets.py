@@ -27,7 +27,7 @@ FIRST = Partition(QueueName("orders"), 0)
     ("text", "offset"), [("earliest", 10), ("latest", 20), ("10", 10), ("15", 15), ("20", 20), ("2026-11-26T12:00:00Z", 20)]
 )
 def test_a_target_is_an_offset_and_a_time_is_looked_for_up_to_the_end(text: str, offset: int) -> None:
-    assert TARGET.convert(text, None, None).before(NOW) == offset
+    assert TARGET.convert(text, None, None).offset_in(NOW) == offset
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_a_target_is_an_offset_and_a_time_is_looked_for_up_to_the_end(text: str,
 )
 def test_entries_are_looked_at_only_for_a_time_and_between_the_ends(text: str, entries: int | None) -> None:
     target = TARGET.convert(text, None, None)
-    assert target.known(NOW) == (None if entries is None else Reached(target.before(NOW), entries))
+    assert target.without_reading(NOW) == (None if entries is None else Reached(target.offset_in(NOW), entries))
 
 
 @pytest.mark.parametrize("text", ["9", "21"])
 def test_an_offset_that_is_not_there_is_said(text: str) -> None:
     with pytest.raises(OutsideError, match="has the offsets 10 to 20"):
-        TARGET.convert(text, None, None).before(NOW)
+        TARGET.convert(text, None, None).offset_in(NOW)
 
 
 def test_a_time_has_its_zone() -> None:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cluster.progress import told
+from cluster.progress import shown_progress
 from tests.waiting import until
 
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_sees_one_line_that_moves() -> None:
     screen = Terminal()
-    with told("building kube", "about 5 minutes", screen, moves=0.01) as progress:
+    with shown_progress("building kube", "about 5 minutes", screen, moves=0.01) as progress:
         progress.far = "7 of 9 packages compiled"
         until(lambda: " of about 5 minutes: 7 of 9 packages compiled" in screen.getvalue())
     assert screen.getvalue().count("\n") == 1
@@ -26,7 +26,7 @@ def test_a_terminal_sees_one_line_that_moves() -> None:
 
 def test_a_log_has_whole_lines() -> None:
     log = io.StringIO()
-    with told("building kube", "about 5 minutes", log, moves=0.01) as progress:
+    with shown_progress("building kube", "about 5 minutes", log, moves=0.01) as progress:
         progress.far = "7 of 9 packages compiled"
         until(lambda: "compiled" in log.getvalue())
     first, *more, last = log.getvalue().splitlines()
@@ -38,6 +38,6 @@ def test_a_log_has_whole_lines() -> None:
 
 def test_what_fails_is_not_done() -> None:
     log = io.StringIO()
-    with pytest.raises(ZeroDivisionError), told("building kube", "about 5 minutes", log):
+    with pytest.raises(ZeroDivisionError), shown_progress("building kube", "about 5 minutes", log):
         _ = 1 / 0
     assert "building kube: not done after 0:00" in log.getvalue()
