@@ -1,4 +1,4 @@
-"""The parts of which assignors are built."""
+"""Building blocks of assignors."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 Place = int
-"""A member: its index in the order in which an assignor serves members."""
+"""The index of a member in the order in which an assignor serves members."""
 
 
 def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
@@ -60,7 +60,7 @@ def by_instance(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
     return sorted(members, key=lambda name: (members[name].instance is None, members[name].instance or name, name))
 
 
-# A member's partitions in two columns: a million partitions are two million references, and not a million objects.
+# A member's partitions in two columns: a million partitions are two million references instead of a million objects.
 
 
 _PARTITION = partial(tuple.__new__, Partition)
@@ -68,7 +68,7 @@ _PARTITION = partial(tuple.__new__, Partition)
 
 
 class PartitionList(Sequence[Partition]):
-    """Partitions, sorted and each once. It reads like a tuple of them; a loop over many partitions is faster over the columns."""
+    """A sorted sequence of distinct partitions. Reads like a tuple of them; loops over many are faster over the columns."""
 
     __slots__ = ("numbers", "queues")
 
@@ -79,7 +79,7 @@ class PartitionList(Sequence[Partition]):
 
     @classmethod
     def of(cls, partitions: Iterable[tuple[QueueName, int]]) -> "PartitionList":
-        """From partitions in any order, repeated ones too."""
+        """Make a list from partitions in any order, which may repeat."""
         if isinstance(partitions, PartitionList):
             return partitions
         listed = list(partitions)
@@ -90,12 +90,12 @@ class PartitionList(Sequence[Partition]):
 
     @classmethod
     def of_sorted(cls, partitions: Sequence[tuple[QueueName, int]]) -> "PartitionList":
-        """From partitions in order, each once."""
+        """Make a list from sorted, distinct partitions."""
         return cls(*zip(*partitions, strict=True)) if partitions else NOTHING
 
     @classmethod
     def joined(cls, parts: Iterable["PartitionList"]) -> "PartitionList":
-        """From lists without a partition in common."""
+        """Join lists that have no partition in common."""
         parts = [part for part in parts if part.numbers]
         if len(parts) > 1:
             parts.sort(key=itemgetter(0))
@@ -105,7 +105,7 @@ class PartitionList(Sequence[Partition]):
 
     @classmethod
     def in_a_row(cls, parts: Iterable["PartitionList"]) -> "PartitionList":
-        """From lists of which each begins after the end of the list before it."""
+        """Join lists each of which begins after the end of the one before it."""
         parts = list(parts)
         if len(parts) < 2:
             return parts[0] if parts else NOTHING
@@ -115,7 +115,7 @@ class PartitionList(Sequence[Partition]):
         )
 
     def at(self, places: Sequence[int]) -> "PartitionList":
-        """The partitions at these indexes, which ascend."""
+        """The partitions at these ascending indexes."""
         if len(places) < 2:  # an itemgetter of one makes no tuple
             return PartitionList(tuple(self.queues[one] for one in places), tuple(self.numbers[one] for one in places))
         pick = itemgetter(*places)
@@ -126,7 +126,7 @@ class PartitionList(Sequence[Partition]):
         return zip(self.queues, self.numbers, strict=True)
 
     def by_queue(self) -> Iterator[tuple[QueueName, list[int]]]:
-        """Each queue of which there is a partition, with the numbers."""
+        """The queues in the list, each with its partitions' numbers."""
         for queue, pairs in groupby(self.pairs(), itemgetter(0)):
             yield queue, [number for _, number in pairs]
 
@@ -213,7 +213,7 @@ class Holdings:
 
 
 def holdings(request: Request) -> Holdings:
-    """The holders of all that the members claim. It drops claims on partitions that do not exist."""
+    """The holders of all claimed partitions, without claims on partitions that do not exist."""
     owned_by = {name: PartitionList.of(request.members[name].owned) for name in sorted(request.members)}
     newest: dict[QueueName, list[MemberId | None]] = {}
     several: dict[Partition, list[MemberId]] = {}
@@ -252,7 +252,7 @@ def holders(request: Request) -> dict[Partition, tuple[MemberId, ...]]:
 
 
 def exists(queues: Mapping[QueueName, int], partition: Partition) -> bool:
-    """Whether the queue is there and has a partition of that number."""
+    """Whether the partition exists."""
     return 0 <= partition.number < queues.get(partition.queue, 0)
 
 
@@ -269,7 +269,7 @@ def zones_of(request: Request, partition: Partition) -> frozenset[str]:
 
 
 def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
-    """A member's zone has replicas of some partitions and not of others. Otherwise zones cannot decide between members.
+    """Whether a member's zone has replicas of some partitions but not of others. Otherwise zones cannot decide between members.
 
     `members`: the members' zones. `partitions`: the zones with a replica of each partition.
     """
@@ -295,12 +295,12 @@ class Nearness:
         return self._zones.get(partition, NOWHERE)
 
     def far(self, member: MemberId, partition: Partition) -> bool:
-        """The member has a zone, and the partition no replica in it."""
+        """Whether the member has a zone, and the partition no replica in it."""
         home = self._homes.get(member)
         return home is not None and home not in self._zones[partition]
 
     def near(self, member: MemberId, partition: Partition) -> bool:
-        """The member has a zone, and the partition a replica in it."""
+        """Whether the member has a zone, and the partition a replica in it."""
         home = self._homes.get(member)
         return home is not None and home in self._zones[partition]
 

@@ -185,9 +185,9 @@ class _Deal:
         self._dealt: dict[MemberId, list[PartitionList]] = {name: [] for name in sorted(request.members)}
         self._count: dict[MemberId, int] = {}
         self._wanting: list[MemberId] = []
-        """Below the floor."""
+        """Members below the floor."""
         self._eager: deque[MemberId] = deque()
-        """At the floor, and may have one more."""
+        """Members at the floor that may have one more."""
         self._owner = {queue: list(before.alone[queue]) for queue in queues if queue in before.alone}
         """By queue and number: the member that keeps it; None: free."""
 

@@ -25,7 +25,7 @@ class Network:
 
     def __init__(self, nodes: int) -> None:
         self.flow: list[int] = []
-        """By arc."""
+        """The flow by arc."""
         self._growth: list[int] = []
         self._cheap: list[int] = []
         self._most: list[int | None] = []

@@ -43,7 +43,7 @@ class GroupedRequest:
     """A request by kinds of partitions."""
 
     members: Sequence[MemberId]
-    """By place."""
+    """The members, indexed by place."""
     kinds: Sequence[PartitionKind]
     home: Mapping[QueueName, Sequence[Place | None]]
     """By queue and number: the reader that alone has the newest claim. Queues without any claim are missing."""
