@@ -365,21 +365,21 @@ class Dispatcher:
         now = time.monotonic()
         turns = self._turns()
         worked = called_back = False
-        amounts = [self._amount(holding, now, size) for holding in turns if holding.sequences]  # of few
-        entries, large = sum(count for count, _ in amounts), sum(total for _, total in amounts)
+        entries, large = self._amount(turns, now, size, retries=False)  # failing keys must not keep others from being read
         for holding, reader in self._having(turns):
             if entries >= size.entries or large >= size.bytes:
                 break
             called_back |= holding.letting_go
             if self._may_read(holding, now, size.entries):
-                before = self._amount(holding, now, size)
+                before = self._amount([holding], now, size, retries=False)
                 holding.served_at = now
                 left = size.bytes - large
                 worked |= self._requests.read(holding, reader, min(size.entries - entries, self._requests.within(left)), left)
-                after = self._amount(holding, now, size)
+                after = self._amount([holding], now, size, retries=False)
                 entries, large = entries + after[0] - before[0], large + after[1] - before[1]
                 if not quiet():
                     return True
+        entries, large = self._amount(turns, now, size)
         if not entries:
             want.since = None
             return worked
@@ -401,9 +401,11 @@ class Dispatcher:
             return holding.by_key and holding.in_hand < self._most_by_key(most)  # what waits first is not due yet
         return self.shared or holding.by_key or not holding.out
 
-    def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:
-        """How many of its entries a batch may have, and, where that matters, how many bytes these are."""
-        sequences = list(holding.ready(now, shared=self.shared))
+    def _amount(self, holdings: Iterable[HeldPartition], now: float, size: BatchSize, *, retries: bool = True) -> tuple[int, int]:
+        """Return how many entries are ready for a batch, and their bytes if the batch has a limit. `retries`: count sequences
+        with failed entries too."""
+        ready = (sequence for one in holdings if one.sequences for sequence in one.ready(now, shared=self.shared))
+        sequences = [sequence for sequence in ready if retries or not sequence.failed]
         total = sum(entry.size for sequence in sequences for entry in sequence.waiting) if size.bytes < inf else 0
         return sum(len(sequence.waiting) for sequence in sequences), total
 
@@ -418,6 +420,7 @@ class Dispatcher:
                 while room and now >= sequence.due and not (parts and sequence.waiting[0].alone):
                     if time.monotonic() > until:
                         return _still_held(parts)
+                    holding.served_at = now
                     if not self._requests.may_begin(sequence, reader):
                         break
                     # An entry that is larger than a batch may be is a batch of its own.

@@ -47,6 +47,8 @@ class EntrySequence:
     """What is in hand, in order. Only the consumer's loop changes it."""
 
     holding: HeldPartition
+    key: bytes | int | None = None
+    """Its key in `HeldPartition.sequences`."""
     waiting: deque[HeldEntry] = field(default_factory=deque)
     """Read and not handed out, or handed out and given back."""
     out: dict[str, HeldEntry] = field(default_factory=dict)
@@ -142,6 +144,7 @@ class EntrySequence:
             case Nack() if not self.holding.letting_go:
                 self.hold_up()
                 self._put_back(sorted((self._again(raw, outcome, now) for _, raw in found), key=_NTH))
+                self.holding.move_to_end(self)
             case _:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True
@@ -298,7 +301,7 @@ class HeldPartition:
     phase: Phase = Phase.SERVING
     notice: Notice = Notice.NONE
     sequences: dict[bytes | int | None, EntrySequence] = field(default_factory=dict)
-    """What is in hand: by key (an entry without a key by its `nth`), or all of it under None."""
+    """Entries in hand, by key (an entry without a key by its `nth`), or all under None. Served in this order."""
     handled: list[str] = field(default_factory=list)
     """Offsets to acknowledge;"""
     receipts: list[Acknowledgement] = field(default_factory=list)
@@ -412,8 +415,13 @@ class HeldPartition:
     def _sequence(self, key: bytes | int | None) -> EntrySequence:
         sequence = self.sequences.get(key)
         if sequence is None:
-            sequence = self.sequences[key] = EntrySequence(self)
+            sequence = self.sequences[key] = EntrySequence(self, key)
         return sequence
+
+    def move_to_end(self, failed: EntrySequence) -> None:
+        """Have all other sequences served before a failed one: a turn has time for a few retries, each of which is a request."""
+        if self.sequences.pop(failed.key, None) is not None:
+            self.sequences[failed.key] = failed
 
     def tidy(self) -> None:
         """Forget sequences of which nothing is in hand."""

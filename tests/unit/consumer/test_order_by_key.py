@@ -2,9 +2,16 @@
 
 import asyncio
 import threading
+import time
+from collections import Counter
+from typing import Any
 
-from baton.consumer import Entry
-from baton.testing import TestQueue
+import pytest
+
+from baton.consumer import Batch, Entry
+from baton.model.ids import Epoch
+from baton.testing import InMemoryReader, TestQueue
+from tests.unit.consumer.readers import queue_of
 from tests.waiting import PATIENCE, eventually, until
 
 
@@ -51,3 +58,42 @@ def test_no_more_than_some_megabytes_wait_behind_a_slow_key() -> None:
         go_on.set()
         queue.settled()
         assert len(queue.acked) == 100
+
+
+class SlowRetries(InMemoryReader):
+    """A turn of the dispatcher has time for ten retries."""
+
+    def __init__(self, *queue: Any) -> None:
+        super().__init__(*queue)
+        self.retries: Counter[str] = Counter()
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        time.sleep(0.005)
+        self.retries[offset] += 1
+        return super().retry(partition, epoch, offset, why)
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+@pytest.mark.parametrize("options", [{"concurrency": 1}, {"concurrency": 4}, {"max_entries": 25, "max_wait": 0.01}])
+def test_a_hundred_failing_keys_do_not_starve_a_healthy_one(options: dict[str, Any], partition: int) -> None:
+    failed: set[str] = set()
+
+    def handle(work: Entry | Batch) -> None:
+        for entry in work if isinstance(work, Batch) else [work]:
+            if entry.key == b"healthy":
+                entry.ack()
+            else:
+                failed.add(entry.offset)
+                entry.nack(delay=0)
+
+    queue, reader = queue_of(SlowRetries, 2)
+    with queue:
+        for number in range(100):
+            queue.send(f"failing-{number}", "v", partition=0)
+        queue.start(handle, order="key", manual_ack=True, **options)
+        until(lambda: len(failed) == 100)
+        before = reader.retries.copy()
+        queue.send("healthy", "v", partition=partition)
+        until(lambda: queue.acked)
+        since = reader.retries - before
+    assert min(since[offset] for offset in failed) <= 1, "the healthy key waits for one turn of the others at most"
