@@ -1,4 +1,4 @@
-"""What a pod imports: which partitions are mine, a session with the operator, and a loop that reads and acknowledges.
+"""The consumer API for pods: the pod's partitions, its session with the operator, and a loop that reads and acknowledges.
 
 ```python
 from baton.consumer import Consumer

@@ -1,4 +1,4 @@
-"""A pod's requests to the API server: JSON there and back, and a watch. By urllib3 alone, which is one small distribution."""
+"""A pod's requests to the API server: JSON requests and watches. It needs urllib3 only, which is one small distribution."""
 
 import json
 import os
@@ -26,8 +26,8 @@ _LONGEST_DATE = 64
 
 
 class ServerClock:
-    """Unix seconds as the API server's answers have them, to within a second, and by the monotonic clock in between. Until it has
-    answered they are this machine's."""
+    """The API server's time in Unix seconds, to within a second, from the dates of its answers and the monotonic clock in
+    between. Before the first answer it is this machine's time."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
@@ -36,59 +36,59 @@ class ServerClock:
         return self._offset + time.monotonic()
 
     def follow(self, date: str | None, asked: float) -> None:
-        """Go by the header `Date` of an answer to what was `asked` then (monotonic). One that agrees changes nothing."""
+        """Correct the clock by the `Date` header of an answer whose request was sent at `asked` (monotonic), if they disagree."""
         try:
-            told = parsedate_to_datetime((date or "")[:_LONGEST_DATE]).timestamp()
-        except (ValueError, OverflowError, TypeError, IndexError):  # it is no date
+            answered = parsedate_to_datetime((date or "")[:_LONGEST_DATE]).timestamp()
+        except (ValueError, OverflowError, TypeError, IndexError):  # not a date
             return
-        self._offset = min(max(self._offset, told - time.monotonic()), told + 1 - asked)
+        self._offset = min(max(self._offset, answered - time.monotonic()), answered + 1 - asked)
 
 
 Json = dict[str, Any]
 """A resource, or an event of a watch, as JSON."""
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its service account."""
+"""Directory of the pod's service account."""
 
 _ANSWER_WITHIN = urllib3.Timeout(connect=2.0, read=4.0)
 WATCH_FOR = 20.0
-"""Seconds after which the API server ends a watch. One that has said nothing for a quarter longer has a connection that died
-unseen, as behind a firewall that forgot it."""
+"""Seconds after which the API server ends a watch. If a watch is silent for a quarter longer, its connection is dead, such as
+behind a firewall that dropped it."""
 _MOST = 16 * 2**20
-"""Bytes of an answer, or of an event. A ConfigMap has one MiB at most."""
+"""Maximum bytes of an answer or an event. A ConfigMap has one MiB at most."""
 _PAGE, _SMALL_PAGE = 500, 10
-"""Objects of a list at a time; so few if they are as large as objects can be (1.5 MiB)."""
+"""Objects in a page of a list; the small page is for objects as large as they can be (1.5 MiB)."""
 _CHUNK = 2**16
-_LONGEST_WORDS = 1000
+_LONGEST_MESSAGE = 1000
 _READING = Lock()
 
 
-class ApiRefused(Exception):  # noqa: N818 -- what became of the request, for the user
-    """The API server did not do what was asked: its words, on one line."""
+class ApiRefused(Exception):  # noqa: N818 -- describes the outcome to the user
+    """The API server rejected a request. The text is its status and message on one line."""
 
-    def __init__(self, status: int, words: object) -> None:
-        super().__init__(f"{status} {' '.join(str(words).split())[:_LONGEST_WORDS]}")
+    def __init__(self, status: int, message: object) -> None:
+        super().__init__(f"{status} {' '.join(str(message).split())[:_LONGEST_MESSAGE]}")
         self.status = status
 
 
 class DevEnded(urllib3.exceptions.HTTPError):
-    """The `baton dev` that this process belongs to has ended. Another one does not know the process."""
+    """The `baton dev` that this process belongs to has ended. A new one does not know the process."""
 
     def __init__(self) -> None:
         super().__init__("`baton dev` has ended: start it again, then this program, by `baton dev run`")
 
 
 class AnswerTooLong(ApiRefused):
-    """It is cut off, so that no object fills this process's memory."""
+    """The answer exceeds the limit, which protects this process's memory."""
 
 
 class ApiConnection:
-    """One API server, as one user. Threads may share it. Beside what methods name, they raise what urllib3 raises."""
+    """A connection to one API server as one user. Threads may share it. All methods may also raise urllib3's errors."""
 
     def __init__(
         self, url: str, pool: urllib3.PoolManager, authorization: Callable[[], str | None], *, of_dev: bool = False
     ) -> None:
-        """`authorization`: the header of that name, asked for with each request. `of_dev`: it is `baton dev`."""
+        """`authorization`: returns the Authorization header; called for each request. `of_dev`: the API server is `baton dev`."""
         self._of_dev = of_dev
         self._url = url.rstrip("/")
         self._pool = pool
@@ -97,10 +97,10 @@ class ApiConnection:
 
     @classmethod
     def in_pod(cls, account: Path = ACCOUNT, environment: Mapping[str, str] | None = None) -> Self:
-        """As the pod's service account. Its token is read with each request and the authority with each connection, for the
+        """Connect as the pod's service account. The token is read for each request and the CA for each connection, because the
         kubelet replaces them.
 
-        Raises ValueError where there is none.
+        Raises ValueError if there is no service account.
         """
         environment = os.environ if environment is None else environment
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
@@ -118,7 +118,7 @@ class ApiConnection:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """The one that BATON_API_SERVER names, with the token BATON_API_TOKEN (`baton dev run` sets both); else as `in_pod`."""
+        """Connect to BATON_API_SERVER with the token BATON_API_TOKEN (`baton dev run` sets both), or else as `in_pod`."""
         environment = os.environ if environment is None else environment
         if url := environment.get("BATON_API_SERVER"):
             token = environment.get("BATON_API_TOKEN", "")
@@ -127,15 +127,15 @@ class ApiConnection:
 
     @classmethod
     def from_kubeconfig(cls, path: str | None = None) -> Self:
-        """As kubectl would connect (`path` or $KUBECONFIG), for development. Needs the distribution `kubernetes`."""
+        """Connect as kubectl does (by `path` or $KUBECONFIG), for development. Needs the distribution `kubernetes`."""
         try:
             from kubernetes import client, config
         except ImportError:
-            raise ValueError("a kubeconfig is read by the Kubernetes client: pip install kubernetes") from None
+            raise ValueError("reading a kubeconfig needs the Kubernetes client: pip install kubernetes") from None
 
         configuration: Any = client.Configuration()
         load: Any = config.load_kube_config  # not typed by the library
-        # What a process that is killed would leave: the private key, too. The library has one file for what several threads read.
+        # The library writes the private key to files that all threads share: in this directory a killed process leaves none.
         with _READING, TemporaryDirectory(prefix="baton-") as folder:
             load(path, client_configuration=configuration, temp_file_path=folder)
             pool: Any = client.rest.RESTClientObject(configuration).pool_manager
@@ -143,12 +143,13 @@ class ApiConnection:
         return cls(configuration.host, pool, lambda: configuration.auth_settings().get("BearerToken", {}).get("value"))
 
     def request(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
-        """What the API server answers. Raises ApiRefused."""
+        """Send a request and return the answer. Raises ApiRefused."""
         with self._asked(method, path, body, query, _ANSWER_WITHIN) as answer:
             return _object(_bounded(answer))
 
     def list(self, path: str, **query: str) -> Json:
-        """All objects of a list. It comes in pages, for objects of others are as large as they like. Raises ApiRefused."""
+        """Return all objects of a list. They are read in pages, because others may have created large objects. Raises
+        ApiRefused."""
         try:
             return self._pages(path, {**query, "limit": str(_PAGE)})
         except AnswerTooLong:
@@ -164,7 +165,7 @@ class ApiConnection:
 
     @contextmanager
     def watch(self, path: str, seconds: float = WATCH_FOR, **query: str) -> Iterator["ListWatch"]:
-        """Events of a list from `resourceVersion` on, until the API server ends it after so many seconds."""
+        """Watch a list from `resourceVersion` on, until the API server ends the watch after `seconds`."""
         query |= {"watch": "true", "timeoutSeconds": str(ceil(seconds))}
         with self._asked("GET", path, None, query, urllib3.Timeout(connect=5.0, read=1.25 * seconds)) as answer:
             yield ListWatch(answer)
@@ -197,20 +198,20 @@ class ApiConnection:
         self.clock.follow(answer.headers.get("Date"), asked)
         try:
             if not 200 <= answer.status < 300:
-                raise ApiRefused(answer.status, _words(answer))
+                raise ApiRefused(answer.status, _message(answer))
             yield answer
         finally:
             answer.close()
 
 
 class ListWatch:
-    """The events of one watch, as they come."""
+    """The events of one watch, as they arrive."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self._answer = answer
 
     def __iter__(self) -> Iterator[Json]:
-        """Raises ApiRefused where the API server says that this watch cannot go on."""
+        """Yield events. Raises ApiRefused if the API server ends the watch with an error."""
         lines = Lines()
         for chunk in self._answer.stream(_CHUNK):
             for line in lines.ended_by(chunk):
@@ -220,13 +221,13 @@ class ListWatch:
                 raise ApiRefused(self._answer.status, f"an event of more than {_MOST} bytes")
 
     def end(self) -> None:
-        """From any thread: end every wait for an event."""
-        with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
+        """End every wait for an event. Any thread may call this."""
+        with suppress(ValueError, RuntimeError, OSError):  # the watch has ended already
             self._answer.shutdown()
 
 
 def _read_now(pool: dict[str, Any]) -> None:
-    """A pool's certificates and key, which it would read from their files with each connection."""
+    """Load a pool's certificates and key now; the pool would otherwise read the files for each connection."""
     context = create_urllib3_context(cert_reqs=pool["cert_reqs"])
     authority, certificate, key = (pool.pop(name, None) for name in ("ca_certs", "cert_file", "key_file"))
     if authority:
@@ -239,7 +240,7 @@ def _read_now(pool: dict[str, Any]) -> None:
 
 
 def segments(*names: str) -> str:
-    """Names as parts of a path."""
+    """Return names as segments of a URL path."""
     return "/".join(quote(name, safe="") for name in names)
 
 
@@ -264,12 +265,12 @@ def _object(text: bytes) -> Json:
     except (ValueError, RecursionError):
         made = None
     if not isinstance(made, dict):
-        raise ApiRefused(200, "an answer that is no JSON object: something else than an API server answers")
+        raise ApiRefused(200, "the answer is not a JSON object: this is not an API server")
     return made
 
 
-def _words(answer: urllib3.BaseHTTPResponse) -> object:
-    """Without headers: what a policy or a role has to say, who may, and what to do."""
+def _message(answer: urllib3.BaseHTTPResponse) -> object:
+    """Return the message of an error, such as that of an admission policy or of RBAC."""
     try:
         return json.loads(answer.read(_CHUNK))["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -280,7 +281,7 @@ _ABSENT, _CONFLICT = 404, 409
 
 
 class KubernetesLease:
-    """The Lease `name` at the API server."""
+    """A LeaseStore of the Lease `name` at the API server."""
 
     def __init__(self, api: ApiConnection, namespace: str, name: str) -> None:
         self._api = api
@@ -309,6 +310,6 @@ class KubernetesLease:
 
 
 def session_of(pod: Pod, api: ApiConnection) -> Session:
-    """The pod's own session, whose Lease goes with it."""
+    """Return the session of the pod, whose Lease is deleted with it."""
     lease = KubernetesLease(api, pod.namespace, session_lease_name(pod.name))
     return Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})

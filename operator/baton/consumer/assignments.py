@@ -1,4 +1,4 @@
-"""A pod's own key of the ledger, from the mounted ConfigMap."""
+"""A pod's assignments: its key of the mounted ledger, and announcements of its queues."""
 
 import logging
 import threading
@@ -19,10 +19,10 @@ from baton.queues.protocol import Heard, QueueUnreachable
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.05
-"""Seconds. The kubelet does not announce that it has refreshed a mount; looking is one readlink."""
+"""Seconds. The kubelet does not announce that it has refreshed a mount; a look is one readlink."""
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
-"""What says that there is no entry. Any other failure (too many open files, no permission) says nothing of it."""
+"""Errors that mean that the pod has no entry. Other errors (too many open files, no permission) do not."""
 
 _Version = str | tuple[int, int, int] | None
 
@@ -38,7 +38,7 @@ class Assignments(Protocol):
     """
 
     def current(self) -> MemberEntry | None:
-        """Return what is known now; the same object while nothing changes. None: nothing says that the pod has any."""
+        """Return the pod's current assignments, the same object while nothing changes. None: none are known."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed`, from another thread, whenever `current` has changed."""
@@ -55,14 +55,13 @@ class AssignmentSource:
     ```
 
     The kubelet writes a new directory and then swaps the link `..data`, so that a reader sees one state or the next. A plain
-    directory works as well (outside a cluster). An entry with another pod's UID was written for an earlier pod of that name and
-    is no entry.
+    directory works as well (outside of a cluster). An entry with another UID was written for an earlier pod of that name and is
+    ignored.
     """
 
     def __init__(self, directory: Path, member: MemberId, uid: Uid) -> None:
         self._directory = directory
         self._link, self._file = directory / "..data", directory / member
-        """Looked at in each turn of a consumer."""
         self._member = member
         self._uid = uid
         self._version: _Version = None
@@ -73,18 +72,18 @@ class AssignmentSource:
         self._lock = threading.Lock()
 
     def current(self) -> MemberEntry | None:
-        """The pod's entry as it stands in the mount; the same object while the mount is the same. None: it has none.
+        """Return the pod's entry in the mount, the same object while the mount is unchanged. None: it has none.
 
-        A text that does not read as an entry is logged, and the last good one stands: the queues refuse what is too old. So it
-        does while the mount cannot be read; each call tries again.
+        While the entry is invalid, which is logged, or the mount cannot be read, the last valid entry is returned: queues reject
+        a consumer with outdated assignments. Each call tries again.
         """
         if not self._watched:
             self._look_again()
         return self._entry
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed`, from another thread, within about 50 ms of each change of the mount since the last `current`; which is
-        what was seen then, from now on, and looks at nothing itself."""
+        """Call `changed`, from another thread, within about 50 ms of each change of the mount since the last `current`. From now
+        on `current` returns what that thread has read."""
         before = self._entry
         self._look_again()
         self._watched = True
@@ -107,16 +106,16 @@ class AssignmentSource:
                 version = self._look()
                 if version != self._version:
                     entry = self._read(version, self._entry)
-                    if entry is not None or self._look() == version:  # else it was swapped: read at the next look
+                    if entry is not None or self._look() == version:  # otherwise it was swapped meanwhile: read at the next look
                         self._version, self._entry = version, entry
                 self._unreadable = False
             except OSError as error:
                 if not self._unreadable:
-                    log.warning("The ledger's key %s cannot be read, and its last state stands: %s", self._member, error)
+                    log.warning("The ledger's key %s cannot be read, and its last state is used: %s", self._member, error)
                 self._unreadable = True
 
     def _look(self) -> _Version:
-        """Changes whenever the entry may have."""
+        """Return a version of the mount that changes whenever the entry may have changed."""
         try:
             return str(self._link.readlink())
         except _ABSENT:
@@ -128,30 +127,29 @@ class AssignmentSource:
         return (status.st_mtime_ns, status.st_ino, status.st_size)
 
     def _read(self, version: _Version, last: MemberEntry | None) -> MemberEntry | None:
-        # The kubelet makes the link to a key that is new after the swap: a look between them would find no entry.
+        # For a new key, the kubelet makes the link after the swap: a look between the two would find no entry.
         directory = self._directory / version if isinstance(version, str) else self._directory
         try:
             entry = MemberEntry.from_json((directory / self._member).read_text(encoding="utf-8"))
         except _ABSENT:
             return None
         except (LedgerError, UnicodeDecodeError) as error:
-            log.warning("The ledger's key %s is no entry and is passed over: %s", self._member, error)
+            log.warning("The ledger's key %s is invalid and ignored: %s", self._member, error)
             return last
         return entry if entry.uid == self._uid else None
 
 
-# What a pod's queues say, put together with what its ledger says. Which of them is newer is told by epochs, which only grow, and
-# by no clock. Pure.
+# Pure functions that merge the owner records of a pod's queues with its ledger. Epochs, which only grow, tell which one is newer.
 
 
 Records = Mapping[Partition, Heard]
 
 
 def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records:
-    """Those of which the ledger does not know yet.
+    """Return the records that are newer than the ledger.
 
-    A partition that it does not name at all has not been told yet, or was taken away since: the next question to the queue will
-    see. Of one that it names the higher epoch counts; at the same one, a partition that is being called back stays called back.
+    A partition that the ledger does not name was granted after it was written, or has been taken away since: the next request
+    to the queue decides. Otherwise the higher epoch counts. At the same epoch, a partition that is being revoked stays revoked.
     """
     owned, named = dict(flat(told.owned)) if told else {}, _named(told)
 
@@ -165,13 +163,14 @@ def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records
 
 
 def remembered(records: Records, news: Records, told: MemberEntry | None) -> Records:
-    """Those that are `unconfirmed`, and those of which the ledger says nothing: an older one may come before one that does."""
+    """Return the `unconfirmed` records, and those of partitions that the ledger does not name: an older ledger may still arrive
+    before one that names them."""
     named = _named(told)
     return {partition: record for partition, record in records.items() if partition in news or partition not in named}
 
 
 def merged(told: MemberEntry, records: Records, uid: Uid) -> MemberEntry:
-    """The ledger's entry as these records correct it."""
+    """Return the ledger's entry, corrected by these records."""
     owned: dict[QueueName, dict[int, Epoch]] = {queue: dict(grants) for queue, grants in told.owned.items()}
     revoking: dict[QueueName, dict[int, Epoch]] = {queue: dict(grants) for queue, grants in told.revoking.items()}
     for (queue, number), record in records.items():
@@ -183,24 +182,22 @@ def merged(told: MemberEntry, records: Records, uid: Uid) -> MemberEntry:
 
 
 def _named(told: MemberEntry | None) -> dict[Partition, Epoch]:
-    """Of each partition that the ledger names."""
+    """Return the epochs of all partitions that the ledger names."""
     return {} if told is None else dict(flat(told.revoking)) | dict(flat(told.owned))
 
 
-# A pod's partitions as its queues say, before its ledger does.
-#
-# The owner record at the queue is the truth, and the mounted ledger tells it when the kubelet has come by: a second later, or a
-# minute. So the pod is woken by the queue, asks who owns what it is told of, and goes by that until its ledger is as new
-# (`unconfirmed_records`).
+# Announcements: the owner record at the queue is the truth, and the kubelet refreshes the mounted ledger a second later, or a
+# minute. So the queue wakes the pod, the pod reads the owner records, and uses them until its ledger is as new (`unconfirmed`).
 
 
 LOOK_AGAIN = 4.0
-"""Seconds after which the queue is asked again about what the ledger has not confirmed: it may be newer, and have skipped it."""
+"""Seconds after which the queue is asked again about records that the ledger has not confirmed: the ledger may be newer already,
+and not name them for that reason."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
 
 class AnnouncedAssignments:
-    """The ledger of a pod, and what its queues say beyond it. `Assignments` for a consumer.
+    """A pod's ledger, updated by the announcements of its queues. `Assignments` for a consumer.
 
     ```python
     source = AssignmentSource(pod.ledger, pod.name, pod.uid)
@@ -217,59 +214,58 @@ class AnnouncedAssignments:
         uid: Uid,
         deadlines: Left = lambda partition, epoch: None,
     ) -> None:
-        """`group` is namespace/name. `deadlines`: those of the ledger."""
+        """`group`: namespace/name. `deadlines`: the ledger's deadlines."""
         self._deadlines = deadlines
         self._ledger = ledger
         self._announcements = announcements
         self._nothing = MemberEntry(group, member, uid, 0, False)
         self._uid = uid
         self._lock = threading.Lock()
-        self._heard: Records = {}
-        """Of each partition that was announced, what the queue said last, until a ledger that is as new names it: an older one
-        may come before that."""
-        self._told: MemberEntry | None = None
+        self._records: Records = {}
+        """The last announced owner record of each partition, until the ledger confirms it."""
+        self._ledger_entry: MemberEntry | None = None
         self._entry: MemberEntry | None = None
         self._ends: dict[Partition, tuple[Epoch, float | None]] = {}
-        """When the queue lets a partition of this epoch be taken away (monotonic), as far as it has said."""
+        """The epoch and the deadline (monotonic) of each revoked partition; None: the queue has no deadline for it."""
         self._silent_at = float("-inf")
-        """When it was asked for that last, and did not answer (monotonic)."""
+        """When the queue last failed to answer a request for a deadline (monotonic)."""
         self._asking = threading.Lock()
-        """By who asks for it."""
+        """Held during a request for a deadline."""
         self._closed = threading.Event()
 
     def current(self) -> MemberEntry | None:
-        """As `Assignments.current`."""
-        told = self._ledger.current()
+        """Return the current assignments, as `Assignments.current`."""
+        ledger_entry = self._ledger.current()
         with self._lock:
-            if told is not self._told:
-                self._told = told
-                self._know(self._heard)
+            if ledger_entry is not self._ledger_entry:
+                self._ledger_entry = ledger_entry
+                self._update(self._records)
             return self._entry
 
     def left(self, partition: Partition, epoch: Epoch) -> float | None:
-        """Seconds until a partition that is called back is taken away: to the ledger's deadline; where that is not known, counted
-        from when the pod first heard of it; None: the queue does not say. It is asked, once, where it has not been heard; where
-        it did not answer, again after a while. An event loop does not wait for that: None, until it is known."""
+        """Return the seconds until a revoked partition is taken away: by the ledger's deadline, or else by the queue's, counted
+        from when the pod first learned of it; None if unknown. Asks the queue once for each epoch, and again after a while if it
+        did not answer. Does not wait for the answer in an event loop, and returns None until it comes."""
         if (known := self._deadlines(partition, epoch)) is not None:
             return known
-        if not self._knows(partition, epoch):
+        if not self._has_asked(partition, epoch):
             if not in_event_loop():
                 self._ask(partition, epoch)
             elif not self._asking.locked():
                 threading.Thread(target=self._ask, args=(partition, epoch), name="baton-time-left", daemon=True).start()
-        told, end = self._ends.get(partition, (0, None))
-        return None if end is None or told != epoch else max(0.0, end - time.monotonic())
+        known_epoch, end = self._ends.get(partition, (0, None))
+        return None if end is None or known_epoch != epoch else max(0.0, end - time.monotonic())
 
-    def _knows(self, partition: Partition, epoch: Epoch) -> bool:
-        """The queue has been heard, or asked; or it did not answer a while ago."""
+    def _has_asked(self, partition: Partition, epoch: Epoch) -> bool:
+        """Return whether the queue's answer is known, or the queue has just failed to answer."""
         return self._ends.get(partition, (0, None))[0] >= epoch or time.monotonic() - self._silent_at < LOOK_AGAIN
 
     def _ask(self, partition: Partition, epoch: Epoch) -> None:
         with self._asking:
-            if self._knows(partition, epoch):
+            if self._has_asked(partition, epoch):
                 return
             try:
-                self._hear_ends(self._announcements.look([partition]))
+                self._record_ends(self._announcements.look([partition]))
             except QueueUnreachable:
                 self._silent_at = time.monotonic()
                 return
@@ -278,15 +274,15 @@ class AnnouncedAssignments:
                     self._ends[partition] = (epoch, None)
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """As `Assignments.watch`."""
+        """Call `changed` from another thread, as `Assignments.watch`."""
         self._ledger.watch(changed)
         threading.Thread(target=self._listen, args=(changed,), name="baton-announcements", daemon=True).start()
 
     def close(self) -> None:
-        """As `Assignments.close`."""
+        """Stop watching, as `Assignments.close`."""
         self._closed.set()
         self._ledger.close()
-        # A server that hangs must not use up the pod's grace period.
+        # In a separate thread: a hanging server must not use up the pod's grace period.
         threading.Thread(target=self._close, name="baton-interrupt", daemon=True).start()
 
     def _close(self) -> None:
@@ -296,35 +292,36 @@ class AnnouncedAssignments:
             self._announcements.close()
 
     def _listen(self, changed: Callable[[], None]) -> None:
-        pauses, told = doubling(_FIRST_PAUSE, _LONGEST_PAUSE), ""
+        pauses, logged = doubling(_FIRST_PAUSE, _LONGEST_PAUSE), ""
         while not self._closed.is_set():
             try:
-                if self._hear():
+                if self._wait_for_announcements():
                     changed()
-                pauses, told = doubling(_FIRST_PAUSE, _LONGEST_PAUSE), ""
+                pauses, logged = doubling(_FIRST_PAUSE, _LONGEST_PAUSE), ""
             except Exception as problem:
-                if self._closed.is_set():  # the connection was closed under it
+                if self._closed.is_set():  # `close` has closed the connection
                     return
-                if type(problem).__name__ != told:
+                if type(problem).__name__ != logged:
                     unknown = not isinstance(problem, QueueUnreachable)
                     log.warning("hand-off notices now come only through the mounted ledger: %s", problem, exc_info=unknown)
-                told = type(problem).__name__
+                logged = type(problem).__name__
                 self._closed.wait(next(pauses))
 
-    def _hear(self) -> bool:
-        """Wait for announcements for a while. True: something has changed."""
+    def _wait_for_announcements(self) -> bool:
+        """Wait for announcements for a while. Returns whether the assignments have changed."""
         found = self._announcements.wait(LOOK_AGAIN)
         asked: Iterable[Partition] = ()
-        if not found and (asked := list(unconfirmed(self._heard, self._told, self._uid))):
+        if not found and (asked := list(unconfirmed(self._records, self._ledger_entry, self._uid))):
             found = self._announcements.look(asked)
-        self._hear_ends(found)
+        self._record_ends(found)
         with self._lock:
             before = self._entry
             gone = [partition for partition in asked if partition not in found]
-            self._know({partition: record for partition, record in self._heard.items() if partition not in gone} | dict(found))
+            left = {partition: record for partition, record in self._records.items() if partition not in gone}
+            self._update(left | dict(found))
             return self._entry is not before
 
-    def _hear_ends(self, records: Records) -> None:
+    def _record_ends(self, records: Records) -> None:
         now = time.monotonic()
         with self._lock:
             for partition, record in records.items():
@@ -333,10 +330,10 @@ class AnnouncedAssignments:
                 if newer and record.paused and record.within is not None:
                     self._ends[partition] = (record.epoch, now + record.within)
 
-    def _know(self, heard: Records) -> None:
-        """What the queues say now, beside what the ledger has told."""
-        news = unconfirmed(heard, self._told, self._uid)
-        self._heard = remembered(heard, news, self._told)
-        entry = merged(self._told or self._nothing, news, self._uid) if news else self._told
+    def _update(self, records: Records) -> None:
+        """Merge the records of the queues with the ledger."""
+        news = unconfirmed(records, self._ledger_entry, self._uid)
+        self._records = remembered(records, news, self._ledger_entry)
+        entry = merged(self._ledger_entry or self._nothing, news, self._uid) if news else self._ledger_entry
         if entry != self._entry:
             self._entry = entry

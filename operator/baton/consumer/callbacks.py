@@ -1,4 +1,4 @@
-"""What a program is told of its partitions: that they came, that they are called back, that they are lost."""
+"""The program's callbacks for partitions that are assigned, revoked or lost."""
 
 import asyncio
 import logging
@@ -19,18 +19,17 @@ Partitions = Sequence[Partition]
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """Functions or coroutine functions, called where the handler is called, between two entries or batches and never beside one
-    another."""
+    """Functions or coroutine functions, called one at a time where the handler runs, between two entries or batches."""
 
     on_assigned: Callable[[Partitions], object] | None = None
-    """Before the first entry of these partitions."""
+    """Called before the first entry of these partitions."""
     on_revoked: Callable[[Partitions, float | None], object] | None = None
-    """After their last entry, while what is not acknowledged may still be; with the seconds left for that, if they are known."""
+    """Called after their last entry, while entries may still be acknowledged, with the seconds left for that, if known."""
     on_lost: Callable[[Partitions], object] | None = None
-    """They are another pod's already, and `on_revoked` had not begun; what was not acknowledged comes to their next owner."""
+    """Called if another pod owns them before `on_revoked` began. Entries that were not acknowledged go to their next owner."""
 
     def __post_init__(self) -> None:
-        """Raises TypeError for what cannot be called with what it gets."""
+        """Raises TypeError for a callback that cannot be called with its arguments."""
         function("on_assigned", self.on_assigned, "partitions")
         function("on_revoked", self.on_revoked, "partitions", "time_left")
         function("on_lost", self.on_lost, "partitions")
@@ -38,35 +37,37 @@ class Callbacks:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A callback for some worker to call."""
+    """A callback for a worker to call."""
 
     function: Callable[..., object]
     holdings: Sequence[HeldPartition]
     time_left: Callable[[], float | None] | None = None
-    """For `on_revoked`."""
+    """Only for `on_revoked`: the second argument."""
 
     def is_due(self) -> bool:
-        """Whether it still is to be called: `on_revoked` for none that was lost before it began."""
+        """Return whether to call it still. Partitions lost before `on_revoked` began are left out of it."""
         if self.time_left is not None:
             self.holdings = [holding for holding in self.holdings if not holding.over]
         return bool(self.holdings)
 
     def begun(self, *, really: bool = True) -> None:
-        """`on_revoked` has begun: from now on no `on_lost` follows. `really` False: it did not come to that."""
+        """Record that `on_revoked` has begun, after which `on_lost` is not called. `really` False: it was not called after
+        all."""
         for holding in self.holdings:
             if holding.notice in (Notice.REVOKING, Notice.IN_ON_REVOKED):
                 holding.notice = Notice.IN_ON_REVOKED if really else Notice.REVOKING
 
     def ready(self) -> Callable[[], object]:
-        """To be called; if what it returns is awaitable, that still has to run. The queue may be asked for the time left: not for
-        an event loop to wait for."""
+        """Return the callback with its arguments. If the callback returns an awaitable, the caller waits for that. This may ask
+        the queue for the time left: do not call it in an event loop."""
         partitions = sorted(holding.partition for holding in self.holdings)
         return partial(self.function, partitions, *(() if self.time_left is None else (self.time_left(),)))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a callback runs: waiting there for entries would never end, because none come before it has returned."""
+    """The thread or task that runs a callback. Waiting there for entries would never end: none come until the callback
+    returns."""
 
     thread: int
     task: "asyncio.Task[object] | None"
@@ -76,7 +77,8 @@ class Place:
         return cls(threading.get_ident(), asyncio.current_task() if in_event_loop() else None)
 
     def see_elsewhere(self) -> None:
-        """Raises RuntimeError within it. A callback that was called outside of event loops may run in one of its own."""
+        """Raises RuntimeError if called from within the callback. A callback that was called outside of event loops may have
+        started its own."""
         here = self.here()
         if here.thread == self.thread and self.task in (here.task, None):
             raise RuntimeError(
@@ -86,37 +88,37 @@ class Place:
 
 
 class Notices:
-    """Which callbacks are due. Of the consumer's loop."""
+    """Decides which callbacks are due. Used by the thread of the consumer's loop only."""
 
     def __init__(self, callbacks: Callbacks, time_left: Callable[[HeldPartition], float | None]) -> None:
         self._callbacks = callbacks
         self._time_left = time_left
-        self._farewells: list[HeldPartition] = []
+        self._revoking: list[HeldPartition] = []
 
     @property
     def revokes(self) -> bool:
-        """The program is told when partitions are called back."""
+        """Whether the program has an `on_revoked`."""
         return self._callbacks.on_revoked is not None
 
     def assigned(self, new: Sequence[HeldPartition]) -> Call | None:
-        """For those that are new."""
+        """Return the call of `on_assigned` for new partitions, if it is due."""
         function = self._callbacks.on_assigned
         for holding in new:
             holding.notice = Notice.ASSIGNED if function is None else Notice.ASSIGNING
         return Call(function, new) if new and function is not None else None
 
     def may_go(self, holding: HeldPartition) -> bool:
-        """Whether the program knows that it is called back; if not, it is told soon."""
+        """Return whether `on_revoked` has returned for the partition, or is not needed. If not, `revoked` calls it soon."""
         if self._callbacks.on_revoked is None or holding.notice is Notice.NONE:
             return True
         if holding.notice is Notice.ASSIGNED:
             holding.notice = Notice.REVOKING
-            self._farewells.append(holding)
+            self._revoking.append(holding)
         return holding.notice is Notice.REVOKED
 
     def revoked(self) -> Call | None:
-        """For those that `may_go` was asked about."""
-        going, self._farewells = [holding for holding in self._farewells if not holding.over], []
+        """Return the call of `on_revoked` for partitions that `may_go` held back."""
+        going, self._revoking = [holding for holding in self._revoking if not holding.over], []
         function = self._callbacks.on_revoked
         if not going or function is None:
             return None
@@ -128,30 +130,31 @@ class Notices:
         return Call(function, going, time_left)
 
     def lost(self, holdings: Iterable[HeldPartition]) -> Call | None:
-        """For those of which the program believes that they are its own."""
+        """Return the call of `on_lost` for lost partitions that the program still takes for its own."""
         return self._lost(one for one in holdings if one.phase is Phase.FENCED)
 
     def _lost(self, holdings: Iterable[HeldPartition]) -> Call | None:
-        """A partition has `on_revoked` or `on_lost`, never both: one whose `on_revoked` runs is only warned of."""
+        """Call either `on_revoked` or `on_lost` for a partition, never both: while `on_revoked` runs, only log a warning."""
         gone: list[HeldPartition] = []
         for holding in holdings:
             if holding.notice is Notice.IN_ON_REVOKED:
-                log.warning("%s/%d was taken while on_revoked runs: what that still writes is too late", *holding.partition)
+                log.warning("%s/%d was taken while on_revoked runs: its writes from now on are too late", *holding.partition)
             elif holding.notice not in (Notice.NONE, Notice.REVOKED):
                 gone.append(holding)
             holding.notice = Notice.REVOKED
         return Call(self._callbacks.on_lost, gone) if gone and self._callbacks.on_lost is not None else None
 
     def last(self, calls: Iterable[Call], holdings: Sequence[HeldPartition], at_work: Sequence[HeldPartition]) -> list[Call]:
-        """At the end, when all holdings are over: `on_lost` for those of which the program does not know that they go, and those
-        that it still was `at_work` on. `calls`: that were not called; it is too late for any other."""
+        """Return the calls of `on_lost` at the end, when all holdings are over: for partitions whose `on_revoked` was not called,
+        and for those with running handlers (`at_work`). `calls`: due calls that no worker took; those of other callbacks are
+        dropped."""
         left = [call for call in calls if call.function == self._callbacks.on_lost]
         known = self._callbacks.on_revoked is not None
         lost = self._lost(one for one in holdings if one.phase is Phase.FENCED or (known and one.over) or one in at_work)
         return [*left, lost] if lost else left
 
     def called(self, call: Call) -> None:
-        """The callback has returned."""
+        """Record that the callback has returned."""
         for holding in call.holdings:
             match holding.notice:
                 case Notice.ASSIGNING:

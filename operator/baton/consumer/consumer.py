@@ -1,4 +1,4 @@
-"""A plain pod's consumer: reads the partitions that its ledger gives it, hands their entries to a function, acknowledges."""
+"""The consumer of a plain pod: reads the partitions assigned to it, passes their entries to a handler, and acknowledges them."""
 
 import asyncio
 import os
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 
 
 class Consumer:
-    """Hands the entries of the pod's partitions to a program, in order per partition, at least once.
+    """Passes the entries of the pod's partitions to a program, in order per partition, at least once.
 
     ```python
     consumer = Consumer.from_environment()
     consumer.run(lambda entry: print(entry.key, entry.value))
     ```
 
-    - `run(handler)` hands them to a function or a coroutine function; `batches()` is for a loop of your own, in `with` or
-      `async with`.
-    - A partition that is to be let go is read no further; what is in hand is finished, acknowledged, and reported released. Work
-      on one entry should take well under the queue's maxHandoffSeconds, or the partition is taken with the entry undone.
-    - A partition that was lost (a missed deadline) is dropped with what is in hand; its next owner gets that as redelivered.
-    - On SIGTERM the consumer goes on until its partitions were taken, or the grace period is nearly over; then it lets them go.
-      On Ctrl-C it finishes what is being worked on and lets go; a second Ctrl-C ends it at once.
+    - `run(handler)` calls a function or a coroutine function; `batches()` is for your own loop, in `with` or `async with`.
+    - When a partition is revoked, the consumer reads nothing more from it, finishes and acknowledges the entries in hand, and
+      releases it. Work on one entry should take well under the queue's maxHandoffSeconds. Otherwise the partition is taken
+      before the entry is finished.
+    - When a partition is lost (a missed deadline), the consumer drops its entries. The next owner gets them, marked redelivered.
+    - On SIGTERM the consumer keeps working until its partitions are handed off or the grace period is nearly over, and then
+      releases the rest. On Ctrl-C it finishes the running handlers and releases everything; a second Ctrl-C ends it at once.
     """
 
     def __init__(
@@ -74,11 +74,16 @@ class Consumer:
         health_port: int | None = None,
         signals: bool = True,
     ) -> None:
-        """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
-        `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
-        `deadlines`: seconds until a partition that is called back is taken away, where that is known. `transactions`: the queues'
-        readers are `TransactionalReader`s. `health_port`: where probes are answered, while the consumer runs. `signals`: SIGTERM
-        and Ctrl-C end it, where it runs in the main thread.
+        """Create a consumer from its parts; programs use `from_environment`.
+
+        Args:
+            open_queue: Opens each queue that appears in the ledger. Its reader is closed when the ledger no longer names it.
+            grace: The pod's terminationGracePeriodSeconds.
+            session: None: the operator learns of releases from the queues alone.
+            deadlines: Returns the seconds until a revoked partition is taken away, or None if unknown.
+            transactions: Whether the queues' readers are `TransactionalReader`s.
+            health_port: The port of the probes, served while the consumer runs.
+            signals: Whether SIGTERM and Ctrl-C end the consumer, if it runs in the main thread.
         """
         if metrics is not None:
             open_queue, source = metrics.around(open_queue, source)
@@ -92,9 +97,9 @@ class Consumer:
         self._signals = signals
         self._deserializers = deserializers or Deserializers()
         self._calling = HandlerRun(lambda _: None)
-        """Calls callbacks outside an event loop."""
+        """Runs callbacks outside of an event loop."""
         self._ending: ExitStack | None = None
-        """While it runs."""
+        """Undoes `__enter__`; None unless the consumer is running."""
 
     @classmethod
     def from_environment(
@@ -107,26 +112,26 @@ class Consumer:
         value_deserializer: Deserializer | None = None,
         metrics: "ConsumerMetrics | None" = None,
     ) -> Self:
-        """Return the consumer of this pod, which has the environment of `Pod.from_environment`, the address of the group's queues
-        in BATON_REDIS_URL or BATON_KAFKA_URL, and a service account that may keep its Lease.
+        """Return the consumer of this pod. It needs the environment of `Pod.from_environment`, the address of the group's queues
+        in BATON_REDIS_URL or BATON_KAFKA_URL, and a service account that may write the pod's Lease.
 
         ```python
         consumer = Consumer.from_environment(value_deserializer=json.loads, on_revoked=write_totals)
         ```
 
         Args:
-            on_assigned: Called with partitions, a sequence of (queue, number), before the first entry of them. Like the other
-                callbacks a function or a coroutine function, called where the handler runs; its exceptions are logged.
-            on_revoked: Called with partitions after the last entry of them, and with the seconds that are left (None: unknown).
-                They are released when it returns.
+            on_assigned: Called with partitions, a sequence of (queue, number), before their first entry. All callbacks may be
+                functions or coroutine functions. They run where the handler runs, and their exceptions are logged.
+            on_revoked: Called with partitions after their last entry, and with the seconds left (None: unknown). The partitions
+                are released when it returns.
             on_lost: Called instead of `on_revoked` with partitions that another pod already owns.
-            key_deserializer: Makes `entry.key` of bytes. None: keys stay bytes.
-            value_deserializer: Makes `entry.value` of bytes. What a deserializer raises, except `Retry`, makes the entry a dead
-                letter.
-            metrics: A `baton.consumer.metrics.ConsumerMetrics`. None: nothing is measured.
+            key_deserializer: Converts the key from bytes for `entry.key`. None: keys stay bytes.
+            value_deserializer: Converts the value from bytes for `entry.value`. If a deserializer raises anything but `Retry`,
+                the entry becomes a dead letter.
+            metrics: A `baton.consumer.metrics.ConsumerMetrics`. None: no metrics.
 
         Raises:
-            ValueError: If a variable is missing, or is no address.
+            ValueError: If a variable is missing, or is not an address.
             TypeError: If a callback or a deserializer cannot be called with these arguments.
         """
         from baton.consumer.api_server import ApiConnection, session_of
@@ -174,7 +179,7 @@ class Consumer:
         handler_timeout: float | None = None,
         retry: Backoff | Mapping[type[Exception], Backoff] | None = None,
     ) -> None:
-        """Hand entries to `handler` until SIGTERM, Ctrl-C or `stop`; returns when everything is finished or given back.
+        """Call `handler` with entries until SIGTERM, Ctrl-C or `stop`. Returns when all partitions are released.
 
         An entry is acknowledged when the handler returns. If it raises, the entry is retried, and its partition (or key) waits
         for it; the others go on. `Retry(delay=…)` sets the delay; `Reject("why")` makes it a dead letter.
@@ -184,23 +189,23 @@ class Consumer:
         ```
 
         Args:
-            handler: A function or a coroutine function of one entry, or of a batch. With its first argument annotated with a
-                pydantic model or a dataclass it gets the value of the entry as such, and the entry as its second argument, if
+            handler: A function or a coroutine function of one entry, or of a batch. If its first argument is annotated with a
+                pydantic model or a dataclass, it gets the entry's value as that type, and the entry as its second argument, if
                 it has one.
-            concurrency: Entries (or batches) that are worked on at a time, 1 to 10,000: by threads, or by tasks of one event loop
+            concurrency: Number of entries (or batches) handled at a time, 1 to 10,000: by threads, or by tasks of one event loop
                 if the handler is a coroutine function.
-            order: Entries of a "partition", or of a "key", are worked on one after another.
-            max_entries: Hand over a `Batch` of up to so many entries; None: single entries.
-            max_bytes: Most bytes of keys, values and headers in a batch. An entry that is larger is a batch by itself.
+            order: Whether entries are handled one after another in each "partition" or in each "key".
+            max_entries: Maximum number of entries in a `Batch`; None: the handler gets single entries.
+            max_bytes: Maximum bytes of keys, values and headers in a batch. A larger entry is a batch by itself.
             max_wait: Seconds that a batch which has an entry waits for more.
-            manual_ack: The program acknowledges by `entry.ack()`, in the handler or later; returning does not.
-            dead_letter_on: Exceptions that are not worth a retry: the entry becomes a dead letter.
+            manual_ack: Acknowledge only by `entry.ack()`, in the handler or later, and not when the handler returns.
+            dead_letter_on: Exceptions that make the entry a dead letter without a retry.
             handler_warn_seconds: Seconds after which a handler that has not returned is logged, and again whenever its time has
                 doubled.
-            handler_timeout: Seconds that the handler has for an entry (or a batch). A coroutine is then cancelled, and the entry
-                fails with `HandlerTimeout`. A thread cannot be interrupted: that is logged and counted. None: no limit.
-            retry: How long a failed entry waits, and how many attempts it has: a `Backoff` for all exceptions, or a dict of
-                exceptions and Backoffs, in which the nearest base class counts. None: 0.1 to 5 seconds, without a limit.
+            handler_timeout: Maximum seconds for an entry (or a batch). A coroutine is then cancelled, and the entry fails with
+                `HandlerTimeout`. A thread cannot be interrupted, so its timeout is only logged and counted. None: no limit.
+            retry: Delay and number of attempts of failed entries: a `Backoff` for all exceptions, or a dict from exceptions to
+                Backoffs, of which the nearest base class applies. None: 0.1 to 5 seconds, without a limit.
 
         Raises:
             TypeError: If an argument has the wrong type, or the handler cannot be called with an entry.
@@ -253,7 +258,7 @@ class Consumer:
             await consumer.serve(handle, concurrency=50)
         ```
 
-        Cancelling it ends the work; the end of `async with` gives back what is not acknowledged.
+        Cancelling it ends the work. The end of `async with` gives back all entries that are not acknowledged.
         """
         call, checked = self._checked(
             handler,
@@ -281,8 +286,8 @@ class Consumer:
         ```
 
         Args:
-            max_entries: Most entries in a batch.
-            max_bytes: Most bytes of keys, values and headers in a batch. An entry that is larger is a batch by itself.
+            max_entries: Maximum number of entries in a batch.
+            max_bytes: Maximum bytes of keys, values and headers in a batch. A larger entry is a batch by itself.
             max_wait: Seconds that a batch which has an entry waits for more.
 
         Raises:
@@ -297,8 +302,7 @@ class Consumer:
         return BatchStream(self._loop, self._calling, checked)
 
     def transaction(self, entries: HeldEntry | Sequence[HeldEntry]) -> Transaction:
-        """Return a transaction of Kafka: what is sent in its block, and the end of the entry (or of entries of one partition),
-        both happen, or neither.
+        """Return a Kafka transaction that sends messages and finishes an entry (or entries of one partition) atomically.
 
         ```python
         def handle(entry):
@@ -306,12 +310,12 @@ class Consumer:
                 transaction.send("payments", entry.value, key=entry.key)
         ```
 
-        Raises RuntimeError if the queues are not on Kafka, TypeError for what is no entry of a consumer, and ValueError for
-        entries of several partitions."""
+        Raises RuntimeError if the queues are not on Kafka, TypeError for anything but entries that a consumer handed out, and
+        ValueError for entries of several partitions."""
         if not self._transactions:
             raise RuntimeError(
-                f"transactions are for queues of {with_transactions()}, and this consumer's are not: write what belongs together "
-                "into one database, with the entry's place, before the entry is acknowledged"
+                f"transactions need queues on {with_transactions()}, and this consumer's are not: write all results together "
+                "with the entry's offset into one database before you acknowledge the entry"
             )
         return Transaction(entries, self._loop.finish_together)
 
@@ -321,11 +325,11 @@ class Consumer:
 
     @property
     def interrupted(self) -> bool:
-        """True if a hand-off or the end is pending while a handler runs. No other entry begins before it."""
+        """True if a hand-off or shutdown is pending while a handler runs. No other entry begins before it."""
         return self._loop.interrupted
 
     def interrupt(self) -> None:
-        """Look at the ledger before another entry begins. Call it from any thread."""
+        """Check the ledger before another entry begins. Call it from any thread."""
         self._loop.interrupt()
 
     @property
@@ -334,7 +338,7 @@ class Consumer:
         return self._loop.running
 
     def ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
-        """For `baton.testing`: what the thread of the consumer's loop answers; `otherwise` where it does not run."""
+        """For `baton.testing`: ask the thread of the consumer's loop. Return `otherwise` if it is not running."""
         return self._loop.ask(question, otherwise)
 
     def __enter__(self) -> Self:
@@ -348,8 +352,8 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Without an exception: `on_revoked` is called, what is not acknowledged goes to the next owner. With one, what was
-        acknowledged is, and nothing else happens."""
+        """Call `on_revoked` and give entries that are not acknowledged to the next owner. After an exception, only pass on the
+        acknowledgements that the program made."""
         try:
             with self._leaving(kind):
                 while (delivery := next_delivery(self._loop, self._calling)) is not None:
@@ -384,7 +388,7 @@ class Consumer:
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
-        """`run` in or without `with`."""
+        """Enter the consumer for `run`, unless the program is in `with` already."""
         if self._ending is not None:
             yield
             return

@@ -1,4 +1,4 @@
-"""Handlers of values: the first argument is annotated with a pydantic model or a dataclass, which is made of an entry's value."""
+"""Handlers of values: the first argument is annotated with a pydantic model or a dataclass, made from the entry's value."""
 
 import inspect
 import re
@@ -15,26 +15,26 @@ from baton.queues.entry import Entry
 
 _LISTS = (list, Sequence, Collection, Iterable)
 _BY_NAME = re.compile(r"\b(Entry|HeldEntry|Batch)\b")
-"""What may stay unresolved: it is imported for a type checker only, and nothing is made of it."""
+"""Annotations that may stay unresolved: they are imported for type checkers only, and no value is converted to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingHandler:
-    """A handler of values, as one of an entry or a batch that has them."""
+    """A handler of values, wrapped as a handler of an entry or a batch."""
 
     call: Handler
     decode: Callable[[Any], object]
-    """Makes the model of bytes or a text (JSON), or of what a deserializer returned. Raises pydantic's ValidationError."""
+    """Converts bytes or a string (JSON), or the result of a deserializer, to the model. Raises pydantic's ValidationError."""
     batch: bool
-    """It takes a list of models."""
+    """Whether the handler takes a list of models."""
     takes_entry: bool
-    """Its second argument is the entry, or the batch."""
+    """Whether the handler's second argument is the entry, or the batch."""
 
     def __call__(self, one: Any) -> object:
         return self.call(one)
 
     def see_fits(self, *, batch: bool, manual_ack: bool) -> None:
-        """Raises TypeError for what the consumer would never hand over, or the program never acknowledge."""
+        """Raises TypeError if the handler's arguments do not fit the options of the consumer."""
         if self.batch and not batch:
             raise TypeError("the handler takes a list of models: set max_entries too, or annotate its argument with one model")
         if batch and not self.batch:
@@ -44,8 +44,8 @@ class DecodingHandler:
 
 
 def decoding(handler: UserHandler) -> Handler | DecodingHandler:
-    """By the annotation of the handler's first argument; the same handler where that is an entry or a batch, or it has none.
-    Raises TypeError for what it cannot be, and MissingExtraError for a model without pydantic."""
+    """Wrap a handler whose first argument is annotated with a model. Return other handlers, of entries or batches or without
+    annotations, unchanged. Raises TypeError for unusable annotations, and MissingExtraError for a model without pydantic."""
     if isinstance(handler, DecodingHandler):
         return handler
     parameters = _parameters(handler)
@@ -82,30 +82,31 @@ def decoding(handler: UserHandler) -> Handler | DecodingHandler:
 
 
 def _parameters(handler: UserHandler) -> list[inspect.Parameter]:
-    """Those that can be given by place; none of what has no signature, or cannot be called."""
+    """Return the positional parameters; empty if the handler has no signature or is not callable."""
     try:
-        found = _by_place(inspect.signature(handler))
+        found = _positional(inspect.signature(handler))
     except (TypeError, ValueError):
         return []
     if not any(isinstance(one.annotation, str) for one in found[:2]):
         return found
     try:
-        return _by_place(inspect.signature(handler, eval_str=True))
-    except Exception as problem:  # of any kind, from what is written there
+        return _positional(inspect.signature(handler, eval_str=True))
+    except Exception as problem:  # evaluating annotations may raise anything
         if found[0].annotation is inspect.Parameter.empty or _BY_NAME.search(str(found[0].annotation)):
             return found
         raise TypeError(
-            f"the annotations of the handler {handler!r} cannot be resolved: {problem}; define or import what they name at the "
-            "top of its module, and not under TYPE_CHECKING"
+            f"the annotations of the handler {handler!r} cannot be resolved: {problem}; define or import their names at the top "
+            "of its module, and not under TYPE_CHECKING"
         ) from None
 
 
-def _by_place(signature: inspect.Signature) -> list[inspect.Parameter]:
+def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [one for one in signature.parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
 
 
 def _members(annotation: Any) -> list[Any]:
-    """Of a union, each but None; of a generic class the class, but a list with what is in it."""
+    """Return the members of a union without None, the class of a generic class, or else the annotation itself. Lists keep their
+    element types."""
     annotation = getattr(annotation, "__value__", annotation)  # of `type Order = …`
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -116,7 +117,7 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _is_model(one: Any) -> bool:
-    pydantic = sys.modules.get("pydantic")  # where a program has a model of it, it is imported
+    pydantic = sys.modules.get("pydantic")  # a program that has a pydantic model has imported it
     of_pydantic = pydantic is not None and isinstance(one, type) and issubclass(one, pydantic.BaseModel)
     return of_pydantic or (isinstance(one, type) and is_dataclass(one) and not issubclass(one, Entry))
 
@@ -128,11 +129,11 @@ def _is_entry(one: Any) -> bool:
 
 
 def _may_be_entries(one: Any) -> bool:
-    """Also what says nothing, and a protocol or a type variable."""
+    """Whether an argument with this annotation may get entries: also unspecific types, protocols and type variables."""
     if get_origin(one) in _LISTS:
         return all(_may_be_entries(member) for element in get_args(one) for member in _members(element))
-    says_nothing = one in (inspect.Parameter.empty, Any, object, bytes, *_LISTS)
-    return says_nothing or _is_entry(one) or isinstance(one, TypeVar) or getattr(one, "_is_protocol", False)
+    unspecific = one in (inspect.Parameter.empty, Any, object, bytes, *_LISTS)
+    return unspecific or _is_entry(one) or isinstance(one, TypeVar) or getattr(one, "_is_protocol", False)
 
 
 def _decoder(model: Any) -> Callable[[Any], object]:
@@ -142,7 +143,7 @@ def _decoder(model: Any) -> Callable[[Any], object]:
         adapter: TypeAdapter[Any] = TypeAdapter(model)
         adapter.rebuild(raise_errors=True)
     except (PydanticUserError, NameError) as problem:
-        raise TypeError(f"no value can be made {_named(model)}: {problem}") from None
+        raise TypeError(f"values cannot be converted to {_named(model)}: {problem}") from None
 
     def decode(value: Any) -> object:
         return adapter.validate_json(value) if isinstance(value, (bytes, str)) else adapter.validate_python(value)

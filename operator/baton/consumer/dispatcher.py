@@ -1,4 +1,4 @@
-"""Who gets which entries next: what is in hand or can be read, for those who wait."""
+"""Decides which entries and callbacks each waiting worker gets next."""
 
 import logging
 import time
@@ -16,35 +16,35 @@ from baton.consumer.queue_requests import SLICE_BYTES, QueueRequests
 from baton.model.options import number, whole
 from baton.queues.consumer_side import Reader
 
-# What passes between a consumer's loop and those who work on its entries: who wants some, some, and what became of them.
+# Messages between the consumer's loop and its workers: requests for entries, deliveries, and outcomes.
 
 
 Outcomes = Sequence[tuple[Sequence[HeldEntry], Outcome]]
-"""Entries, and what became of each of them."""
+"""Entries, and the outcome of all of them."""
 Part = tuple[EntrySequence, Sequence[HeldEntry]]
 """Entries of one sequence, in order."""
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """Entries for one worker, to be worked on in this order."""
+    """Entries for one worker, to work on in this order."""
 
     parts: Sequence[Part]
     recalled: bool = False
-    """No other of them is to be begun: the ledger or the end calls, and what was not begun goes back."""
+    """Begin no other entry and give the rest back: a change of the ledger or a shutdown is pending."""
     held_up: bool = False
-    """Likewise, behind one that is to come again."""
-    at: Sequence[HeldEntry] = ()
-    """What its handler has been called with and has not returned from,"""
-    at_since: float = 0.0
-    """since when (monotonic),"""
+    """Begin no other entry and give the rest back: an entry before them must be retried first."""
+    current: Sequence[HeldEntry] = ()
+    """Entries the handler is working on."""
+    current_since: float = 0.0
+    """When that call of the handler began (monotonic)."""
     warnings: int = 0
-    """and how often that was warned of."""
+    """Number of warnings about that call."""
     overdue: bool = False
-    """It was said that this takes longer than `handler_timeout`."""
+    """Whether it was reported that this call takes longer than `handler_timeout`."""
 
     def exceed(self) -> bool:
-        """Whether that is to be said now: once for each call of the handler."""
+        """Mark the handler's call as overdue. Returns True the first time for each call."""
         before, self.overdue = self.overdue, True
         return not before
 
@@ -55,17 +55,17 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """How much a batch has."""
+    """Limits of a batch."""
 
     entries: int = 500
-    """At most,"""
+    """Maximum number of entries."""
     bytes: float = inf
-    """and so many bytes of keys, values and headers (but one entry at least)."""
+    """Maximum bytes of keys, values and headers. A batch has one entry at least, whatever its size."""
     wait: float = 0.2
-    """Seconds for which a batch that has something waits for more."""
+    """Seconds that a batch which has an entry waits for more."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a batch that could have nothing, and TypeError for what is no number."""
+        """Raises ValueError or TypeError for an invalid limit."""
         whole("max_entries", self.entries, 1)
         number("max_bytes", self.bytes, 1)
         number("max_wait", self.wait, 0)
@@ -73,39 +73,38 @@ class BatchSize:
 
 @dataclass(slots=True, eq=False)
 class Want:
-    """A worker that waits for entries, or for a callback that it is to call."""
+    """A worker's request for entries, or for a callback to run."""
 
     batch: BatchSize | None = None
-    """None: a little of what there is."""
+    """None: a small part of the available entries."""
     answer: "Future[Delivery | Call | None]" = field(default_factory=Future)
     """None: the consumer has ended."""
     since: float | None = None
-    """When there was something for it, first (monotonic)."""
-
-
-# Entries that an earlier process was handed out and did not finish: it may have ended by one of them.
+    """When the first entry became available for it (monotonic)."""
 
 
 log = logging.getLogger(__name__)
 
-_TOLD_FROM = 2
-"""Times; a pod whose node is lost leaves entries that were handed out once."""
+_WARN_FROM = 2
+"""Number of earlier deliveries from which a leftover is logged. A pod on a lost node leaves entries that were handed out once."""
 
 
 class Leftovers:
-    """Which partition or key that begins with such an entry has its turn: they begin after the others, one at a time, and those
-    first whose entry was handed out least often. One that is worked on for long keeps the next waiting as long as it waited
-    itself at most, and nothing waits in a partition that is let go of. Used by the thread of the consumer's loop only."""
+    """Begins leftovers: entries that an earlier process was handed and did not finish, perhaps because one of them ended it.
+
+    Partitions or keys that begin with a leftover begin after the others, one at a time, those with the fewest earlier deliveries
+    first. One that takes long delays the next for at most as long as it waited itself. Leftovers of a partition that is being
+    released do not wait. Used by the thread of the consumer's loop only."""
 
     def __init__(self, holdings: HeldPartitions, requests: QueueRequests) -> None:
         self._holdings = holdings
         self._requests = requests
         self._begun: tuple[EntrySequence, str, float] | None = None
-        """The last one, its entry's offset, and until when that keeps the next waiting (monotonic)."""
+        """The last leftover: its sequence, its offset, and until when the next one waits for it (monotonic)."""
 
     def begin(self, *, others: bool, shared: bool) -> EntrySequence | None:
-        """The queue has counted that its first entry is begun. None: it is not its turn yet, or nothing is left over. `others`:
-        something else can be begun or is worked on, which goes first for a while."""
+        """Return the next sequence to begin, after its queue has counted the delivery; None if no leftover has its turn.
+        `others`: other entries can begin or are being worked on, and go first for a while."""
         now = time.monotonic()
         last, offset, until = self._begun or (None, "", 0.0)
         waits = last is not None and not shared and offset in last.out and now < until
@@ -113,10 +112,10 @@ class Leftovers:
             if (waits and not sequence.holding.letting_go) or (others and now < sequence.latest):
                 return None
             if not sequence.waiting or now < self._requests.not_before(sequence.holding):
-                continue  # the queue has just said so of another key of its partition
+                continue  # another key of the partition has just found its queue unreachable
             entry = sequence.waiting[0]
             turn = now + turn_of(entry.times)
-            _tell(sequence)
+            _warn(sequence)
             if self._requests.begin_again(sequence, self._holdings.reader(sequence.holding)):
                 self._begun = sequence, entry.offset, turn
                 return sequence
@@ -131,10 +130,10 @@ class Leftovers:
                     holding.left_over = 0.0
 
 
-def _tell(sequence: EntrySequence) -> None:
-    """Before it is begun: it may be the last that this process says."""
+def _warn(sequence: EntrySequence) -> None:
+    """Log a leftover before it begins: it may end this process."""
     entry = sequence.waiting[0]
-    if entry.times >= _TOLD_FROM:
+    if entry.times >= _WARN_FROM:
         log.warning(
             "%s/%d entry %s (key %s) was handed out %d times and never acknowledged: it begins now, after others. If it ends the "
             "process each time, maxRedeliveries makes it a dead letter",
@@ -144,34 +143,35 @@ def _tell(sequence: EntrySequence) -> None:
 
 
 _MOST_BY_KEY = 1000
-"""Entries in hand of a partition whose keys are worked on beside each other."""
+"""Maximum number of entries in hand of a partition whose keys are worked on concurrently."""
 _LONGEST_TURN = 0.05
-"""Seconds for which one turn asks a queue whether entries may be begun, which takes a request for each that failed before. The
-rest have the next turn, and what was finished meanwhile is acknowledged in between."""
+"""Seconds for which one turn asks a queue whether entries may begin: each retry takes a request. Other entries wait for the next
+turn, so that finished entries are acknowledged in between."""
 
 
 class Dispatcher:
-    """Of the consumer's loop, and used by its thread only."""
+    """Hands out entries and callbacks. Used by the thread of the consumer's loop only."""
 
     def __init__(self, holdings: HeldPartitions, requests: QueueRequests) -> None:
         self.workers = 1
-        """That wait for entries, or work on some."""
+        """Number of workers."""
         self.shared = False
-        """Entries are handed out though earlier ones of their partition have not come back."""
+        """Whether entries are handed out although earlier ones of their partition have not come back."""
         self.calls: deque[Call] = deque()
-        """Callbacks that are due;"""
+        """Callbacks that are due."""
         self.calling: Call | None = None
-        """and the one that is being called: another waits until it has returned."""
+        """The running callback. Others wait until it has returned."""
         self.wants: deque[Want] = deque()
-        """In the order in which they came."""
+        """Requests of workers, oldest first."""
         self.out: set[Delivery] = set()
-        """What workers have in their hands."""
+        """Deliveries that workers have."""
         self._holdings = holdings
         self._requests = requests
         self._leftovers = Leftovers(holdings, requests)
 
     def serve(self, quiet: Callable[[], bool]) -> bool:
-        """Callbacks and entries for those who wait, until they have some or it is not `quiet` any more. False: nothing to do."""
+        """Hand out callbacks and entries to waiting workers, as long as the loop is `quiet`. Returns False if there was nothing
+        to do."""
         while self.calls and self.wants and self.calling is None:
             call = self.calls.popleft()
             if not self._is_due(call):
@@ -190,7 +190,7 @@ class Dispatcher:
         return worked or (bool(self.wants) and self._serve_left_over(others=bool(self.out)))
 
     def _serve_left_over(self, *, others: bool) -> bool:
-        if not any(holding.left_over for holding in self._holdings):  # as nearly always
+        if not any(holding.left_over for holding in self._holdings):  # the usual case
             return False
         now = time.monotonic()
         others = others or any(
@@ -208,8 +208,8 @@ class Dispatcher:
         return True
 
     def _is_due(self, call: Call) -> bool:
-        """Whether it still is to be called. The queue is asked before `on_revoked` begins: while that waited for a worker, its
-        partition may have been taken."""
+        """Return whether to call it still. Asks the queue before `on_revoked` begins: its partition may have been taken while the
+        callback waited for a worker."""
         if call.time_left is not None:
             for holding in call.holdings:
                 if holding.sure_at and not holding.over and time.monotonic() >= self._requests.not_before(holding):
@@ -217,29 +217,29 @@ class Dispatcher:
         return call.is_due()
 
     def not_called(self, call: Call) -> None:
-        """It has not returned, and is due again."""
+        """Put back a callback that did not run or did not return."""
         self.calling = None
         self.calls.appendleft(call)
 
     def forget(self, want: Want) -> None:
-        """Its caller no longer waits for it."""
+        """Drop a request that its worker has withdrawn."""
         if want in self.wants:
             self.wants.remove(want)
 
     @property
     def due(self) -> float:
-        """When a batch that waits for more has waited for long enough (monotonic)."""
+        """When the first incomplete batch has waited for long enough (monotonic)."""
         return min((want.since + want.batch.wait for want in self.wants if want.batch and want.since), default=inf)
 
     def take_back(self, delivery: Delivery) -> None:
-        """What was not begun of it waits again."""
+        """Put entries that were not begun back to the waiting ones."""
         self.out.discard(delivery)
         for sequence, entries in delivery.parts:
             sequence.at_work.discard(delivery)
             sequence.give_back(entries)
 
     def back(self, answer: Delivery | Call | None) -> None:
-        """Its caller no longer waited for it."""
+        """Take back an answer whose request was withdrawn."""
         if isinstance(answer, Call):
             answer.begun(really=False)
             self.not_called(answer)
@@ -247,21 +247,22 @@ class Dispatcher:
             self.take_back(answer)
 
     def recall(self) -> None:
-        """Of what workers have, nothing that is not begun is."""
+        """Have workers begin no other entry of their deliveries."""
         for delivery in self.out:
             delivery.recalled = True
 
     def _turns(self) -> list[HeldPartition]:
-        """Who may have something, in the order of their turns: those to be let go of first, then the latest grants (they have
-        just been paused), then whichever has waited longest."""
+        """Return the partitions that may be served, in order: those being released first, then those never served (latest grant
+        first: they have just been paused), then those that have waited longest."""
         now = time.monotonic()
         turns = [holding for holding in self._holdings if holding.has_turns and now >= self._requests.not_before(holding)]
         turns.sort(key=lambda one: (one.phase is not Phase.LETTING_GO, one.served_at, -one.since))
         return turns
 
     def _having(self, turns: Iterable[HeldPartition]) -> Iterator[tuple[HeldPartition, Reader]]:
-        """Those of which there is something. Each is asked when its turn comes, which it seldom does: to ask all of many takes
-        longer than to read of one. What one finds out, that its queue is away, holds for those after it."""
+        """Yield partitions that have work, with their readers. Each is asked only when its turn comes: asking all of many
+        partitions takes longer than reading from one. If one finds its queue unreachable, the others of that queue are
+        skipped."""
         for holding in turns:
             if time.monotonic() >= self._requests.not_before(holding):
                 reader = self._holdings.reader(holding)
@@ -269,7 +270,7 @@ class Dispatcher:
                     yield holding, reader
 
     def _serve_slices(self, quiet: Callable[[], bool]) -> bool:
-        """A turn for each partition."""
+        """Give each partition a turn."""
         if self.workers == 1:
             return self._serve_together(quiet)
         worked = False
@@ -282,8 +283,8 @@ class Dispatcher:
         return worked
 
     def _serve_together(self, quiet: Callable[[], bool]) -> bool:
-        """What a slice has room for, of all partitions, for the one worker: to be woken for each of them costs more than many
-        handlers."""
+        """Hand the only worker one slice of all partitions together: waking it for each partition would cost more than many
+        handlers take."""
         worked, left, parts = False, self._requests.slice(), list[Part]()
         for holding, reader in self._having(self._turns()):
             now = time.monotonic()
@@ -325,14 +326,15 @@ class Dispatcher:
         return worked
 
     def has_room(self, holding: HeldPartition, now: float) -> bool:
-        """Whether more of it would be read for the first who waits."""
+        """Return whether more would be read from the partition for the first request."""
         if not self.wants:
             return False
         size = self.wants[0].batch
         return self._room(holding) > 0 if size is None else self._may_read(holding, now, size.entries)
 
     def _begun(self, sequences: Iterable[EntrySequence], reader: Reader, until: float) -> Iterator[EntrySequence]:
-        """Those that may be handed out: the queue is asked until then (monotonic), but for the first in any case."""
+        """Yield sequences whose first entry may be handed out. Stops asking the queue at `until` (monotonic), but asks for the
+        first one in any case."""
         for sequence in sequences:
             if self._requests.may_begin(sequence, reader):
                 yield sequence
@@ -340,28 +342,28 @@ class Dispatcher:
                 return
 
     def _room(self, holding: HeldPartition) -> int:
-        """How many entries may be read of it."""
+        """Return how many entries may be read from the partition."""
         if holding.letting_go and holding.read_before:
             return 0
         if holding.by_key:
-            # What waits behind a slow or a failed entry of its key must not keep the others from being read, within limits.
+            # Within limits, entries that wait behind a slow or a failed entry of their key must not keep others from being read.
             active = (one for one in holding.sequences.values() if not (one.left_over or one.failed))
             begun = sum(1 if one.out else len(one.waiting) for one in active)
             return min(self._requests.slice(self.workers) - begun, self._most_by_key(self.workers) - holding.in_hand)
         return 0 if holding.in_hand else self._requests.slice()
 
     def _most_by_key(self, least: int) -> int:
-        """Entries in hand of a partition."""
+        """Return the maximum number of entries in hand of a partition."""
         return max(least, min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES)))
 
     def _shares(self, holding: HeldPartition, now: float) -> list[list[EntrySequence]]:
-        """What may be begun of it, shared out among those who work."""
+        """Divide the ready sequences of the partition among the workers."""
         ready = list(holding.ready(now))
         share = -(-len(ready) // self.workers)
         return [ready[begin : begin + share] for begin in range(0, len(ready), share)] if ready else []
 
     def _serve_batch(self, want: Want, size: BatchSize, quiet: Callable[[], bool]) -> bool:
-        """Read until there is as much as a batch may have, or it has waited for long enough."""
+        """Read until the batch is full or has waited for long enough, and deliver it."""
         now = time.monotonic()
         turns = self._turns()
         worked = called_back = False
@@ -398,7 +400,7 @@ class Dispatcher:
         if holding.letting_go and holding.read_before:
             return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
-            return holding.by_key and holding.in_hand < self._most_by_key(most)  # what waits first is not due yet
+            return holding.by_key and holding.in_hand < self._most_by_key(most)  # the waiting entries are not due yet
         return self.shared or holding.by_key or not holding.out
 
     def _amount(self, holdings: Iterable[HeldPartition], now: float, size: BatchSize, *, retries: bool = True) -> tuple[int, int]:
@@ -423,7 +425,7 @@ class Dispatcher:
                     holding.served_at = now
                     if not self._requests.may_begin(sequence, reader):
                         break
-                    # An entry that is larger than a batch may be is a batch of its own.
+                    # An entry that is larger than a batch may be is a batch by itself.
                     found = sequence.hand_out(room, left) or ([] if parts else sequence.hand_out(1))
                     if not found or found[0].alone:
                         return _still_held([(sequence, found)] if found else parts)
@@ -442,7 +444,7 @@ class Dispatcher:
             self.take_back(delivery)
 
     def _answer(self, want: Want, answer: Delivery | Call) -> bool:
-        """False: it is not waited for any more."""
+        """Return False if the request was withdrawn."""
         if not want.answer.set_running_or_notify_cancel():
             return False
         want.answer.set_result(answer)
@@ -454,5 +456,5 @@ def _count(parts: Sequence[Part]) -> int:
 
 
 def _still_held(parts: Sequence[Part]) -> list[Part]:
-    """But for those of partitions that were lost meanwhile."""
+    """Leave out entries of partitions that were lost meanwhile."""
     return [(sequence, entries) for sequence, entries in parts if entries and not sequence.holding.over]

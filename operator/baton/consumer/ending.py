@@ -1,4 +1,4 @@
-"""The time that a consumer has from the moment when it is asked to stop, by the monotonic clock."""
+"""The end of a consumer: signals, deadlines of hand-offs, and the grace period."""
 
 import json
 import logging
@@ -28,21 +28,21 @@ class _Running:
 
 
 _running: list[_Running] = []
-"""All that run in the main thread, one within the other: a signal is for each of them."""
+"""Consumers that run in the main thread, one inside the other. A signal goes to all of them."""
 
 
 @contextmanager
 def ending(stop: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM asks to `stop`. The first SIGINT (Ctrl-C) asks to `leave`, the second raises KeyboardInterrupt at once. Python
-    gives signals to the main thread, and could not put back a handler that is not Python's: then a warning says that the program
-    has to call `Consumer.stop()`."""
+    """Call `stop` on SIGTERM and `leave` on the first SIGINT (Ctrl-C); a second SIGINT raises KeyboardInterrupt. Outside of the
+    main thread, which alone gets signals, or if SIGTERM has a handler that is not Python's and so could not be restored, log a
+    warning instead: the program has to call `Consumer.stop()`."""
     one = _Running(stop, leave)
     ours: dict[int, Any] = {signal.SIGTERM: _terminate, signal.SIGINT: _interrupt}
     off_main = threading.current_thread() is not threading.main_thread()
     heard = {} if off_main else {number: ours[number] for number in ours if signal.getsignal(number) is not None}
     if signal.SIGTERM not in heard:
         where = "runs off the main thread" if off_main else "runs in a program with a SIGTERM handler that is not Python's"
-        log.warning("the consumer %s, so it hears no SIGTERM: have the program call Consumer.stop() when it is to end", where)
+        log.warning("the consumer %s, so SIGTERM does not end it: have the program call Consumer.stop() instead", where)
     if off_main:
         yield
         return
@@ -69,39 +69,40 @@ def _interrupt(*_: object) -> None:
         one.leave()
 
 
-# Until when a partition that is called back may be finished with: the ledger's key `group` says so, or the queue.
+# Deadlines of revoked partitions, from the ledger's key `group` or from the queue
 
 
 Left = Callable[[Partition, Epoch], float | None]
-"""Seconds until a partition that is called back is taken away from who owns it at this epoch; None: not known."""
+"""Returns the seconds until a revoked partition is taken away from its owner at this epoch; None: unknown."""
 
 _LARGEST = 2**20
-"""Bytes. No ConfigMap is larger."""
+"""Maximum bytes of a ConfigMap."""
 
 
 class _Due(NamedTuple):
-    """Of one move of a partition."""
+    """The deadline of one hand-off of a partition."""
 
     epoch: Epoch
-    """Its receiver's."""
+    """The receiver's epoch."""
     length: float
+    """Seconds that the hand-off was given in total."""
     deadline: float
-    """Since 1970."""
+    """Unix seconds."""
 
 
 class LedgerDeadlines:
-    """Reads the key as it is mounted, when it is asked, and once for all partitions until it is another. Any thread may ask."""
+    """Reads deadlines from the mounted ledger, and parses its key again only after a change. Any thread may use it."""
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: seconds since 1970, as the API server has it (`ApiConnection.clock`). It may differ all the same, so no answer
-        is beyond what the hand-off was given in all."""
+        """`clock`: the API server's time in Unix seconds (`ApiConnection.clock`). It may differ from the operator's clock, so
+        `left` never returns more than the hand-off was given in total."""
         self._file = directory / LEDGER_GROUP_KEY
         self._clock = clock
         self._read: tuple[tuple[int, ...], Mapping[Partition, Sequence[_Due]]] | None = None
-        """Which file it was, and what it said."""
+        """The file's identity, and its deadlines."""
 
     def left(self, partition: Partition, epoch: Epoch) -> float | None:
-        """Seconds until it is taken away from who owns it at this epoch; None: the ledger does not say."""
+        """Return the seconds until the partition is taken away from its owner at this epoch; None: the ledger has no deadline."""
         try:
             moves = self._moves()
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -134,49 +135,49 @@ def _parsed(group: dict[str, Any]) -> Mapping[Partition, Sequence[_Due]]:
 
 
 _LAST_ENTRIES = 3.0
-"""Seconds that handlers have for what is in hand when time is up;"""
+"""Seconds for handlers to finish the entries in hand when time is up."""
 _LAST_ANSWERS = 0.7
-"""that queues have, after that, to hear what was handled;"""
-_LAST_WORD = 1.0
-"""and that the operator has to hear of it"""
-_LONGEST_WORD = 3.0
-"""(or this, where there is time)."""
+"""Seconds after that for the queues to accept acknowledgements and releases."""
+_LAST_REPORT = 1.0
+"""Seconds after that to report the releases to the operator."""
+_LONGEST_REPORT = 3.0
+"""Maximum seconds for the queues, or for the report, if more time is left."""
 _LAST_SECONDS = 5.0
-"""Of the grace period, kept for these."""
-_UNHEARD = 0.8
-"""Of the grace period, after which the process has ended where neither queues nor operator hear of it: going on longer helps no
-other pod, and the kubelet's clock began before the consumer's."""
+"""Seconds of the grace period that are reserved for these."""
+_CUT_OFF = 0.8
+"""Share of the grace period after which the process has ended if neither queues nor API server answer: going on helps no other
+pod, and the kubelet's clock started before the consumer's."""
 
 
 class GracePeriod:
-    """`seconds` from `stop` to the end of the process; it goes on as before for all of them but the last few."""
+    """The `seconds` from `stop` to the end of the process. The consumer keeps working except in the last few."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._serve_for = max(0.0, seconds - _LAST_SECONDS)
-        self._serve_unheard_for = max(0.0, _UNHEARD * seconds - _LAST_SECONDS - 0.5)
-        self._unheard_at = inf
+        self._serve_cut_off_for = max(0.0, _CUT_OFF * seconds - _LAST_SECONDS - 0.5)
+        self._cut_off_at = inf
         self._stop_at: float | None = None
         self._leave_by: float | None = None
         self._begin_by = inf
         self._at_once = False
         self.aborted = False
-        """Nothing more is done at all."""
+        """Whether the consumer ends without finishing anything else."""
 
     def stop(self) -> None:
-        """It begins, unless it has."""
+        """Start the grace period (idempotent)."""
         if self._stop_at is None:
             now = self._clock()
-            self._stop_at, self._unheard_at = now + self._serve_for, now + self._serve_unheard_for
+            self._stop_at, self._cut_off_at = now + self._serve_for, now + self._serve_cut_off_for
 
-    def stop_unheard(self, unheard: Callable[[], bool]) -> None:
-        """Go on no longer, if it is late and neither queues nor operator hear of this consumer."""
+    def stop_if_cut_off(self, cut_off: Callable[[], bool]) -> None:
+        """Stop working if it is late and neither queues nor API server answer."""
         now = self._clock()
-        if self._stop_at is not None and not self.leaving and now >= self._unheard_at and unheard():
+        if self._stop_at is not None and not self.leaving and now >= self._cut_off_at and cut_off():
             self._stop_at = min(self._stop_at, now)
 
     def stop_now(self) -> None:
-        """Without what would be left of it."""
+        """Stop immediately."""
         self._at_once = True
         self._stop_at = min(self._clock(), self._stop_at or inf)
 
@@ -188,8 +189,8 @@ class GracePeriod:
         self.aborted = True
 
     def leave(self, per_entry: float) -> None:
-        """Nothing more is read. What is in hand is still begun, as long as an entry takes less than half of what is left, by the
-        seconds that one took lately: the next owner would get it marked as redelivered."""
+        """Stop reading. Entries in hand still begin while the time left is at least twice `per_entry`, the seconds that an entry
+        took recently: entries that are not finished go to the next owner marked redelivered."""
         self._leave_by = self._clock() + _LAST_ENTRIES
         self._begin_by = self._leave_by - 2 * per_entry
 
@@ -203,40 +204,40 @@ class GracePeriod:
 
     @property
     def begins_nothing(self) -> bool:
-        """What is in hand and was not begun is the next owner's."""
+        """Whether entries in hand that were not begun are left to the next owner."""
         return self._at_once or self._clock() >= self._begin_by
 
     @property
     def next(self) -> float:
-        """When something of this is to be looked at."""
-        unheard_at = self._unheard_at if self._clock() < self._unheard_at else inf
-        return min(self.due, unheard_at, inf if self.begins_nothing else self._begin_by)
+        """When the loop has to check the grace period again."""
+        cut_off_at = self._cut_off_at if self._clock() < self._cut_off_at else inf
+        return min(self.due, cut_off_at, inf if self.begins_nothing else self._begin_by)
 
     @property
     def due(self) -> float:
-        """When what goes on now has to end."""
+        """When the current stage ends."""
         if self._leave_by is not None:
             return self._leave_by
         return inf if self._stop_at is None else self._stop_at
 
     @property
     def over_at(self) -> float:
-        """When waiting for unfinished work ends."""
+        """When waiting for running handlers ends."""
         return inf if self._stop_at is None else self._stop_at + _LAST_ENTRIES + _LAST_ANSWERS
 
     @property
     def for_handlers(self) -> float | None:
-        """Seconds that handlers still have; None: it has not begun."""
+        """Seconds left for handlers; None: the grace period has not started."""
         return None if self._stop_at is None else max(0.0, self._stop_at + _LAST_ENTRIES - self._clock())
 
     @property
     def for_answers(self) -> float:
-        """Seconds that queues have to hear what was handled of partitions that are let go of: any number while the process goes
-        on, and once all else is done, all that is left."""
+        """Seconds for queues to accept acknowledgements and releases: no limit while the process runs, and in the end all the
+        time left."""
         now = self._clock()
-        return max(0.0, (self._stop_at or inf) - now, min(_LONGEST_WORD, self.over_at - now))
+        return max(0.0, (self._stop_at or inf) - now, min(_LONGEST_REPORT, self.over_at - now))
 
     @property
-    def for_last_word(self) -> float:
-        """Seconds that the operator still has to hear what was let go of."""
-        return max(0.0, min(_LONGEST_WORD, self.over_at + _LAST_WORD - self._clock()))
+    def for_last_report(self) -> float:
+        """Seconds left to report releases to the operator."""
+        return max(0.0, min(_LONGEST_REPORT, self.over_at + _LAST_REPORT - self._clock()))

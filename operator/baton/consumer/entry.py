@@ -1,4 +1,4 @@
-"""An entry in a consumer's hands."""
+"""Entries and batches as a handler gets them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
-from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, Policies, Retry, bounded, retried, seconds
+from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, Policies, Retry, apply_policy, bounded, seconds
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted, one_line
 from baton.queues.entry import NO_HEADERS, Entry
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class Acknowledgement:
-    """Says when the queue has taken what was acknowledged. Waiting for it is optional, and a wait that is cancelled changes
-    nothing: another, or a later one, gets the answer."""
+    """The result of an acknowledgement. Waiting for it is optional. Cancelling a wait changes nothing: other waits still get the
+    result."""
 
     def __init__(self) -> None:
         self._future: Future[bool] = Future()
@@ -30,30 +30,31 @@ class Acknowledgement:
         self._lost = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """True: the queue has it (Kafka: as far as its one offset goes over it; behind an entry that is not finished with, this
-        process knows it alone). False: it was not this consumer's any more, and comes to its next owner, marked redelivered.
+        """Return True when the queue has the acknowledgement (on Kafka it is stored only when all earlier entries of the
+        partition are finished too; until then only this process knows it). Return False if the entries no longer belonged to this
+        consumer; the next owner gets them, marked redelivered.
 
         Raises TimeoutError after `timeout` seconds.
         """
         return self._future.result(timeout)
 
     def __await__(self) -> Generator[None, None, bool]:
-        return self._told().__await__()
+        return self._result().__await__()
 
-    async def _told(self) -> bool:
-        mine: Future[bool] = Future()  # of this wait alone, for who cancels an asyncio future cancels what it wraps
+    async def _result(self) -> bool:
+        mine: Future[bool] = Future()  # for this wait alone: cancelling an asyncio future cancels the future that it wraps
 
-        def tell(answer: Future[bool]) -> None:
+        def set_result(known: Future[bool]) -> None:
             if mine.set_running_or_notify_cancel():
-                mine.set_result(answer.result())
+                mine.set_result(known.result())
 
-        self._future.add_done_callback(tell)
+        self._future.add_done_callback(set_result)
         return await asyncio.wrap_future(mine)
 
     # For the consumer's loop
 
     def expect(self, parts: int) -> None:
-        """It is complete when so many parts are."""
+        """Complete after this number of calls of `part`, one for each partition."""
         self._open = parts
         self._end()
 
@@ -63,12 +64,12 @@ class Acknowledgement:
         self._end()
 
     def lost(self) -> None:
-        """Some of it could not be acknowledged by this consumer."""
+        """Record that some entries could not be acknowledged."""
         self._lost = True
 
     def _end(self) -> None:
         if self._open <= 0:
-            with suppress(InvalidStateError):  # it is known, and the first answer stands
+            with suppress(InvalidStateError):  # the first result counts
                 self._future.set_result(not self._lost)
 
 
@@ -77,7 +78,7 @@ _LONGEST_KEY = 100
 
 
 class OutcomeListener(Protocol):
-    """Who hears what became of entries, and knows whether they are still ours: the consumer's loop."""
+    """Takes the outcomes of entries, and knows whether their partitions are still owned: the consumer's loop."""
 
     retry: Policies
     """The program's `retry=`."""
@@ -88,7 +89,7 @@ class OutcomeListener(Protocol):
 
 
 class HeldEntry(Entry):
-    """What a handler gets: an entry of a partition that this consumer owns for now. `baton.consumer` exports it as `Entry`.
+    """An entry as a handler gets it, from a partition that this consumer owns. `baton.consumer` exports it as `Entry`.
 
     ```python
     def handle(entry: Entry) -> None:
@@ -96,16 +97,15 @@ class HeldEntry(Entry):
             pay(json.loads(entry.value))
     ```
 
-    Two are equal, and hash alike, by what the queue says of them, not by key and value. As a dataclass (`dataclasses.asdict`) it
-    has the attributes below.
+    Equality and hash ignore key and value, which a deserializer may change. `dataclasses.asdict` returns the attributes below.
 
     Attributes:
-        queue: The name of its PartitionedQueue.
-        partition: The number of its partition.
-        offset: Its place in the partition: grows along it, and is opaque.
-        timestamp: When the queue took it, by the server's clock: milliseconds since 1970.
-        epoch: Of the pod's grant: grows with every grant of the partition.
-        redelivered: It was handed out before, perhaps to another consumer, and may have been processed.
+        queue: The name of the PartitionedQueue.
+        partition: The number of the partition.
+        offset: The entry's position in the partition. An opaque text; later entries have greater offsets.
+        timestamp: When the queue stored the entry, by the server's clock, in milliseconds since 1970.
+        epoch: The epoch of the pod's grant. It grows with every grant of the partition.
+        redelivered: Whether the entry was handed out before, perhaps to another consumer, and may have been processed.
     """
 
     __slots__ = (
@@ -124,11 +124,11 @@ class HeldEntry(Entry):
 
     key: Any
     value: Any
-    """Bytes, or what a deserializer made of them; None where there is none (Kafka's tombstones)."""
+    """Bytes, or the result of a deserializer; None if the message has no value (Kafka's tombstones)."""
     headers: Mapping[str, Any]
-    """Bytes; None where there is a name alone (Kafka's)."""
+    """Bytes by name; None for a header without a value (Kafka)."""
     origin: Entry
-    """As it was read: what a handler has made of this one (`entry.value = …`) is its own, and not its next try's."""
+    """The entry as read: the next attempt starts from it, whatever the handler assigned (`entry.value = …`)."""
 
     def __init__(
         self,
@@ -140,22 +140,22 @@ class HeldEntry(Entry):
         sequence: EntrySequence,
         nth: int,
     ) -> None:
-        """`make`, `source`: see `Entries`. `nth`: its place among what this consumer has read."""
+        """`make`, `source`: see `Entries`. `nth`: position among all entries that this consumer has read."""
         self.make, self.source, self.sequence, self.nth = make, source, sequence, nth
         self.offset, self.key, self.value = offset, key, value
         self.attempt = 0
-        """How many attempts were made before this one, also by earlier processes and other pods: 0 at the first. A word on an
-        earlier attempt says nothing of this one."""
+        """Number of attempts before this one, including those of earlier processes and other pods: 0 at the first. Outcomes of an
+        earlier attempt do not count for this one."""
         self.alone = False
-        """It is a batch of its own."""
+        """Whether it must be a batch by itself."""
         self.failed_by = ""
-        """Why its last try failed."""
+        """Error of the last attempt."""
         self.since = 0.0
-        """When it was handed out, for its first attempt here (monotonic)."""
+        """When it was handed out for the first attempt in this process (monotonic)."""
         self.times = 0
-        """How often it was handed out before and not finished with (`Entries.times`), until it is begun."""
+        """How often earlier processes were handed it without finishing it (`Entries.times`); 0 once it begins here."""
         self.in_transaction = False
-        """Of the program: one is open for it, or has finished it."""
+        """Whether a transaction of the program is open for it, or has finished it."""
 
     @classmethod
     def for_test(
@@ -170,8 +170,8 @@ class HeldEntry(Entry):
         attempt: int = 0,
         redelivered: bool = False,
     ) -> EntryForTest:
-        """Return an entry for a unit test of a handler alone. It is this consumer's, and keeps what is said of it in `outcomes`.
-        For a handler under a consumer see `baton.testing.TestQueue`.
+        """Return an entry for a unit test of a handler without a consumer. Its `outcomes` records ack, nack and dead_letter. To
+        test a handler with a consumer, see `baton.testing.TestQueue`.
 
         ```python
         entry = Entry.for_test(b"{}", key=b"customer-1")
@@ -183,16 +183,16 @@ class HeldEntry(Entry):
 
         place = Partition(QueueName(queue), partition)
         read = Entry(place.queue, partition, offset, key, value, 0, Epoch(1), redelivered, headers)
-        holding = HeldPartition(place, Epoch(1), _Noted())
+        holding = HeldPartition(place, Epoch(1), _RecordedOutcomes())
         made = EntryForTest(lambda _: read, read, offset, key, value, EntrySequence(holding), 0)
         made.attempt = attempt
         return made
 
-    if not TYPE_CHECKING:  # which would take any name for an attribute
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> object:
-            """What was not looked at yet: most handlers look at keys and values only, and to copy the rest of each entry would
-            take longer than all else that a consumer does with it."""
+            """Fill in the attributes of the source on first use. Most handlers use keys and values only, and copying the others
+            for each entry would take longer than all other work of the consumer on it."""
             if name == "origin":
                 found = self.make(self.source)
             elif name == "headers":
@@ -205,14 +205,14 @@ class HeldEntry(Entry):
             return found
 
     def again(self, attempt: int, why: str, *, alone: bool) -> Self:
-        """The same for its next try."""
+        """Return a copy for the next attempt."""
         read = self.origin
         made = type(self)(self.make, self.source, read.offset, read.key, read.value, self.sequence, self.nth)
         made.attempt, made.failed_by, made.alone, made.since = attempt, why, alone, self.since
         return made
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Elsewhere (`pickle`, for another process) it is an Entry: a word on it counts here only."""
+        """Pickle as a plain Entry: it can be acknowledged in this process only."""
         values = (self.queue, self.partition, self.offset, self.key, self.value, self.timestamp, self.epoch, self.redelivered)
         return Entry, (*values, self.headers)
 
@@ -223,61 +223,61 @@ class HeldEntry(Entry):
         return made
 
     def __eq__(self, other: object) -> bool:
-        return _compared(self) == _compared(other) if isinstance(other, HeldEntry) else NotImplemented
+        return _identity(self) == _identity(other) if isinstance(other, HeldEntry) else NotImplemented
 
     __hash__ = Entry.__hash__
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers, as the queue has them."""
+        """Bytes of key, value and headers as stored in the queue."""
         read = self.origin
         headers = sum(len(name) + len(value or b"") for name, value in read.headers.items())
         return len(read.key or b"") + len(read.value or b"") + headers
 
     def ack(self) -> Acknowledgement:
-        """Acknowledge it, in any order, from any thread. Returns at once. Await what it returns, or call `wait()` on it: True
-        when the queue has it, False if the partition was lost or a retry is due. Only the first ack, nack or dead_letter
-        counts."""
-        return _told(self.sequence.holding.hearing, [self], ACK)
+        """Acknowledge the entry, in any order, from any thread. Returns at once. Await the result, or call `wait()` on it, to
+        learn whether the queue has it: False if the partition was lost or a retry is due. Only the first ack, nack or dead_letter
+        counts, and only for the current attempt."""
+        return _tell(self.sequence.holding.listener, [self], ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
-        """Hand it out again in `delay` seconds (None: by the policy of `retry=` for `Retry`, else 0.1 to 5, longer each time).
-        What follows it in its partition (or key) and was not handed out yet waits. Raises TypeError or ValueError for a delay
-        that is no number of seconds."""
-        word = decided(self, Nack(bounded(why), seconds(delay)))
+        """Retry the entry in `delay` seconds (None: by the policy of `retry=` for `Retry`, else 0.1 to 5, longer each time).
+        Later entries of its partition (or key) that were not handed out yet wait for it. Raises TypeError or ValueError for an
+        invalid delay."""
+        outcome = by_policy(self, Nack(bounded(why), seconds(delay)))
         self.sequence.hold_up()
-        self.sequence.holding.hearing.tell([([self], word)])
+        self.sequence.holding.listener.tell([([self], outcome)])
 
     def dead_letter(self, why: str) -> Acknowledgement:
-        """Move it to the dead letters: another try would not help. `why` is kept with it, up to 500 characters."""
-        return _told(self.sequence.holding.hearing, [self], DeadLetter(bounded(why)))
+        """Move the entry to the dead letters, without another attempt. `why` is stored with it, up to 500 characters."""
+        return _tell(self.sequence.holding.listener, [self], DeadLetter(bounded(why)))
 
     def still_mine(self) -> bool:
-        """Return whether the pod owned its partition within the last 1.5 seconds. Asks the queue if its last answer is older, for
-        up to three seconds; no answer counts as no. Call it before what cannot be undone."""
-        return self.sequence.holding.hearing.still_mine(self.sequence.holding)
+        """Return whether the pod owned the partition within the last 1.5 seconds. Call it before work that cannot be undone. It
+        asks the queue if the last answer is older, and returns False if the queue does not answer within three seconds."""
+        return self.sequence.holding.listener.still_mine(self.sequence.holding)
 
     def time_left(self) -> float | None:
-        """Return the seconds until its partition is taken away or the process ends; None if neither is due, or unknown. In an
-        event loop it does not wait for the queue's answer, and is None until that comes."""
-        return self.sequence.holding.hearing.time_left(self.sequence.holding)
+        """Return the seconds until the partition is taken away or the process ends; None if neither is due, or unknown. In an
+        event loop it does not wait for the queue's answer, and returns None until it comes."""
+        return self.sequence.holding.listener.time_left(self.sequence.holding)
 
 
 class EntryForTest(HeldEntry):
-    """What `HeldEntry.for_test` returns."""
+    """An entry made by `Entry.for_test`."""
 
     __slots__ = ()
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """What was said of it by `ack`, `nack` and `dead_letter`."""
-        noted = self.sequence.holding.hearing
-        assert isinstance(noted, _Noted)
-        return noted.outcomes
+        """The outcomes set by `ack`, `nack` and `dead_letter`, in order."""
+        recorded = self.sequence.holding.listener
+        assert isinstance(recorded, _RecordedOutcomes)
+        return recorded.outcomes
 
 
-class _Noted:
-    """Hears what is said of an entry that no consumer has."""
+class _RecordedOutcomes:
+    """The OutcomeListener of an entry that was made for a test."""
 
     retry: Policies = MappingProxyType({})
 
@@ -296,29 +296,31 @@ class _Noted:
         return None
 
 
-def decided(entry: HeldEntry, word: Nack | DeadLetter, kind: type[Exception] = Retry) -> Nack | DeadLetter:
-    """What comes of an attempt at it that failed, by the program's policy for this kind of exception."""
-    return retried(word, entry.sequence.holding.hearing.retry, kind, entry.attempt) if isinstance(word, Nack) else word
+def by_policy(entry: HeldEntry, outcome: Nack | DeadLetter, kind: type[Exception] = Retry) -> Nack | DeadLetter:
+    """Return the outcome of a failed attempt under the program's retry policy for this kind of exception."""
+    if isinstance(outcome, DeadLetter):
+        return outcome
+    return apply_policy(outcome, entry.sequence.holding.listener.retry, kind, entry.attempt)
 
 
-def _told(hearing: OutcomeListener, entries: Sequence[HeldEntry], outcome: Outcome) -> Acknowledgement:
+def _tell(listener: OutcomeListener, entries: Sequence[HeldEntry], outcome: Outcome) -> Acknowledgement:
     receipt = Acknowledgement()
-    hearing.tell([(entries, outcome)], receipt)
+    listener.tell([(entries, outcome)], receipt)
     return receipt
 
 
 def shown_key(entry: HeldEntry) -> str:
-    """The key as the queue has it, for a line of the log."""
+    """Return the key as stored in the queue, for a log line."""
     return one_line(repr(entry.origin.key), _LONGEST_KEY)
 
 
-def _compared(entry: Entry) -> tuple[object, ...]:
+def _identity(entry: Entry) -> tuple[object, ...]:
     place = (entry.queue, entry.partition, entry.offset)
     return (*place, entry.timestamp, entry.epoch, entry.redelivered, entry.headers)
 
 
 class Batch(Sequence[HeldEntry]):
-    """A sequence of entries of one or several partitions; those of one partition are in order.
+    """A sequence of entries of one or several partitions. Entries of each partition are in order.
 
     ```python
     for batch in consumer.batches():
@@ -328,9 +330,9 @@ class Batch(Sequence[HeldEntry]):
     ```
     """
 
-    def __init__(self, entries: Sequence[HeldEntry], hearing: OutcomeListener) -> None:
+    def __init__(self, entries: Sequence[HeldEntry], listener: OutcomeListener) -> None:
         self._entries = entries
-        self._hearing = hearing
+        self._listener = listener
 
     @overload
     def __getitem__(self, index: int) -> HeldEntry: ...
@@ -349,23 +351,23 @@ class Batch(Sequence[HeldEntry]):
         return f"Batch({counted(len(self), 'entry', 'entries')} of {counted(len(self.by_partition()), 'partition')})"
 
     def by_partition(self) -> dict[Partition, list[HeldEntry]]:
-        """Return the entries by (queue, number), those of each partition in order."""
+        """Return the entries by (queue, number), in order within each partition."""
         found: dict[Partition, list[HeldEntry]] = {}
         for entry in self._entries:
             found.setdefault(entry.sequence.holding.partition, []).append(entry)
         return found
 
     def ack(self) -> Acknowledgement:
-        """Acknowledge all of it, in any order, from any thread, but for entries with an earlier `entry.nack` or
-        `entry.dead_letter`. Returns at once; `await batch.ack()`, or `batch.ack().wait()`, is True when the queue has it."""
-        return _told(self._hearing, self._entries, ACK)
+        """Acknowledge all entries except those with an earlier `entry.nack` or `entry.dead_letter`, in any order, from any
+        thread. Returns at once; `await batch.ack()` or `batch.ack().wait()` is True when the queue has the acknowledgement."""
+        return _tell(self._listener, self._entries, ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
-        """Hand all of it out again, as `entry.nack` does for one."""
-        word = Nack(bounded(why), seconds(delay))
-        words = [(entry, decided(entry, word)) for entry in self._entries]
-        self._hearing.tell([([entry for entry, _ in run], one) for one, run in groupby(words, itemgetter(1))])
+        """Retry all entries, as `entry.nack` does for one."""
+        failed = Nack(bounded(why), seconds(delay))
+        outcomes = [(entry, by_policy(entry, failed)) for entry in self._entries]
+        self._listener.tell([([entry for entry, _ in run], one) for one, run in groupby(outcomes, itemgetter(1))])
 
     def dead_letter(self, why: str) -> Acknowledgement:
-        """Move all of it to the dead letters."""
-        return _told(self._hearing, self._entries, DeadLetter(bounded(why)))
+        """Move all entries to the dead letters."""
+        return _tell(self._listener, self._entries, DeadLetter(bounded(why)))

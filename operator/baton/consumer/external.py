@@ -1,4 +1,4 @@
-"""A consumer of External queues, whose partitions are only numbers to Baton: it says which are the pod's, and lets go of them.
+"""A consumer of External queues, whose partitions are plain numbers to Baton: it works on those of the pod and releases them.
 
 ```python
 from baton.consumer import ExternalConsumer
@@ -28,15 +28,15 @@ from baton.model.session import Release
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.2
-"""Seconds between two turns in which there was nothing to do."""
+"""Seconds to wait after a turn without work."""
 _STUCK_AFTER = 60.0
 """Seconds."""
 _BEGIN_WITHIN = 6.0
-"""Seconds of the last renewal in which work may begin: the rest of the Lease is for its end."""
+"""Seconds after a renewal of the Lease in which work may begin: the rest of the Lease's duration is for finishing it."""
 
 
 class OwnedPartition(NamedTuple):
-    """A partition of an External queue that is this pod's.
+    """A partition of an External queue that this pod owns.
 
     ```python
     def work(partition: OwnedPartition) -> bool:
@@ -47,7 +47,8 @@ class OwnedPartition(NamedTuple):
     queue: QueueName
     number: int
     epoch: Epoch
-    """Grows with every grant: a store that can compare numbers refuses what is lower than the highest that it has seen."""
+    """Epoch of the grant. It grows with every grant, so a store can reject writes with a lower epoch than the highest it has
+    seen."""
 
 
 OwnedPartitions = Sequence[OwnedPartition]
@@ -55,15 +56,15 @@ Callback = Callable[[OwnedPartitions], object]
 
 
 class ExternalConsumer:
-    """Works on the partitions that the ledger gives to this pod, one after the other, in the thread that calls `run`.
+    """Works on the partitions assigned to this pod, one after the other, in the thread that calls `run`.
 
     ```python
     ExternalConsumer.from_environment().run(lambda partition: copy_next(partition.number))
     ```
 
-    Nothing fences an External queue, so the consumer works only while its session is renewed. What the ledger named before the
-    session had a gap may be another pod's by now, whatever a late mount says: it is released, and worked on when it is granted
-    again. Between two calls nothing is in hand: that is when a partition that is called back is released.
+    External queues are not fenced, so the consumer works only while its session is renewed. After a gap in the session, another
+    pod may own the partitions, even if a delayed ledger still names them. The consumer releases them, and works on them when they
+    are granted again. It releases revoked partitions between two calls of `work`.
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class ExternalConsumer:
         on_lost: Callback | None = None,
         health_port: int | None = None,
     ) -> None:
-        """See `from_environment`. Raises TypeError for a callback that cannot be called with a list."""
+        """Create a consumer from its parts; see `from_environment`. Raises TypeError for a callback that cannot be called with a
+        list."""
         for name, callback in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
             function(name, callback, "partitions")
         self._source, self._session, self._uid = source, session, uid
@@ -85,7 +87,7 @@ class ExternalConsumer:
         self._held: dict[Partition, Epoch] = {}
         self._gaps = 0
         self._doubtful: dict[Partition, Epoch] = {}
-        """What the ledger named before the last gap of the session."""
+        """Partitions that the ledger named before the last gap of the session."""
         self._stop = threading.Event()
         self._seen_at = time.monotonic()
         checks = {"/healthz": self.hangs, "/readyz": self.unheard}
@@ -95,16 +97,16 @@ class ExternalConsumer:
     def from_environment(
         cls, *, on_assigned: Callback | None = None, on_revoked: Callback | None = None, on_lost: Callback | None = None
     ) -> Self:
-        """Return the consumer of this pod, with the environment of `Pod.from_environment` and a service account that may keep its
-        Lease.
+        """Return the consumer of this pod. It needs the environment of `Pod.from_environment` and a service account that may
+        write the pod's Lease.
 
         Args:
             on_assigned: Called with a list of partitions before the first work on them.
-            on_revoked: Called when partitions are called back. They are released when it returns, so it ends the work on them.
-            on_lost: Called with partitions that another pod may have already.
+            on_revoked: Called with revoked partitions. They are released when it returns, so it must end all work on them.
+            on_lost: Called with partitions that another pod may own already.
 
         Raises:
-            ValueError: If a variable is missing in the environment.
+            ValueError: If an environment variable is missing.
             TypeError: If a callback cannot be called with a list.
         """
         pod = Pod.from_environment()
@@ -114,11 +116,11 @@ class ExternalConsumer:
         return cls(source, session, pod.uid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost, health_port=port)
 
     def run(self, work: Callable[[OwnedPartition], object] = lambda partition: False) -> None:
-        """Call `work` with each partition in turns, until SIGTERM, Ctrl-C or `stop`. A call takes under five seconds, and well
-        under the queue's maxHandoffSeconds; False says that there was nothing to do. Without `work` the callbacks begin and end
-        it.
+        """Call `work` with each partition in turn until SIGTERM, Ctrl-C or `stop`. A call must take less than five seconds, and
+        well under the queue's maxHandoffSeconds. It returns False if there was nothing to do. Without `work`, use the callbacks
+        to start and stop your own workers.
 
-        What `work` or a callback raises ends the consumer without another callback: end the process then.
+        An exception of `work` or a callback ends the consumer without another callback: end the process then.
         """
         function("work", work, "partition")
         with self._health, ending(self.stop, self.stop):
@@ -130,31 +132,31 @@ class ExternalConsumer:
                 self._tell(self._on_revoked, self._held)
             finally:
                 self._source.close()
-                self._session.close()  # the pod ends now, which lets go of all that it has
+                self._session.close()  # the pod ends now, which releases its partitions
 
     def stop(self) -> None:
         """End as SIGTERM does. Call it from any thread or signal handler; it returns at once."""
         self._stop.set()
 
     def hangs(self) -> str:
-        """Return what `/healthz` answers: which call has taken more than 60 s; empty if none."""
+        """Return the answer of `/healthz`: a problem if a call has taken more than 60 s, else an empty string."""
         silent = time.monotonic() - self._seen_at
         return f"one call has taken {silent:.0f} s" if silent > _STUCK_AFTER else ""
 
     def unheard(self) -> str:
-        """Return what `/readyz` answers: why the operator does not hear of this pod; empty if it does."""
+        """Return the answer of `/readyz`: a problem if the session is not renewed, else an empty string."""
         return "the session is not renewed: see the log" if self._session.lapsed() else ""
 
     def _turn(self, work: Callable[[OwnedPartition], object]) -> bool:
-        """False: there was nothing to do."""
+        """Follow the ledger, and call `work` with each partition. Returns False if there was nothing to do."""
         self._seen_at = time.monotonic()
-        entry, gaps, heard = self._source.current(), self._session.gaps, self._heard
+        entry, gaps, may_begin = self._source.current(), self._session.gaps, self._may_begin
         owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry is not None else ({}, {})
         if gaps != self._gaps:
             self._gaps, self._doubtful = gaps, dict(owned)
         self._doubtful = {one: epoch for one, epoch in self._doubtful.items() if owned.get(one) == epoch}
-        mine = {one: epoch for one, epoch in owned.items() if one not in self._doubtful} if heard else {}
-        known = mine | revoking if heard else {}
+        mine = {one: epoch for one, epoch in owned.items() if one not in self._doubtful} if may_begin else {}
+        known = mine | revoking if may_begin else {}
         self._drop(self._on_lost, {one: epoch for one, epoch in self._held.items() if known.get(one) != epoch})
         self._drop(self._on_revoked, {one: epoch for one, epoch in self._held.items() if one in revoking})
         released = revoking | self._doubtful
@@ -164,15 +166,15 @@ class ExternalConsumer:
         self._tell(self._on_assigned, new)
         worked = False
         for one, epoch in mine.items():
-            if self._stop.is_set() or not self._heard or self._session.gaps != gaps or self._source.current() is not entry:
+            if self._stop.is_set() or not self._may_begin or self._session.gaps != gaps or self._source.current() is not entry:
                 return True
             self._seen_at = time.monotonic()
             worked |= work(OwnedPartition(*one, epoch)) is not False
         return worked
 
     @property
-    def _heard(self) -> bool:
-        """Work may begin: the operator has heard of this pod a moment ago."""
+    def _may_begin(self) -> bool:
+        """Whether work may begin: the session was renewed a moment ago."""
         return self._session.renewed_within(_BEGIN_WITHIN)
 
     def _drop(self, callback: Callback | None, gone: Mapping[Partition, Epoch]) -> None:

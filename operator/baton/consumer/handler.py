@@ -1,4 +1,4 @@
-"""Calling the user's handler: to its end, whether it is a plain function or a coroutine function."""
+"""Running the user's handler to completion, whether it is a plain function or a coroutine function."""
 
 import asyncio
 import functools
@@ -10,35 +10,35 @@ from typing import Any
 from baton.model.options import function
 
 Handler = Callable[[Any], object]
-"""A function or a coroutine function of one entry, or of a batch. What it returns is ignored, but for what still has to run: an
-awaitable is awaited, and a `concurrent.futures.Future` waited for."""
+"""A function or a coroutine function of one entry, or of a batch. If it returns an awaitable or a `concurrent.futures.Future`,
+the consumer waits for it. Other results are ignored."""
 UserHandler = Handler | Callable[[Any, Any], object]
-"""Also of a value, or of a value and its entry (`baton.consumer.decoding`)."""
+"""A Handler, or a function of a value, or of a value and its entry (`baton.consumer.decoding`)."""
 
 
 def is_coroutine_function(handler: UserHandler, *gets: str) -> bool:
-    """Whether calling it makes a coroutine. Raises TypeError for what cannot be called with what it `gets` (an entry or a
-    batch), and for a generator function: calling it runs nothing of it."""
+    """Return whether calling the handler makes a coroutine. Raises TypeError if it cannot be called with the arguments named by
+    `gets` (by default an entry or a batch), and for a generator function, whose body a call would not run."""
     if handler is None:
-        raise TypeError("the handler is None: give the function itself, and not what it returns")
+        raise TypeError("the handler is None: pass the function itself, not its result")
     function("the handler", handler, *(gets or ("entry or batch",)))
     call: object = handler
     while isinstance(call, functools.partial):
         call = call.func
     call = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004 -- of an object
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-        raise TypeError(f"the handler {handler!r} is a generator function; give a function, or a coroutine function (async def)")
+        raise TypeError(f"the handler {handler!r} is a generator function; pass a function or a coroutine function (async def)")
     return inspect.iscoroutinefunction(call)
 
 
 def outside_of_event_loops(cure: str) -> None:
-    """Raises RuntimeError in a thread whose event loop runs: nothing else would run there, and no coroutine."""
+    """Raises RuntimeError if an event loop runs in this thread: blocking calls would block all its tasks."""
     if in_event_loop():
-        raise RuntimeError(f"an event loop runs in this thread, which would stand still: {cure}")
+        raise RuntimeError(f"an event loop runs in this thread, and this call would block it: {cure}")
 
 
 def in_event_loop() -> bool:
-    """An event loop runs in this thread: waiting here would keep all its tasks waiting."""
+    """Return whether an event loop runs in this thread, so that blocking calls would block all its tasks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -47,26 +47,26 @@ def in_event_loop() -> bool:
 
 
 class HandlerRun:
-    """One handler for the length of one `Consumer.run`. Coroutines get an event loop, the same one for all entries."""
+    """One handler for the duration of one `Consumer.run`. Its coroutines share one event loop."""
 
     def __init__(self, handler: Handler) -> None:
-        """Raises TypeError as `is_coroutine_function` does."""
+        """Raises the errors of `is_coroutine_function`."""
         is_coroutine_function(handler)
         self._handler = handler
         self._runner: asyncio.Runner | None = None
 
     def __call__(self, entries: object) -> None:
-        """Returns when the handler has run to its end. Raises what it raises: where it waited for something that was cancelled,
-        in an event loop of its own, that is a failure of its entry."""
+        """Run the handler to completion. Raises what it raises; a CancelledError, from an event loop inside the handler, becomes
+        a RuntimeError, which is a failure of the entry."""
         try:
             result = self._handler(entries)
         except asyncio.CancelledError as error:
             raise _cancelled() from error
-        if result is not None:  # what follows takes longer than many handlers
+        if result is not None:  # skips `complete`, which takes longer than many handlers
             self.complete(result)
 
     def complete(self, result: object) -> None:
-        """Run what still has to run of a handler or a callback that has returned this."""
+        """Wait for the result of a handler or a callback, if it is an awaitable or a future."""
         if inspect.isawaitable(result):
             if self._runner is None:
                 outside_of_event_loops("use `async with consumer:` and `await consumer.serve(handler)`, or `async for`")
@@ -78,14 +78,14 @@ class HandlerRun:
             _no_generator(result)
 
     def close(self) -> None:
-        """End the event loop, if there was one."""
+        """Close the event loop, if one was opened."""
         if self._runner is not None:
             self._runner.close()
 
 
 async def awaited(result: object) -> None:
-    """The same in an event loop. Raises CancelledError only where this task itself is cancelled: where a handler waited for
-    something that was, that is a failure of its entry."""
+    """Do the same as `HandlerRun.complete` in a running event loop. Raises CancelledError only if this task itself is cancelled.
+    If something that the handler awaited was cancelled, raises RuntimeError, which is a failure of the entry."""
     try:
         if isinstance(result, Future):
             await asyncio.wrap_future(result)
@@ -105,4 +105,4 @@ def _cancelled() -> RuntimeError:
 
 def _no_generator(result: object) -> None:
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise TypeError("the handler returned a generator, so nothing of it has run; give a function, or a coroutine function")
+        raise TypeError("the handler returned a generator, which has not run; pass a function or a coroutine function")

@@ -1,4 +1,4 @@
-"""How a handler works: how many at a time, in which order, in which batches, and what it acknowledges itself."""
+"""Options of a handler: concurrency, order, batches, deserializers, retries."""
 
 import logging
 from asyncio import CancelledError
@@ -9,8 +9,19 @@ from math import inf
 from typing import Any, Literal, Protocol, TypedDict
 
 from baton.consumer.dispatcher import BatchSize
-from baton.consumer.entry import HeldEntry, decided
-from baton.consumer.outcome import Backoff, DeadLetter, Outcome, Policies, Retry, bounded, outcome_of, policies, said, then
+from baton.consumer.entry import HeldEntry, by_policy
+from baton.consumer.outcome import (
+    Backoff,
+    DeadLetter,
+    Outcome,
+    Policies,
+    Retry,
+    bounded,
+    described,
+    next_step,
+    outcome_of,
+    policies,
+)
 from baton.consumer.partition import EntrySequence
 from baton.model.ids import QueueName
 from baton.model.options import function, number, whole
@@ -23,21 +34,21 @@ Deserializer = Callable[[bytes], object]
 
 @dataclass(frozen=True, slots=True)
 class Deserializers:
-    """Functions of bytes; None: bytes stay bytes."""
+    """Functions that convert keys and values from bytes; None: bytes stay bytes."""
 
     key: Deserializer | None = None
     value: Deserializer | None = None
     model: Callable[[Any], object] | None = None
-    """Makes what a handler is annotated with of the value, also of None."""
+    """Converts the value, which may be None, to the type in the handler's annotation."""
 
     def __post_init__(self) -> None:
-        """Raises TypeError for what cannot be called with bytes: each entry would be a dead letter."""
+        """Raises TypeError for a deserializer that cannot be called with bytes: every entry would become a dead letter."""
         function("key_deserializer", self.key, "key")
         function("value_deserializer", self.value, "value")
 
     def apply(self, entries: Sequence[HeldEntry]) -> tuple[Sequence[HeldEntry], list[tuple[Sequence[HeldEntry], Outcome]]]:
-        """What can be read, in order; and what cannot, which no other try would mend unless the deserializer raises Retry. What
-        is behind such an entry in its partition (or key) is in neither."""
+        """Return the deserialized entries in order, and the outcomes of those that could not be deserialized: a retry if the
+        deserializer raised Retry, else a dead letter. Entries behind a retried one in its partition (or key) are in neither."""
         if self.key is None and self.value is None and self.model is None:
             return entries, []
         readable: list[HeldEntry] = []
@@ -50,12 +61,13 @@ class Deserializers:
                 readable.append(self._applied(entry))
             except Retry as error:
                 place = (entry.queue, entry.partition, entry.offset)
-                outcome = decided(entry, outcome_of(error), type(error))
-                log.warning("%s/%d entry %s cannot be read yet: %s; %s", *place, one_line(outcome.why, 500), then(outcome))
+                outcome = by_policy(entry, outcome_of(error), type(error))
+                why = one_line(outcome.why, 500)
+                log.warning("%s/%d entry %s cannot be deserialized yet: %s; %s", *place, why, next_step(outcome))
                 others.append(([entry], outcome))
                 held_up.add(entry.sequence)
-            except (Exception, CancelledError) as error:  # of an event loop inside it: a function is not cancelled
-                others.append(([entry], DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
+            except (Exception, CancelledError) as error:  # CancelledError: of an event loop that the deserializer runs
+                others.append(([entry], DeadLetter(bounded(f"it could not be deserialized: {described(error)}"))))
         return readable, others
 
     def _applied(self, entry: HeldEntry) -> HeldEntry:
@@ -67,14 +79,14 @@ class Deserializers:
 
 
 MOST_WORKERS = 10_000
-"""As many as one member may have entries of a queue, where the queue says nothing else (maxDeliveredUnacked)."""
+"""The default of the queue's maxDeliveredUnacked: more workers could not get entries."""
 
 
 Order = Literal["partition", "key"]
 
 
 class HandlerOptions(TypedDict, total=False):
-    """The arguments of `Consumer.run` and `Consumer.serve`, which describe them."""
+    """The arguments of `Consumer.run` and `Consumer.serve`; see there."""
 
     concurrency: int
     order: Order
@@ -89,18 +101,19 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class Measures(Protocol):
-    """Hears of handlers; `baton.consumer.metrics.ConsumerMetrics` is one."""
+    """Measures handlers; `baton.consumer.metrics.ConsumerMetrics` is one."""
 
     def handling(self, queue: QueueName, seconds: float, outcome: str, attempts: int) -> None:
-        """A handler took so long; its outcome is `returned`, `retry` or `dead_letter`, and this was so many attempts."""
+        """Record one call of a handler. `outcome`: `returned`, `retry` or `dead_letter`. `attempts`: number of this attempt,
+        counted from 1."""
 
     def overdue(self, queue: QueueName) -> None:
-        """A handler took longer than `handler_timeout`."""
+        """Record that a handler took longer than `handler_timeout`."""
 
 
 @dataclass(slots=True)
 class CheckedOptions:
-    """The HandlerOptions after their check, and what else workers go by."""
+    """HandlerOptions after their check, with the deserializers and measures that workers use."""
 
     concurrency: int = 1
     order: Order = "partition"
@@ -115,28 +128,28 @@ class CheckedOptions:
     deserializers: Deserializers = field(default_factory=Deserializers)
     measures: Measures | None = None
     batch: BatchSize | None = field(init=False, default=None)
-    """The handler takes batches; None: single entries."""
+    """Limits of a batch; None: the handler takes single entries."""
     policies: Policies = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError and TypeError for what cannot be."""
+        """Raises ValueError or TypeError for an invalid option."""
         whole("concurrency", self.concurrency, 1, MOST_WORKERS)
         if self.order not in ("partition", "key"):
             raise ValueError(f"order is {self.order!r}: set it to 'partition' or 'key'")
         if self.max_entries is not None:
             self.batch = BatchSize(self.max_entries, self.max_bytes, self.max_wait)
         elif (self.max_bytes, self.max_wait) != (inf, 0.2):
-            raise ValueError("max_bytes and max_wait are of batches: set max_entries too, and the handler takes a Batch")
+            raise ValueError("max_bytes and max_wait apply to batches only: set max_entries too, and the handler gets a Batch")
         if not isinstance(self.manual_ack, bool):
             raise TypeError(f"manual_ack is {self.manual_ack!r}: set it to True or False")
-        hopeless = self.dead_letter_on
-        for one in hopeless if isinstance(hopeless, tuple) else (hopeless,):
+        fatal = self.dead_letter_on
+        for one in fatal if isinstance(fatal, tuple) else (fatal,):
             if not isinstance(one, type) or not issubclass(one, BaseException):
-                raise TypeError(f"dead_letter_on is {hopeless!r}: set it to a tuple of exceptions, such as (ValueError,)")
+                raise TypeError(f"dead_letter_on is {fatal!r}: set it to a tuple of exceptions, such as (ValueError,)")
             if not issubclass(one, Exception):
                 raise TypeError(
-                    f"dead_letter_on has {one.__name__}, which ends the program or a task and says nothing of an entry: set it "
-                    "to subclasses of Exception, such as (ValueError,)"
+                    f"dead_letter_on has {one.__name__}, which ends the program or a task and is not a failure of an entry: "
+                    "set it to subclasses of Exception, such as (ValueError,)"
                 )
         number("handler_warn_seconds", self.handler_warn_seconds, 0.001)
         if self.handler_timeout is not None:

@@ -1,4 +1,4 @@
-"""The consumer's loop, as any thread may use it: workers ask for entries and report their outcomes."""
+"""The thread-safe side of the consumer's loop: workers take entries and report outcomes."""
 
 import os
 import threading
@@ -27,13 +27,13 @@ from baton.queues.output import Output
 Answer = TypeVar("Answer")
 
 LOOK_EVERY = 1.0
-"""Seconds after which those who wait for entries see whether time is up."""
+"""Seconds after which a wait for entries checks whether the grace period is over."""
 _LONGEST_ANSWER = 3.0
-"""Seconds for which a program waits to hear whether a partition still is its own."""
+"""Seconds that `still_mine` waits for the queue's answer."""
 _LONGEST_SILENCE = 8.0
-"""Seconds that a probe waits for the loop."""
+"""Seconds that the liveness probe waits for the loop."""
 _LONGEST_QUESTION = 120.0
-"""Seconds after which a queue that has not answered never will: each kind's requests have limits of their own, below that."""
+"""Seconds after which a request to a queue hangs: each kind of queue has shorter timeouts."""
 
 
 class ConsumerLoop:
@@ -49,20 +49,20 @@ class ConsumerLoop:
         callbacks: Callbacks,
         deadlines: Left,
     ) -> None:
-        """`grace`: seconds from `stop` to the end of the process. `deadlines`: seconds until a partition that is called back is
-        taken away, where that is known."""
+        """`grace`: seconds from `stop` to the end of the process. `deadlines`: returns the seconds until a revoked partition is
+        taken away, or None if unknown."""
         self._deadlines = deadlines
         self._session = session
         self._grace = GracePeriod(grace)
         self._turns = Turns(open_queue, source, uid, session, self._grace, callbacks, self)
-        self._words = self._turns.words
+        self._inbox = self._turns.inbox
         self._ended = self._turns.ended
         self._shared: bool | None = None
         self.retry: Policies = {}
         self.calling: Place | None = None
-        """Where a callback is being called."""
+        """Where a callback is running."""
         self._refusal: BaseException | None = None
-        """The error for a process that was forked from that of the loop, where no answer would come."""
+        """The error of every call in a forked process, which has no thread of the loop."""
         self._thread = threading.Thread(target=self._turns.run, args=(self.interrupt,), name="baton-consumer", daemon=True)
 
     def start(self) -> None:
@@ -73,11 +73,11 @@ class ConsumerLoop:
         self._thread.start()
 
     def left_behind(self) -> None:
-        """In a process that was forked from the one in which it runs: no answer would ever come."""
+        """Fail all calls from now on: this process was forked, and the loop's thread runs in the parent process only."""
         self._ended, self._session = threading.Event(), None
         self._ended.set()
         self._refusal = RuntimeError(
-            "this consumer runs in the process that this one was forked from: read and acknowledge there"
+            "this consumer runs in the parent process, from which this one was forked: read and acknowledge there"
         )
 
     def serve(
@@ -91,10 +91,18 @@ class ConsumerLoop:
         overdue: Callable[[QueueName], object] | None = None,
         retry: Policies | None = None,
     ) -> None:
-        """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
-        though earlier ones have not come back. `warn_after`: seconds after which a handler is warned of; `timeout`: that it may
-        take, and `overdue` is called with the queue of one that takes longer. Before the first `take`. Raises RuntimeError the
-        second time, unless both are `shared`."""
+        """Set how entries are worked on; call it before the first `take`. Raises RuntimeError the second time, unless both calls
+        are `shared`.
+
+        Args:
+            workers: Number of workers.
+            by_key: Whether keys of a partition are worked on concurrently.
+            shared: Whether entries are handed out although earlier ones of their partition have not come back.
+            warn_after: Seconds after which a running handler is logged.
+            timeout: Maximum seconds of a handler; None: no limit.
+            overdue: Called with the queue of a handler that exceeds `timeout`.
+            retry: The program's retry policies.
+        """
         again = self._shared is not None and self._thread.ident is not None and not self._ended.is_set()
         if again and not (self._shared and shared):
             raise RuntimeError("run(), serve() or batches() may be called only once: use that one, or make another consumer")
@@ -106,47 +114,47 @@ class ConsumerLoop:
             slow = self._turns.slow
             slow.warn_after, slow.timeout, slow.overdue = warn_after, timeout or inf, overdue
 
-        self._words.put(begin)
+        self._inbox.put(begin)
 
     def stop(self) -> None:
-        """Go on until nothing is ours any more, or time is up."""
+        """Start the grace period: keep working until all partitions are handed off or time is up."""
         self._grace.stop()
         self.interrupt()
 
     def leave(self, *, idle: bool = False) -> None:
-        """Begin nothing more, let go of everything, and end. `idle`: no worker is at what was handed out."""
+        """Begin no other entry, release all partitions, and end. `idle`: no worker is working on entries that were handed out."""
         self._grace.stop_now()
         if idle:
-            self._words.put(self._turns.keep_all)
+            self._inbox.put(self._turns.keep_all)
         self.interrupt()
 
     def abort(self) -> None:
-        """End at once: what was handled is acknowledged, and nothing else is done."""
+        """End at once: pass on the acknowledgements made so far, and do nothing else."""
         self._grace.abort()
         self._turns.wake()
 
     def interrupt(self) -> None:
-        """Look at the ledger, and have no other entry begun before."""
-        self._words.put(self._turns.dispatcher.recall)
+        """Check the ledger before any other entry begins."""
+        self._inbox.put(self._turns.dispatcher.recall)
 
     @property
     def running(self) -> bool:
         return self._thread.is_alive()
 
     def ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
-        """Have the loop's thread answer, and wait for it; `otherwise` where it does not run."""
+        """Have the loop's thread answer, and wait for that. Return `otherwise` if the thread is not running."""
         answer: Future[Answer] = Future()
-        self._words.put(lambda: answer.set_result(question(self._turns)))
+        self._inbox.put(lambda: answer.set_result(question(self._turns)))
         while self.running:
             with suppress(TimeoutError):
                 return answer.result(LOOK_EVERY)
         return otherwise
 
     def hangs(self) -> str:
-        """Says so if it does nothing any more; empty: it answers, or waits for its queue to answer."""
-        heard = threading.Event()
-        self._words.put(heard.set)
-        if heard.wait(_LONGEST_SILENCE):
+        """Return the problem if the loop hangs; empty if it answers, or waits for a queue's answer."""
+        answered = threading.Event()
+        self._inbox.put(answered.set)
+        if answered.wait(_LONGEST_SILENCE):
             return ""
         asking_since = self._turns.requests.asking_since
         if asking_since is not None and time.monotonic() - asking_since < _LONGEST_QUESTION:
@@ -154,8 +162,7 @@ class ConsumerLoop:
         return f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
 
     def oldest(self) -> Mapping[QueueName, float]:
-        """By queue, for how many seconds the program has had the oldest entry that is not finished, from its first attempt on; 0:
-        it has none."""
+        """Return, by queue, the seconds since the first attempt at the program's oldest unfinished entry; 0 if it has none."""
         now, found = time.monotonic(), dict[QueueName, float]()
         for holding in self._turns.holdings:
             age = max(0.0, now - holding.unfinished_since)
@@ -163,55 +170,55 @@ class ConsumerLoop:
         return found
 
     def unheard(self) -> str:
-        """Why the operator does not hear of this consumer; empty: it does."""
+        """Return why the operator gets no renewals from this consumer; empty if it does."""
         if self._session is not None and self._session.lapsed():
             return "the session is not renewed: see the consumer's log"
         return ""
 
     @property
     def last_calls(self) -> Sequence[Call]:
-        """After the end: callbacks that are still due."""
+        """Callbacks that are still due after the end."""
         return self._turns.last_calls
 
     @property
     def interrupted(self) -> bool:
-        """The ledger or the end has called, and some worker is still at an entry that it had begun before."""
+        """Whether a change of the ledger or a shutdown is pending while a handler runs."""
         return any(delivery.recalled for delivery in list(self._turns.dispatcher.out))
 
     def want(self, want: Want) -> None:
-        """Ask for entries; `want.answer` is what comes of it. Raises RuntimeError where no answer would ever come."""
+        """Ask for entries, to be delivered through `want.answer`. Raises RuntimeError if no answer would ever come."""
         if self._thread.ident is None:
             raise RuntimeError("the consumer does not run: use it in `with consumer:` or `async with consumer:`")
         if self.calling is not None:
             self.calling.see_elsewhere()
         if not self.ended:
-            self._words.put(partial(self._turns.dispatcher.wants.append, want))
+            self._inbox.put(partial(self._turns.dispatcher.wants.append, want))
 
     def take(self, want: Want) -> Delivery | Call | None:
-        """Wait for entries, or a callback that is due. None: the consumer has ended. Raises what ended it, if no stop did."""
+        """Wait for entries or a callback. Returns None when the consumer has ended, or raises the error that ended it."""
         self.want(want)
         while not self.ended:
             try:
                 return want.answer.result(timeout=LOOK_EVERY)
             except TimeoutError:
-                continue  # only to see whether a queue that hangs keeps the loop beyond its time
-            except BaseException:  # a signal's handler has raised
+                continue  # check whether a hanging queue has kept the loop beyond the grace period
+            except BaseException:  # raised by a signal handler
                 self.forget(want)
                 raise
         return self.last_answer(want)
 
     @property
     def out_of_time(self) -> bool:
-        """What is being worked on is not waited for any longer."""
+        """Whether waiting for running handlers is over."""
         return time.monotonic() >= self._grace.over_at
 
     @property
     def ended(self) -> bool:
-        """Nothing is answered any more."""
+        """Whether the loop no longer answers."""
         return self._ended.is_set() or self.out_of_time
 
     def last_answer(self, want: Want) -> Delivery | Call | None:
-        """After the end. Raises what ended it, if that was no stop."""
+        """Return the answer, if any, after the end. Raises the error that ended the consumer, if one did."""
         if not want.answer.cancel() and want.answer.done():
             return want.answer.result()
         if (failure := self._refusal or self._turns.failure) is not None:
@@ -219,30 +226,30 @@ class ConsumerLoop:
         return None
 
     def forget(self, want: Want) -> None:
-        """Its caller no longer waits; what it has got goes back."""
+        """Withdraw a request. If it was answered already, the answer goes back to the loop."""
         if want.answer.cancel():
-            self._words.put(partial(self._turns.dispatcher.forget, want))
+            self._inbox.put(partial(self._turns.dispatcher.forget, want))
         else:
-            want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._turns.dispatcher.back(answer.result())))
+            want.answer.add_done_callback(lambda answer: self._inbox.put(lambda: self._turns.dispatcher.back(answer.result())))
 
     def called(self, call: Call, *, again: bool = False) -> None:
-        """A callback has returned; or has not, and is to be called `again`."""
-        self._words.put(partial(self._turns.dispatcher.not_called if again else self._turns.called, call))
+        """Report that a callback has returned. `again`: it did not return, and must be called again."""
+        self._inbox.put(partial(self._turns.dispatcher.not_called if again else self._turns.called, call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
-        self._words.put(partial(self._turns.settle, outcomes, receipt))
-        if receipt is not None and self._ended.is_set():  # the answer may have reached no caller
+        self._inbox.put(partial(self._turns.settle, outcomes, receipt))
+        if receipt is not None and self._ended.is_set():  # the loop may have ended before it read this
             receipt.lost()
             receipt.expect(0)
 
     def finish_together(self, entries: Sequence[HeldEntry], outputs: Sequence[Output]) -> None:
-        """Entries of one partition are finished with when the outputs are sent."""
-        self._words.put(partial(self._turns.finish_together, entries, outputs))
+        """Finish entries of one partition in a transaction that sends the outputs."""
+        self._inbox.put(partial(self._turns.finish_together, entries, outputs))
 
     def give_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float = 0.0, count: int = 0) -> None:
-        """A delivery comes back: what became of its entries since the last word (the others were not begun), and for how many
-        seconds handlers were at so many of them."""
-        self._words.put(partial(self._turns.take_back, delivery, outcomes, seconds, count))
+        """Return a delivery with the outcomes since the last report; other entries of it were not begun. `seconds`, `count`: how
+        long handlers worked on how many of them."""
+        self._inbox.put(partial(self._turns.take_back, delivery, outcomes, seconds, count))
 
     def still_mine(self, holding: HeldPartition) -> bool:
         if holding.over or self._ended.is_set():
@@ -250,28 +257,28 @@ class ConsumerLoop:
         if holding.is_sure:
             return True
         answer: Future[bool] = Future()
-        self._words.put(lambda: answer.set_result(self._turns.is_ours(holding)))
+        self._inbox.put(lambda: answer.set_result(self._turns.is_ours(holding)))
         try:
             return answer.result(_LONGEST_ANSWER)
         except TimeoutError:
             return False
 
     def time_left(self, holding: HeldPartition) -> float | None:
-        """Seconds until its partition is taken away, or the process ends; None: neither is known."""
+        """Return the seconds until the partition is taken away, or the process ends; None if neither is known."""
         if holding.over:
             return 0.0
-        called_back = self._deadlines(holding.partition, holding.epoch) if holding.letting_go else None
-        return min((left for left in (self._grace.for_handlers, called_back) if left is not None), default=None)
+        revoked = self._deadlines(holding.partition, holding.epoch) if holding.letting_go else None
+        return min((left for left in (self._grace.for_handlers, revoked) if left is not None), default=None)
 
     def join(self) -> None:
-        """Wait for the end; for a queue that hangs no longer than there is time. Then the last word to the operator."""
+        """Wait for the end, within the grace period if a queue hangs. Then report the last releases to the operator."""
         self._thread.join(max(0.0, self._grace.over_at - time.monotonic()))
         if self._session is not None:
-            self._session.close(within=self._grace.for_last_word)
+            self._session.close(within=self._grace.for_last_report)
 
 
 _running: WeakSet[ConsumerLoop] = WeakSet()
-"""Threads stay behind where a process is forked."""
+"""Loops of this process. A forked process does not have their threads."""
 
 
 def _forked() -> None:

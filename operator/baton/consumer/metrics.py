@@ -1,4 +1,4 @@
-"""A consumer's metrics for Prometheus. Needs prometheus-client (the extra `metrics` of baton-consumer)."""
+"""Prometheus metrics of a consumer. Needs prometheus-client (the extra `metrics` of baton-consumer)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ _ATTEMPTS = (1, 2, 3, 5, 8, 13, 21)
 
 
 class ConsumerMetrics:
-    """Counts what one consumer does; all by queue. Give it to `Consumer.from_environment(metrics=…)`, and serve `registry`, for
-    instance with `prometheus_client.start_http_server(8080)`. It measures where the consumer meets its queues and its ledger:
-    nothing else of the consumer knows of the counting.
+    """The metrics of one consumer, by queue. Pass it to `Consumer.from_environment(metrics=…)` and serve `registry`, for instance
+    with `prometheus_client.start_http_server(8080)`. It wraps the consumer's queues and ledger, so the rest of the consumer does
+    not count anything.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,15 +37,15 @@ class ConsumerMetrics:
             return Histogram(f"baton_consumer_{name}", text, ["queue", *labels], registry=registry, buckets=buckets)
 
         self.handled = counter("handled", "Entries that were acknowledged.")
-        self.failed = counter("failed", "Times an entry failed, to be tried again or to become a dead letter.")
-        self.dead = counter("dead_letters", "Entries that this consumer has set aside.")
-        self.redelivered = counter("redelivered", "Entries that came again.")
-        self.refused = counter("refused", "Times the queue did not take this consumer for the owner.")
-        self.taken_over = histogram("takeover_seconds", "From seeing a grant to the first entry, where one was waiting.")
-        self.given_back = histogram("release_seconds", "From hearing that a partition is called back to having let go of it.")
-        self._handling = histogram("handling_seconds", "That a handler took for an entry or a batch.", "outcome")
-        self._attempts = histogram("attempts", "That an entry or a batch took until no other followed.", buckets=_ATTEMPTS)
-        self._overdue = counter("handler_timeouts", "Times a handler took longer than handler_timeout.")
+        self.failed = counter("failed", "Failures of entries, which are then retried or become dead letters.")
+        self.dead = counter("dead_letters", "Entries that this consumer has moved to the dead letters.")
+        self.redelivered = counter("redelivered", "Entries that were delivered again.")
+        self.refused = counter("refused", "Requests that the queue rejected because this consumer is not the owner.")
+        self.taken_over = histogram("takeover_seconds", "From seeing a grant to reading the first entry, if one was waiting.")
+        self.given_back = histogram("release_seconds", "From seeing that a partition is revoked to its release.")
+        self._handling = histogram("handling_seconds", "Duration of a handler's call for an entry or a batch.", "outcome")
+        self._attempts = histogram("attempts", "Attempts of an entry or a batch up to the last one.", buckets=_ATTEMPTS)
+        self._overdue = counter("handler_timeouts", "Handler calls that took longer than handler_timeout.")
         self._oldest: Callable[[], Mapping[QueueName, float]] = dict
         self._clock = clock
         self._readers: dict[QueueName, Reader] = {}
@@ -55,12 +55,12 @@ class ConsumerMetrics:
     def around(
         self, open_queue: Callable[[QueueName], Reader], source: Assignments
     ) -> "tuple[Callable[[QueueName], Reader], MeasuredAssignments]":
-        """Opens the same queues, and the same assignments, measured."""
+        """Wrap a consumer's queues and assignments to measure them."""
         self._assignments = assignments = MeasuredAssignments(source, self, self._clock)
 
         def measured(queue: QueueName) -> Reader:
             self._readers[queue] = reader = open_queue(queue)
-            self._overdue.labels(queue), self._attempts.labels(queue)  # from 0 on, as the others
+            self._overdue.labels(queue), self._attempts.labels(queue)  # start at 0, like the others
             for outcome in ("returned", "retry", "dead_letter"):
                 self._handling.labels(queue, outcome)
             return cast(Reader, MeasuredReader(queue, reader, self, assignments))
@@ -68,33 +68,33 @@ class ConsumerMetrics:
         return measured, assignments
 
     def handling(self, queue: QueueName, seconds: float, outcome: str, attempts: int) -> None:
-        """A handler took this long; it has returned, or raised for a retry or a dead letter, at so many attempts."""
+        """Record a handler's call; see `Measures`."""
         self._handling.labels(queue, outcome).observe(seconds)
         if outcome != "retry":
             self._attempts.labels(queue).observe(attempts)
 
     def overdue(self, queue: QueueName) -> None:
-        """A handler takes longer than `handler_timeout`."""
+        """Record that a handler took longer than `handler_timeout`."""
         self._overdue.labels(queue).inc()
 
     def asking(self, oldest: Callable[[], Mapping[QueueName, float]]) -> None:
-        """`oldest`: by queue, for how many seconds the program has had the oldest entry that is not finished."""
+        """Set the function that returns, by queue, the age in seconds of the program's oldest unfinished entry."""
         self._oldest = oldest
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """What Prometheus asks at registration: nothing, so that no queue is asked."""
-        yield GaugeMetricFamily("baton_consumer_partitions", "Partitions that are this consumer's.", labels=["queue"])
+        """Return the gauges without values: registration must not send requests to queues."""
+        yield GaugeMetricFamily("baton_consumer_partitions", "Partitions that this consumer owns.", labels=["queue"])
         yield GaugeMetricFamily("baton_consumer_lag", "Entries in them that are not acknowledged.", labels=["queue"])
-        yield GaugeMetricFamily("baton_consumer_oldest_entry_seconds", "Since the oldest entry in hand came.", labels=["queue"])
+        yield GaugeMetricFamily("baton_consumer_oldest_entry_seconds", "Age of the oldest unfinished entry.", labels=["queue"])
         yield GaugeMetricFamily("baton_consumer_at_limit", "1 at the queue's maxDeliveredUnacked, else 0.", labels=["queue"])
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """At each scrape, on the thread of the server. A queue that does not answer has no lag."""
+        """Return the gauges for a scrape, on the server's thread. A queue that does not answer has no lag."""
         partitions, lag, oldest, at_limit = self.describe()
         entry = self._assignments.entry if self._assignments is not None else None
         for queue, numbers in _numbers(entry).items():
             partitions.add_metric([queue], len(numbers))
-            how_much = getattr(self._readers.get(queue), "lag", None)  # which a reader need not know
+            how_much = getattr(self._readers.get(queue), "lag", None)  # optional in a reader
             if how_much is not None:
                 with suppress(QueueUnreachable):
                     lag.add_metric([queue], how_much(numbers))
@@ -108,16 +108,16 @@ class ConsumerMetrics:
 
 @dataclass(slots=True)
 class _HeldTime:
-    """A partition's, with this consumer."""
+    """Times of a partition held by this consumer, by the metrics' clock."""
 
     granted_at: float
     read: bool = False
-    called_back_at: float | None = None
+    revoked_at: float | None = None
     over: bool = False
 
 
 class MeasuredAssignments:
-    """Assignments on their way to the consumer, and for how long it has had its partitions. Of the consumer's loop."""
+    """Measures assignments on their way to the consumer. Used by the thread of the consumer's loop."""
 
     def __init__(self, source: Assignments, metrics: ConsumerMetrics, clock: Callable[[], float]) -> None:
         self._source = source
@@ -125,7 +125,7 @@ class MeasuredAssignments:
         self._clock = clock
         self._held: dict[tuple[Partition, Epoch], _HeldTime] = {}
         self.entry: MemberEntry | None = None
-        """As the consumer knows it."""
+        """The assignments that the consumer last read."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._source.watch(changed)
@@ -140,16 +140,16 @@ class MeasuredAssignments:
             owned, revoking = ([*flat(entry.owned)], [*flat(entry.revoking)]) if entry else ([], [])
             self._held = {grant: before.get(grant) or _HeldTime(now) for grant in [*owned, *revoking]}
             for partition, epoch in revoking:
-                self.called_back(partition, epoch)
+                self.revoked(partition, epoch)
         return entry
 
-    def called_back(self, partition: Partition, epoch: Epoch) -> None:
+    def revoked(self, partition: Partition, epoch: Epoch) -> None:
         held = self._held.get((partition, epoch))
-        if held is not None and held.called_back_at is None:
-            held.called_back_at = self._clock()
+        if held is not None and held.revoked_at is None:
+            held.revoked_at = self._clock()
 
     def read(self, partition: Partition, epoch: Epoch, found: bool) -> None:
-        """The queue has answered: with entries, or that there are none."""
+        """Record an answer of the queue: whether it had entries."""
         held = self._held.get((partition, epoch))
         if held is not None and not held.read:
             held.read = True
@@ -161,24 +161,24 @@ class MeasuredAssignments:
             held.over = True
 
     def let_go(self, partition: Partition, epoch: Epoch) -> None:
-        """By the consumer's own word."""
+        """Record that the consumer has released the partition."""
         held = self._held.get((partition, epoch))
-        if held is not None and not held.over and held.called_back_at is not None:
-            self._metrics.given_back.labels(partition.queue).observe(self._clock() - held.called_back_at)
+        if held is not None and not held.over and held.revoked_at is not None:
+            self._metrics.given_back.labels(partition.queue).observe(self._clock() - held.revoked_at)
             held.over = True
 
 
 class MeasuredReader:
-    """A queue's reader, with an eye on what passes through it. What is not named here passes unseen."""
+    """Measures the requests to a queue's reader. Methods that are not defined here pass through."""
 
     def __init__(self, queue: QueueName, reader: Reader, metrics: ConsumerMetrics, assignments: MeasuredAssignments) -> None:
         self._queue = queue
         self._reader = reader
         self._assignments = assignments
-        # From 0 on: Prometheus takes the first value that it sees for no increase.
+        # Start at 0: Prometheus does not count the first value that it sees as an increase.
         counters = metrics.handled, metrics.failed, metrics.dead, metrics.redelivered, metrics.refused
         self._handled, self._failed, self._dead, self._redelivered, self._refused = (one.labels(queue) for one in counters)
-        self.ready = reader.ready  # is asked most often
+        self.ready = reader.ready  # without a wrapper, because it is called most often
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
@@ -232,7 +232,7 @@ class MeasuredReader:
             self._assignments.lost(Partition(self._queue, partition), epoch)
             raise
         except PartitionPaused:
-            self._assignments.called_back(Partition(self._queue, partition), epoch)
+            self._assignments.revoked(Partition(self._queue, partition), epoch)
             raise
 
 

@@ -1,4 +1,4 @@
-"""What became of an entry that was handed out, and how a handler says so."""
+"""Outcomes of entries, and the exceptions and policies by which a handler decides them."""
 
 import random
 from collections.abc import Mapping
@@ -14,30 +14,30 @@ _LONGEST_DELAY = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The entry is done."""
+    """The entry is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """It failed, and is to be tried again."""
+    """The attempt failed, and the entry is retried."""
 
     why: str
     delay: float | None = None
-    """Seconds until then; None: 0.1 to 5, longer from try to try."""
+    """Seconds until the next attempt; None: 0.1 to 5, longer each time."""
     alone: bool = False
-    """It was in a batch that failed, and is now a batch by itself: it is unknown which entry is to blame."""
+    """Whether the next attempt is a batch by itself: a batch failed, and it is unknown which of its entries is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """It failed, and no other try would help: it goes to the dead letters."""
+    """The entry failed, and moves to the dead letters without another attempt."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The handler is done with it for now, and the program acknowledges it later."""
+    """The handler has returned, and the program acknowledges the entry later."""
 
 
 Outcome = Ack | Nack | DeadLetter | Kept
@@ -45,8 +45,8 @@ Outcome = Ack | Nack | DeadLetter | Kept
 ACK, KEPT = Ack(), Kept()
 
 
-class Retry(Exception):  # noqa: N818 -- a word to the consumer
-    """Raised by a handler: retry this entry, in `delay` seconds. Its partition (or key) waits for it, the others go on.
+class Retry(Exception):  # noqa: N818 -- a request to the consumer
+    """Raised by a handler to retry the entry in `delay` seconds. Its partition (or key) waits for it; others go on.
 
     ```python
     def handle(entry):
@@ -56,17 +56,17 @@ class Retry(Exception):  # noqa: N818 -- a word to the consumer
     """
 
     delay: float | None = None
-    """Also of a subclass whose `__init__` does not call this one's."""
+    """The default for subclasses whose `__init__` does not call `Retry.__init__`."""
 
-    def __init__(self, why: str = "the handler asked for another try", *, delay: float | None = None) -> None:
-        """`delay`: seconds, up to 10^9; None: by `retry=`, else 0.1 to 5, longer each time. Raises TypeError and
-        ValueError for another delay."""
+    def __init__(self, why: str = "the handler requested a retry", *, delay: float | None = None) -> None:
+        """`delay`: seconds, up to 10^9; None: by `retry=`, else 0.1 to 5, longer each time. Raises TypeError or ValueError for an
+        invalid delay."""
         super().__init__(why)
         self.delay = seconds(delay)
 
 
 class Reject(Exception):  # noqa: N818 -- likewise
-    """Raised by a handler: another try would not help, so the entry becomes a dead letter now.
+    """Raised by a handler to make the entry a dead letter at once.
 
     ```python
     def handle(entry):
@@ -79,8 +79,8 @@ class Reject(Exception):  # noqa: N818 -- likewise
         super().__init__(why)
 
 
-class HandlerTimeout(TimeoutError):  # noqa: N818 -- says what happened, as the argument does
-    """A coroutine was cancelled because it took longer than `handler_timeout`: its entry fails with this.
+class HandlerTimeout(TimeoutError):  # noqa: N818 -- named like the argument
+    """The failure of an entry whose coroutine was cancelled because it took longer than `handler_timeout`.
 
     ```python
     consumer.run(handle, handler_timeout=30, retry={HandlerTimeout: Backoff(attempts=3)})
@@ -90,7 +90,7 @@ class HandlerTimeout(TimeoutError):  # noqa: N818 -- says what happened, as the 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a failed entry waits for its next attempt, and how many attempts it has.
+    """A retry policy: delays between attempts, and the number of attempts.
 
     ```python
     consumer.run(handle, retry=Backoff(first=1, factor=2, most=300, jitter=0.2, attempts=8))
@@ -98,10 +98,10 @@ class Backoff:
 
     Args:
         first: Seconds before the second attempt.
-        factor: How many times as long each further wait is, 1 to 100.
-        most: Most seconds of a wait.
-        jitter: The share, 0 to 1, by which a wait may be shorter, at random.
-        attempts: After so many the entry becomes a dead letter; None: no limit.
+        factor: Factor between one delay and the next, 1 to 100.
+        most: Maximum seconds of a delay.
+        jitter: Maximum share, 0 to 1, by which a delay is shortened at random.
+        attempts: Number of attempts after which the entry becomes a dead letter; None: no limit.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -123,17 +123,17 @@ class Backoff:
             whole("attempts", self.attempts, 1)
 
     def wait(self, attempt: int) -> float:
-        """Return the seconds to wait after the attempt with this number; the first is 0."""
+        """Return the seconds to wait after the attempt with this number, counted from 0."""
         longest = min(self.most, self.first * self.factor ** min(attempt, 150))
         return longest * (1 - self.jitter * random.random())
 
 
 Policies = Mapping[type[Exception], Backoff]
-"""How entries are retried, by what the handler raised: the nearest of its base classes counts."""
+"""Retry policies by exception class. The nearest base class of what the handler raised applies."""
 
 
 def policies(retry: Backoff | Policies | None) -> Policies:
-    """One Backoff is for all exceptions. Raises TypeError for what is no policy."""
+    """Return `retry` as policies: a single Backoff applies to all exceptions. Raises TypeError for anything else."""
     found = {Exception: retry} if isinstance(retry, Backoff) else {} if retry is None else retry
     if not isinstance(found, Mapping) or not all(
         isinstance(kind, type) and issubclass(kind, Exception) and isinstance(one, Backoff) for kind, one in found.items()
@@ -142,54 +142,54 @@ def policies(retry: Backoff | Policies | None) -> Policies:
     return found
 
 
-def retried(word: Nack, by: Policies, kind: type[Exception], attempt: int) -> Nack | DeadLetter:
-    """What comes of an attempt that failed: what the policy for this kind of exception says, if there is one. A delay that the
-    program has named stands."""
+def apply_policy(failed: Nack, by: Policies, kind: type[Exception], attempt: int) -> Nack | DeadLetter:
+    """Apply the policy for this kind of exception, if there is one, to a failed attempt. An explicit delay takes precedence over
+    the policy's."""
     policy = next((by[one] for one in kind.__mro__ if one in by), None)
     if policy is None:
-        return word
+        return failed
     if policy.attempts is not None and attempt + 1 >= policy.attempts:
-        return DeadLetter(bounded(f"after {counted(attempt + 1, 'attempt')}: {word.why}"))
-    return replace(word, delay=policy.wait(attempt)) if word.delay is None else word
+        return DeadLetter(bounded(f"after {counted(attempt + 1, 'attempt')}: {failed.why}"))
+    return replace(failed, delay=policy.wait(attempt)) if failed.delay is None else failed
 
 
-def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> Nack | DeadLetter:
-    """What an exception of a handler says of its entry. `hopeless`: exceptions that are not worth a retry. A delay that is no
-    number of seconds, which a subclass of Retry may have, is a failure like any other."""
+def outcome_of(error: Exception, dead_letter_on: tuple[type[Exception], ...] = ()) -> Nack | DeadLetter:
+    """Return the outcome for an exception of a handler. An invalid delay, which a subclass of Retry may have, is a failure like
+    any other."""
     if isinstance(error, Retry):
         try:
             return Nack(bounded(_text(error)), seconds(error.delay))
         except (TypeError, ValueError) as wrong:
-            return Nack(bounded(said(wrong)))
+            return Nack(bounded(described(wrong)))
     if isinstance(error, Reject):
         return DeadLetter(bounded(_text(error)))
-    why = bounded(said(error))
-    return DeadLetter(why) if isinstance(error, hopeless) else Nack(why)
+    why = bounded(described(error))
+    return DeadLetter(why) if isinstance(error, dead_letter_on) else Nack(why)
 
 
-def then(outcome: Nack | DeadLetter) -> str:
-    """What comes of it, for a log."""
+def next_step(outcome: Nack | DeadLetter) -> str:
+    """Return what the consumer does next, for a log line."""
     if isinstance(outcome, DeadLetter):
         return "moving it to the dead letters"
     return "retrying" + (f" in {outcome.delay:.3g} s" if outcome.delay else "")
 
 
 def bounded(why: str) -> str:
-    """As a queue takes it. Raises TypeError for what is no text."""
+    """Return a reason in the form that queues accept. Raises TypeError unless it is a string."""
     if not isinstance(why, str):
-        raise TypeError(f"why is {why!r}: set it to a text, such as str(error)")
+        raise TypeError(f"why is {why!r}: set it to a string, such as str(error)")
     return why[:_LONGEST_REASON].encode(errors="replace").decode()
 
 
 def seconds(delay: float | None) -> float | None:
-    """Raises TypeError and ValueError for what is no number of seconds."""
+    """Return the delay. Raises TypeError or ValueError if it is not a valid number of seconds."""
     if delay is not None:
         number("delay", delay, 0, _LONGEST_DELAY)
     return delay
 
 
-def said(error: BaseException) -> str:
-    """Its kind and its text."""
+def described(error: BaseException) -> str:
+    """Return the class and the text of an error."""
     return f"{type(error).__name__}: {_text(error)}"
 
 
@@ -197,4 +197,4 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(it cannot be said)"
+        return "(its text is unavailable: str() failed)"

@@ -1,4 +1,4 @@
-"""One partition in a consumer's hands, from the grant until it is let go of or lost."""
+"""Held partitions: the entries in hand of each partition, from its grant until it is released or lost."""
 
 from __future__ import annotations
 
@@ -27,85 +27,84 @@ from baton.queues.protocol import QueueUnreachable
 if TYPE_CHECKING:
     from baton.consumer.dispatcher import Delivery
 
-# Entries that are worked on in order: those of a partition, or of one of its keys.
-
 _OFFSET, _NTH = attrgetter("offset"), attrgetter("nth")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _LONGEST_TURN = 60.0
 
 
 class Failure(NamedTuple):
-    """Of an entry that waits to be tried again."""
+    """The failure of an entry that waits for its retry."""
 
     why: str
     due: float
-    """When (monotonic)."""
+    """When the retry is due (monotonic)."""
 
 
 @dataclass(slots=True, eq=False)
 class EntrySequence:
-    """What is in hand, in order. Only the consumer's loop changes it."""
+    """Entries in hand that are worked on in order: those of a partition, or of one of its keys. Changed by the consumer's loop
+    only."""
 
     holding: HeldPartition
     key: bytes | int | None = None
     """Its key in `HeldPartition.sequences`."""
     waiting: deque[HeldEntry] = field(default_factory=deque)
-    """Read and not handed out, or handed out and given back."""
+    """Entries that are not handed out, or were given back."""
     out: dict[str, HeldEntry] = field(default_factory=dict)
-    """Handed out and without an outcome, by offset."""
+    """Entries that are handed out and have no outcome, by offset."""
     kept: dict[str, HeldEntry] = field(default_factory=dict)
-    """Whose handler has returned, to be acknowledged later."""
+    """Entries whose handler has returned and that the program acknowledges later, by offset."""
     failed: dict[str, Failure] = field(default_factory=dict)
-    """By offset; of entries among `waiting` that the queue has not yet been told of."""
+    """Failures of `waiting` entries that are not reported to the queue yet, by offset."""
     tries: dict[str, int] = field(default_factory=dict)
-    """Attempts so far at entries that have failed here, by offset."""
+    """Number of attempts at entries that have failed in this process, by offset."""
     at_work: set[Delivery] = field(default_factory=set)
-    """That have some of its entries, and are not back: whatever became of these, their worker may still be at one."""
+    """Deliveries with its entries that are not back. Their workers may still be working on one, whatever its outcome."""
     dropped: bool = False
-    """Nothing of it is begun any more."""
+    """Whether no other entry of it begins."""
 
     @property
     def idle(self) -> bool:
-        """No worker is at it, or is about to be."""
+        """Whether no entry waits or is being worked on."""
         return not self.waiting and not self.busy
 
     @property
     def busy(self) -> bool:
-        """Whether a worker has an entry of it."""
+        """Whether a worker has an entry of the sequence."""
         return bool(self.out or self.at_work)
 
     @property
     def due(self) -> float:
-        """When the first that waits may be handed out (monotonic)."""
+        """When the first waiting entry may be handed out (monotonic)."""
         if not self.waiting:
             return inf
         if (times := self.waiting[0].times) and not self.holding.letting_go:
-            return self.holding.left_over + (turn_of(times) / 8 if times > 1 else 0.0)  # entries of others may be on their way
+            return self.holding.left_over + (turn_of(times) / 8 if times > 1 else 0.0)  # others may arrive
         failure = self.failed.get(self.waiting[0].offset)
         return 0.0 if failure is None else failure.due
 
     @property
     def left_over(self) -> bool:
-        """An earlier process was handed out the first that waits, and did not finish it."""
+        """Whether an earlier process was handed the first waiting entry and did not finish it."""
         return bool(self.waiting) and self.waiting[0].times > 0
 
     @property
     def latest(self) -> float:
-        """Until when others go before one that is left over (monotonic): the longer the more often it was handed out."""
+        """Until when other entries go before the leftover (monotonic): the later, the more often it was handed out."""
         return 0.0 if self.holding.letting_go else self.holding.left_over + turn_of(self.waiting[0].times)
 
     def ready(self, now: float, *, shared: bool = False) -> bool:
-        """The first that waits may be handed out; what is left over is not, before its turn. `shared`: also while earlier ones
-        are out."""
+        """Return whether the first waiting entry may be handed out. A leftover may not before its turn. `shared`: also while
+        earlier entries are out."""
         return bool(self.waiting) and (shared or not self.busy) and not self.waiting[0].times and now >= self.due
 
     def turn_has_come(self, most: int) -> None:
-        """So many of those that are left over may be handed out."""
+        """Let the first `most` entries be handed out although they are leftovers."""
         for entry in islice(self.waiting, most):
             entry.times = 0
 
     def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
-        """The first entries, up to one that has failed before or is left over: the queue has to count that one first."""
+        """Hand out the first entries, up to one that has failed or is a leftover: the queue has to count that delivery first."""
         now = time.monotonic()
         if not self.tries and not self.holding.left_over and len(self.waiting) <= most and most_bytes == inf:
             entries = list(self.waiting)
@@ -128,7 +127,7 @@ class EntrySequence:
         return entries
 
     def settle(self, entries: Iterable[HeldEntry], outcome: Outcome, now: float) -> bool:
-        """What became of entries that were handed out. False: none of them is in hand; a second word on one is passed over."""
+        """Record the outcome of entries. Returns False if none of them is in hand. A second outcome of an entry is ignored."""
         found = [(entry, raw) for entry in entries if (raw := _taken(self.out, entry) or _taken(self.kept, entry)) is not None]
         if not found:
             return False
@@ -146,35 +145,35 @@ class EntrySequence:
                 self._put_back(sorted((self._again(raw, outcome, now) for _, raw in found), key=_NTH))
                 self.holding.move_to_end(self)
             case _:
-                self.drop()  # its next owner gets it, marked redelivered, and what is behind it
+                self.drop()  # the next owner gets this entry, marked redelivered, and those behind it
         return True
 
     def acknowledge(self, entries: Iterable[HeldEntry]) -> bool:
-        """These are done with: as `settle`, for all of them at once. False: none of them is in hand."""
+        """Record that entries are finished: a faster `settle` with an Ack. Returns False if none of them is in hand."""
         if self.tries:
             found = [entry.offset for entry in entries if _taken(self.out, entry) or _taken(self.kept, entry)]
-        else:  # all are in their first try
+        else:  # all are in their first attempt
             out, kept = self.out, self.kept
             found = [offset for offset in map(_OFFSET, entries) if out.pop(offset, None) or kept.pop(offset, None)]
         self._finished(found)
         return bool(found)
 
     def has(self, entry: HeldEntry) -> bool:
-        """It is in hand, in this try, and nothing was said of it."""
+        """Return whether the entry is in hand, in this attempt, and without an outcome."""
         raw = self.out.get(entry.offset) or self.kept.get(entry.offset)
         return raw is not None and raw.attempt == entry.attempt
 
     def comes_again(self, entry: HeldEntry) -> bool:
-        """It has failed since it was handed out."""
+        """Return whether the entry has failed since it was handed out."""
         return self.tries.get(entry.offset, 0) > entry.attempt
 
     def give_back(self, entries: Iterable[HeldEntry]) -> None:
-        """Those that were handed out and not begun."""
+        """Take back entries that were handed out and not begun."""
         if self.out:
             self._put_back([raw for entry in entries if (raw := _taken(self.out, entry))])
 
     def hold_up(self) -> None:
-        """Nothing that is handed out is begun before what is to come again. From any thread."""
+        """Have workers begin no other entry before the one to retry. Any thread may call this."""
         for delivery in list(self.at_work):
             delivery.held_up = True
 
@@ -183,18 +182,18 @@ class EntrySequence:
             self.failed[offset] = failure._replace(due=0.0)
 
     def bring_forward(self, seconds: float) -> None:
-        """What waits to be tried again is due so much earlier."""
+        """Make retries due earlier by so much."""
         for offset, failure in self.failed.items():
             self.failed[offset] = failure._replace(due=failure.due - seconds)
 
     def drop(self) -> None:
-        """Nothing of it is begun any more, whatever comes back."""
+        """Begin no other entry of the sequence, including those that come back."""
         self.dropped = True
         self.waiting.clear()
         self.failed.clear()
 
     def keep_all(self) -> None:
-        """No worker is at what is out; it may still be acknowledged."""
+        """Record that no worker is working on entries that are out. They may still be acknowledged."""
         self.kept.update(self.out)
         self.out.clear()
         self.at_work.clear()
@@ -212,7 +211,7 @@ class EntrySequence:
             del self.tries[offset]
 
     def _again(self, raw: HeldEntry, outcome: Nack, now: float) -> HeldEntry:
-        """For another try."""
+        """Record the failure, and return the entry for its next attempt."""
         tries = self.tries[raw.offset] = raw.attempt + 1
         delay = backoff(tries) if outcome.delay is None else outcome.delay
         self.failed[raw.offset] = Failure(outcome.why, now + delay)
@@ -230,7 +229,7 @@ class EntrySequence:
 
 
 def _taken(place: dict[str, HeldEntry], entry: HeldEntry) -> HeldEntry | None:
-    """From there; None: it is not there, or in a later try."""
+    """Remove and return the entry; None if it is not in `place`, or there in a later attempt."""
     raw = place.pop(entry.offset, None)
     if raw is None or raw.attempt == entry.attempt:
         return raw
@@ -239,33 +238,33 @@ def _taken(place: dict[str, HeldEntry], entry: HeldEntry) -> HeldEntry | None:
 
 
 def turn_of(times: int) -> float:
-    """Seconds for which others go first."""
+    """Return the seconds for which others go before a leftover that was handed out so often."""
     return min(_LONGEST_TURN, 2.0 ** min(times - 1, 10))
 
 
 def backoff(tries: int) -> float:
-    """Seconds until the next try."""
+    """Return the default delay of a retry, in seconds."""
     return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 10))
 
 
 _LOST_WITHIN = 3.0
-"""Seconds for the queue to hear what was acknowledged of a partition that another pod has."""
+"""Seconds to send acknowledgements for a partition that another pod owns."""
 
 
 class Phase(Enum):
-    """Where a holding is in its life."""
+    """The phase of a held partition."""
 
     SERVING = auto()
     LETTING_GO = auto()
-    """Nothing new is read; what is in hand is finished."""
+    """Nothing new is read, and entries in hand are finished."""
     RELEASED = auto()
-    """Given back by this consumer's own word."""
+    """Released by this consumer."""
     FENCED = auto()
-    """Lost: the queue refuses this consumer, or its ledger does not name the partition any more."""
+    """Lost: the queue rejects this consumer, or the ledger no longer names the partition."""
 
 
 class Notice(Enum):
-    """What the program's callbacks have said of the partition so far."""
+    """Which of the program's callbacks were called for the partition so far."""
 
     NONE = auto()
     ASSIGNING = auto()
@@ -277,51 +276,52 @@ class Notice(Enum):
 
 
 class Outage(NamedTuple):
-    """A queue that does not answer, or does not take what is to be told or sent of one partition."""
+    """An outage of a queue, or of some requests for one partition."""
 
     tries: int
     until: float
-    """When it is asked again (monotonic)."""
+    """When the next request is due (monotonic)."""
     since: float
     why: str
-    """As it was first said: what differs by a number alone, such as that of the partition that was asked for, is the same."""
+    """The first error. Later ones that differ in numbers only, such as the partition's, do not replace it."""
     of_all: bool = False
-    """Whatever is asked of the partition is answered so (PartitionUnavailable): any other answer ends it."""
+    """Whether all requests for the partition fail (PartitionUnavailable), so that any success ends the outage."""
 
 
 @dataclass(slots=True, eq=False)
 class HeldPartition:
-    """What is in hand of a partition under one epoch."""
+    """A partition held at one epoch, with its entries in hand."""
 
     partition: Partition
     epoch: Epoch
-    hearing: OutcomeListener = field(repr=False)
+    listener: OutcomeListener = field(repr=False)
     by_key: bool = False
-    """Its keys are worked on beside each other."""
+    """Whether its keys are worked on concurrently."""
     phase: Phase = Phase.SERVING
     notice: Notice = Notice.NONE
     sequences: dict[bytes | int | None, EntrySequence] = field(default_factory=dict)
     """Entries in hand, by key (an entry without a key by its `nth`), or all under None. Served in this order."""
     handled: list[str] = field(default_factory=list)
-    """Offsets to acknowledge;"""
+    """Offsets to acknowledge."""
     receipts: list[Acknowledgement] = field(default_factory=list)
-    """who wants to hear of it;"""
+    """Results to complete when `handled` is acknowledged."""
     together: list[FinishedTogether] = field(default_factory=list)
-    """which of these are finished with what is sent of them;"""
+    """Those of `handled` that are finished in transactions, and what is sent in these."""
     aside: list[tuple[str, str]] = field(default_factory=list)
-    """and offsets to set aside as dead letters, and why."""
+    """Offsets to move to the dead letters, and why."""
     outage: Outage | None = None
-    """The queue answers, and does not take these, a failure, or what is sent: there is no such topic, or no right."""
+    """Set if the queue answers but rejects acknowledgements, dead letters, failures or messages, such as for a missing topic or
+    permission."""
     read_before: bool = False
-    """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
+    """Whether this process has read the partition. If not, entries of an earlier run of this container may still be read."""
     left_over: float = 0.0
-    """When something was read that was handed out to an earlier process, and not finished by it; 0: nothing of that waits."""
+    """When leftovers were read: entries that an earlier process was handed and did not finish. 0: none waits."""
     sure_at: float = 0.0
-    """When the queue last said that the partition is ours."""
+    """When the queue last confirmed that the partition is ours (monotonic)."""
     since: float = field(default_factory=time.monotonic)
-    """When it was granted, as far as this process knows."""
+    """When this process learned of the grant (monotonic)."""
     served_at: float = 0.0
-    """When it had its turn last; 0: never."""
+    """When its last turn began (monotonic); 0: it had none."""
 
     @property
     def over(self) -> bool:
@@ -329,7 +329,7 @@ class HeldPartition:
 
     @property
     def is_sure(self) -> bool:
-        """It is ours, as far as the queue has said lately."""
+        """Whether the queue has recently confirmed that the partition is ours."""
         return not self.over and time.monotonic() - self.sure_at <= SURE_FOR
 
     @property
@@ -338,17 +338,17 @@ class HeldPartition:
 
     @property
     def has_turns(self) -> bool:
-        """Its entries may be handed out."""
+        """Whether its entries may be handed out."""
         return (self.phase is Phase.SERVING and self.notice is Notice.ASSIGNED) or self.phase is Phase.LETTING_GO
 
     @property
     def told(self) -> bool:
-        """The queue knows what became of its entries."""
+        """Whether the queue has all acknowledgements and dead letters."""
         return not self.handled and not self.aside
 
     @property
     def at_rest(self) -> bool:
-        """Nothing is in hand, nothing is to be told, and it is not called back."""
+        """Whether nothing is in hand or to be sent, and the partition is not revoked."""
         return self.phase is Phase.SERVING and not (self.sequences or self.handled or self.aside)
 
     @property
@@ -357,29 +357,30 @@ class HeldPartition:
 
     @property
     def out(self) -> bool:
-        """A worker is at some of it."""
+        """Whether a worker has entries of it."""
         return any(sequence.busy for sequence in self.sequences.values())
 
     def watched(self, *, shared: bool) -> bool:
-        """The queue is asked once in a while whether it still is ours: a worker is at it, or is to hear that it goes."""
-        saying_goodbye = self.notice in (Notice.REVOKING, Notice.IN_ON_REVOKED) and self.sure_at > 0
-        return saying_goodbye or (self.out and not shared)
+        """Return whether to ask the queue regularly if the partition is still ours: while a worker has entries of it, and until
+        `on_revoked` has returned."""
+        revoking = self.notice in (Notice.REVOKING, Notice.IN_ON_REVOKED) and self.sure_at > 0
+        return revoking or (self.out and not shared)
 
     @property
     def in_hand(self) -> int:
-        """Entries that wait or are worked on."""
+        """Number of entries that wait or are being worked on."""
         return sum(len(sequence.waiting) + len(sequence.out) for sequence in self.sequences.values())
 
     @property
     def with_program(self) -> list[HeldEntry]:
-        """Entries that were handed out and are not finished. Any thread may ask."""
+        """Entries that were handed out and are not finished. Any thread may use this."""
         sequences = list(self.sequences.values())
         return [entry for sequence in sequences for place in (sequence.out, sequence.kept) for entry in list(place.values())]
 
     @property
     def unfinished_since(self) -> float:
-        """When the program got the first of those, or of what waits for another attempt (monotonic), else inf. Any
-        thread may ask."""
+        """When the program got the oldest of those, or of the entries that wait for a retry (monotonic); inf: there are none. Any
+        thread may use this."""
         failed = [
             entry
             for one in list(self.sequences.values())
@@ -390,11 +391,11 @@ class HeldPartition:
         return min((entry.since for entry in (*self.with_program, *failed)), default=inf)
 
     def ready(self, now: float, *, shared: bool = False) -> Iterator[EntrySequence]:
-        """Those from which entries may be handed out."""
+        """Return the sequences from which entries may be handed out."""
         return (sequence for sequence in list(self.sequences.values()) if sequence.ready(now, shared=shared))
 
     def take_in(self, read: Entries, nth: int) -> None:
-        """Entries that were read; the first is the nth of all."""
+        """Take in entries that were read. `nth`: position of the first among all entries that this consumer has read."""
         if not read:
             return
         if self.by_key:
@@ -424,26 +425,26 @@ class HeldPartition:
             self.sequences[failed.key] = failed
 
     def tidy(self) -> None:
-        """Forget sequences of which nothing is in hand."""
+        """Forget sequences with nothing in hand."""
         for key in [
             key for key, sequence in self.sequences.items() if sequence.idle and not sequence.kept and not sequence.dropped
         ]:
             del self.sequences[key]
 
     def let_go(self) -> None:
-        """Read nothing new any more; what is in hand is tried at once."""
+        """Read nothing new, and retry failed entries at once."""
         if self.phase is Phase.SERVING:
             self.phase = Phase.LETTING_GO
             for sequence in self.sequences.values():
                 sequence.try_at_once()
 
     def finish(self) -> None:
-        """Read nothing any more, also of what was read before; what is in hand is tried at once."""
+        """Read nothing at all, not even entries of an earlier run, and retry failed entries at once."""
         self.let_go()
         self.read_before = True
 
     def leave(self) -> None:
-        """Begin no entry any more."""
+        """Begin no other entry."""
         self.finish()
         for sequence in self.sequences.values():
             sequence.drop()
@@ -456,12 +457,12 @@ class HeldPartition:
         self.receipts.clear()
 
     def lose(self, reader: Reader) -> None:
-        """Another pod has it, with what was not acknowledged."""
+        """Give up a partition that another pod owns."""
         reader.let_go({self.partition.number: self.epoch}, _LOST_WITHIN, give_up=True)
         self.forget()
 
     def forget(self, phase: Phase = Phase.FENCED) -> None:
-        """Nothing of it is worked on any more, and what was not acknowledged counts here no longer."""
+        """Drop all entries and outcomes, and enter this phase unless the partition is over already."""
         self.phase = self.phase if self.over else phase
         for sequence in self.sequences.values():
             sequence.clear()
@@ -478,20 +479,20 @@ def _tried_before(entries: Iterable[HeldEntry], read: Entries) -> Iterator[HeldE
 
 
 class HeldPartitions:
-    """Holdings by partition; changed by the consumer's loop only."""
+    """All held partitions and the readers of their queues. Changed by the consumer's loop only."""
 
     def __init__(
         self,
         open_queue: Callable[[QueueName], Reader],
         source: Assignments,
-        hearing: OutcomeListener,
+        listener: OutcomeListener,
         woken: Callable[[], None],
     ) -> None:
-        """`woken`: called, from any thread, when there may be something to read."""
+        """`woken`: called, from any thread, when there may be entries to read."""
         self._by_key = False
         self._open_queue = open_queue
         self._source = source
-        self._hearing = hearing
+        self._listener = listener
         self._woken = woken
         self._entry: MemberEntry | None = None
         self._holdings: dict[Partition, HeldPartition] = {}
@@ -501,15 +502,15 @@ class HeldPartitions:
         return iter(list(self._holdings.values()))
 
     def divide(self, *, by_key: bool) -> None:
-        """Whether keys are worked on beside each other, but for holdings of which something is in hand already."""
+        """Set whether keys are worked on concurrently, except for partitions with entries in hand."""
         self._by_key = by_key
         for holding in self._holdings.values():
             if not holding.sequences:
                 holding.by_key = by_key
 
-    def follow_ledger(self, last_word: Callable[[HeldPartition, Reader], object]) -> list[HeldPartition]:
-        """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more: the answer.
-        `last_word` is called with each of these before."""
+    def follow_ledger(self, before_drop: Callable[[HeldPartition, Reader], object]) -> list[HeldPartition]:
+        """Take up granted partitions, begin to release revoked ones, and drop those that the ledger no longer names. Returns the
+        dropped ones, each of which is passed to `before_drop` first."""
         entry = self._source.current()
         if entry is self._entry:
             return []
@@ -523,28 +524,28 @@ class HeldPartitions:
                 holding.phase = Phase.FENCED
                 continue
             if not holding.over:
-                last_word(holding, reader)
+                before_drop(holding, reader)
             if not holding.over:
                 holding.lose(reader)
-        # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
+        # A later grant to the same pod has a new epoch, so a partition that was released at one epoch stays released.
         self._holdings = {
             partition: before
             if (before := self._holdings.get(partition)) is not None and before.epoch == epoch
-            else HeldPartition(partition, epoch, self._hearing, self._by_key)
+            else HeldPartition(partition, epoch, self._listener, self._by_key)
             for partition, epoch in told.items()
         }
         for partition in revoking:
             self._holdings[partition].let_go()
         for queue in self._readers.keys() - {partition.queue for partition in told}:
-            # Not in this thread: a server that hangs must not hold the other queues up.
+            # In a separate thread: a hanging server must not block the other queues.
             threading.Thread(target=self._readers.pop(queue).close, name="baton-close", daemon=True).start()
         return dropped
 
     def let_go(
         self, holdings: Iterable[HeldPartition], within: float, *, give_up: bool = False
     ) -> Mapping[HeldPartition, QueueUnreachable]:
-        """Nothing of these is worked on any more. Each queue hears of all of its own at once, in so many seconds for all. The
-        answer: of which its queue has not taken that; they are let go of once more, unless they are given up."""
+        """Release partitions, with one request for all partitions of a queue, and within `within` seconds in total. Returns the
+        partitions whose queue has not accepted the release: release them again, unless `give_up` is set."""
         untaken: dict[HeldPartition, QueueUnreachable] = {}
         until = time.monotonic() + within
         by_queue: dict[QueueName, list[HeldPartition]] = {}
@@ -569,12 +570,13 @@ class HeldPartitions:
         return self._readers[queue]
 
     def limits(self) -> list[tuple[QueueName, Callable[[], bool]]]:
-        """Of each queue that has a limit of unacknowledged entries, whether this pod is at it."""
+        """Return, for each queue with a limit of unacknowledged entries, a function that tells whether this pod is at the
+        limit."""
         found = [(queue, getattr(reader, "is_full", None)) for queue, reader in self._readers.items()]
         return [(queue, is_full) for queue, is_full in found if is_full is not None]
 
     def wait_for_entries(self, at_rest: Callable[[HeldPartition, Reader], bool]) -> None:
-        """Wait at the queues for what is at rest."""
+        """Have the queues report new entries of partitions at rest."""
         resting: dict[QueueName, set[int]] = {queue: set() for queue in self._readers}
         for holding in self._holdings.values():
             queue = holding.partition.queue

@@ -1,4 +1,4 @@
-"""What a pod knows of itself, from its environment."""
+"""The pod's identity and settings, from its environment."""
 
 import os
 from collections.abc import Mapping
@@ -23,22 +23,22 @@ class Pod:
     """
 
     group: str
-    """The name of its ConsumerGroup, in its own namespace."""
+    """Name of the pod's ConsumerGroup."""
     name: MemberId
     namespace: str
     uid: Uid
     ledger: Path = DEFAULT_LEDGER
     grace: float = DEFAULT_GRACE
-    """Seconds from SIGTERM to its end: its terminationGracePeriodSeconds, without what a preStop hook takes of them."""
+    """Seconds from SIGTERM to the end: terminationGracePeriodSeconds less the time of the preStop hook."""
     health_port: int | None = None
-    """Where its probes are answered."""
+    """Port of the probes; None: probes are not served."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Pod":
-        """Read BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER, BATON_GRACE_SECONDS and BATON_PRESTOP_SECONDS,
-        which have defaults; and BATON_HEALTH_PORT, without which no probe is answered.
+        """Read BATON_GROUP, POD_NAME, POD_NAMESPACE and POD_UID, and the optional BATON_LEDGER, BATON_GRACE_SECONDS,
+        BATON_PRESTOP_SECONDS and BATON_HEALTH_PORT.
 
-        Raises ValueError that names what is missing, or is no number of seconds or no port.
+        Raises ValueError that names the missing or invalid variable.
         """
         environment = os.environ if environment is None else environment
         missing = [name for name in ("BATON_GROUP", "POD_NAME", "POD_NAMESPACE", "POD_UID") if not environment.get(name)]
@@ -48,7 +48,7 @@ class Pod:
                 "cluster start the program by `baton dev run -- …`"
             )
         grace = _seconds(environment, "BATON_GRACE_SECONDS", DEFAULT_GRACE, "the pod's terminationGracePeriodSeconds, such as 30")
-        prestop = _seconds(environment, "BATON_PRESTOP_SECONDS", 0.0, "what the pod's preStop hook takes, such as 10")
+        prestop = _seconds(environment, "BATON_PRESTOP_SECONDS", 0.0, "the seconds of the pod's preStop hook, such as 10")
         port = environment.get("BATON_HEALTH_PORT") or None
         if port is not None and not (fullmatch(r"[0-9]{1,5}", port, ASCII) and 0 < int(port) < 65_536):
             raise ValueError(f"BATON_HEALTH_PORT is {port!r}: set it to the port that the pod's probes name, such as 8081")

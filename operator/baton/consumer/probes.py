@@ -1,7 +1,7 @@
-"""What the kubelet's probes ask of a consumer: whether it hangs, and whether the operator hears of it.
+"""The HTTP server for the kubelet's probes: whether the consumer hangs, and whether its session is renewed.
 
-The port is open to all that reach the pod, so requests cost no thread each, have an end, and the oldest goes where there are
-too many: a kubelet asks at once and is answered.
+Anything that can reach the pod can open connections. So a request takes no thread and has a timeout, and too many requests
+close the oldest: the kubelet sends its requests at once and still gets an answer.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from typing import Self
 from baton.model.listening import listening
 
 Checks = Mapping[str, Callable[[], str]]
-"""By path; each says what is wrong, or nothing. It may take seconds."""
+"""Checks by path. Each returns a problem, or an empty string, and may take seconds."""
 
 WITHIN = 10.0
-"""Seconds of a request, its answer included."""
+"""Maximum seconds of a request, including the answer."""
 
 MOST_REQUESTS = 64
-"""At the same time."""
+"""Maximum number of concurrent requests."""
 
 LONGEST_REQUEST = 8 * 1024
-"""Bytes of a request's head."""
+"""Maximum bytes of a request's head."""
 
 
 class ProbeServer:
-    """Answers 200 to GET of a check's path, or 503 with what is wrong. In `with`; on all addresses of the pod."""
+    """Answers GET of a check's path with 200, or with 503 and the problem, on all addresses of the pod. A context manager."""
 
     def __init__(self, port: int, checks: Checks) -> None:
         self._port = port
@@ -38,11 +38,13 @@ class ProbeServer:
         self._asked: dict[str, asyncio.Future[str]] = {}
 
     def __enter__(self) -> Self:
-        """Raises RuntimeError: the port cannot be had."""
+        """Raises RuntimeError if the port cannot be bound."""
         try:
             self._socket = listening("", self._port, MOST_REQUESTS)
         except OSError as error:
-            raise RuntimeError(f"BATON_HEALTH_PORT {self._port} cannot be served: {error.strerror}; name a free one") from None
+            raise RuntimeError(
+                f"BATON_HEALTH_PORT {self._port} cannot be served: {error.strerror}; set it to a free port"
+            ) from None
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._run, name="baton-health", daemon=True)
         self._thread.start()
@@ -55,7 +57,7 @@ class ProbeServer:
 
     @property
     def port(self) -> int:
-        """The one that was taken, where 0 was asked for."""
+        """The bound port, also if port 0 was given."""
         return int(self._socket.getsockname()[1])
 
     def _run(self) -> None:
@@ -76,18 +78,18 @@ class ProbeServer:
         self._open[writer] = None
         try:
             async with asyncio.timeout(WITHIN):
-                status, said = await self._said(await reader.readuntil(b"\r\n\r\n"))
-                body = f"{said}\n".encode()
+                status, text = await self._result(await reader.readuntil(b"\r\n\r\n"))
+                body = f"{text}\n".encode()
                 head = f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
                 writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client has gone, or asks for too much
+            pass  # the client has gone, or its request is too large or too slow
         finally:
             self._open.pop(writer, None)
             writer.close()
 
-    async def _said(self, head: bytes) -> tuple[HTTPStatus, str]:
+    async def _result(self, head: bytes) -> tuple[HTTPStatus, str]:
         method, _, rest = head.decode("latin-1").partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if path not in self._checks:
@@ -98,7 +100,7 @@ class ProbeServer:
         return (HTTPStatus.SERVICE_UNAVAILABLE, wrong) if wrong else (HTTPStatus.OK, "ok")
 
     def _check(self, path: str) -> asyncio.Future[str]:
-        """One at a time: requests that come meanwhile get the same answer."""
+        """Run the check, or join its running call: requests that come meanwhile get the same answer."""
         asked = self._asked.get(path)
         if asked is None or asked.done():
             asked = self._asked[path] = self._loop.create_future()

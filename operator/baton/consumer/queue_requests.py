@@ -1,4 +1,4 @@
-"""What a consumer's loop asks the queues for a holding: entries, and to hear what became of them."""
+"""Requests of the consumer's loop to the queues: reading, acknowledging, retrying, verifying."""
 
 import logging
 import re
@@ -21,38 +21,38 @@ from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 log = logging.getLogger(__name__)
 
 _SLICE = 0.25
-"""Seconds of work to read at a time: what is in hand when a partition is called back delays its hand-off."""
+"""Seconds of work to read at a time: entries in hand delay the hand-off of a revoked partition."""
 _MOST = 200
 SLICE_BYTES = 8_000_000
 _MOST_BYTES = 64_000_000
-"""That a batch without a limit of its own reads at once."""
+"""Maximum bytes that a batch without a byte limit reads at once."""
 _SAMPLE = 20
-"""Entries of a read that are measured."""
+"""Number of entries of a read whose size is measured."""
 TOLD_AFTER = 5.0
-"""Seconds for which a queue was away when others than this process are to hear of it."""
+"""Seconds of an outage after which the session reports it."""
 
 
 class QueueRequests:
-    """Asks for holdings, and sees to it that a refusal or an outage ends or delays only what it concerns."""
+    """Sends requests for held partitions. A rejection or an outage ends or delays only the partitions concerned."""
 
     def __init__(self) -> None:
         self._outages: dict[QueueName, Outage] = {}
         self.per_entry = _SLICE
-        """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
+        """Running average of the seconds that a handler takes. Starts high, so that the first read takes one entry."""
         self._size: float | None = None
-        """Bytes of an entry, a running average; None: there was none yet."""
+        """Running average of the bytes of an entry; None: no entry was read yet."""
         self._read = 0
-        """Entries, since the beginning."""
+        """Number of entries read so far."""
         self.asking_since: float | None = None
-        """When the question was asked whose answer is waited for (monotonic); None: there is none."""
+        """When the pending request was sent (monotonic); None: none is pending."""
 
     def took(self, seconds: float, count: int) -> None:
-        """So long were handlers at so many entries."""
+        """Record how long handlers took for how many entries."""
         if count:
             self.per_entry += (1 - 0.8**count) * (seconds / count - self.per_entry)
 
     def read(self, holding: HeldPartition, reader: Reader, most: int, most_bytes: float = SLICE_BYTES) -> bool:
-        """Read a little more of what there is: no more bytes than these, unless one entry has more. False: there was nothing."""
+        """Read entries within these limits, but one at least. Returns False if there were none."""
         number, epoch = holding.partition.number, holding.epoch
         new = holding.phase is Phase.SERVING
         found = True
@@ -66,13 +66,14 @@ class QueueRequests:
                     self._measure(entries)
                 found = bool(entries) or not new
             except PartitionPaused:
-                # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).
+                # The queue knows of a hand-off before the ledger arrives here (a terminating pod never sees it).
                 holding.let_go()
                 holding.read_before = True
         return found
 
     def settle(self, holding: HeldPartition, reader: Reader) -> bool:
-        """Tell the queue what became of entries. False: it does not know yet, or it is not ours any more."""
+        """Send acknowledgements and dead letters. Returns False if the queue does not have all of them, or the partition is
+        lost."""
         number, epoch = holding.partition.number, holding.epoch
         if holding.told:
             holding.acknowledged(taken=True)
@@ -96,14 +97,14 @@ class QueueRequests:
         return told
 
     def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
-        """Whether the first that waits may be handed out: the queue is asked where it is not sure, and has to count a delivery
-        of what has failed before."""
+        """Return whether the first waiting entry may be handed out. Verifies the ownership unless it is sure, and has the queue
+        count the retry of an entry that has failed."""
         holding, first = sequence.holding, sequence.waiting[0]
         failure = sequence.failed.get(first.offset)
         if failure is None and holding.is_sure:
             return True
         if time.monotonic() < self.not_before(holding):
-            return False  # it has just not answered for another
+            return False  # the queue has just not answered for another sequence
         answered = False
         with self._asking(holding, reader, alone=failure is not None):
             if failure is not None:
@@ -114,7 +115,8 @@ class QueueRequests:
         return answered and bool(sequence.waiting) and sequence.waiting[0].offset not in sequence.failed
 
     def begin_again(self, sequence: EntrySequence, reader: Reader) -> bool:
-        """Whether the first that waits, which is left over, may be handed out: the queue counts that, where it counts at all."""
+        """Return whether the first waiting entry, a leftover, may be handed out. Has the queue count the delivery, if it counts
+        them."""
         holding, first = sequence.holding, sequence.waiting[0]
         count = getattr(reader, "begin_again", None)
         answered, again = False, True
@@ -130,13 +132,13 @@ class QueueRequests:
         return answered and again and bool(sequence.waiting)
 
     def verify(self, holding: HeldPartition, reader: Reader) -> None:
-        """Ask the queue whether it still is ours."""
+        """Ask the queue whether the partition is still ours."""
         with self._asking(holding, reader):
             reader.verify(holding.partition.number, holding.epoch)
 
     def keep(self, holding: HeldPartition, reader: Reader) -> bool:
-        """Have the queue count it as in use until it is let go of; queues whose partitions all do need not be asked. False: the
-        queue does not answer, or it is not ours."""
+        """Have the queue treat the partition as in use until it is released, if the queue needs that. Returns False if the queue
+        does not answer, or the partition is not ours."""
         keep = getattr(reader, "keep", None)
         if keep is None:
             return True
@@ -149,8 +151,8 @@ class QueueRequests:
         return kept
 
     def stay_sure(self, holding: HeldPartition, reader: Reader) -> None:
-        """The same while a worker is at some of it for long. Is it called back, the queue has what was finished before now,
-        and not with the last of it: there may be no time for that."""
+        """Verify the ownership while a worker takes long. If the partition is revoked, first flush its acknowledgements: there
+        may be no time for them with the last entry."""
         if holding.letting_go:
             with self._asking(holding, reader):
                 reader.ack(holding.partition.number, holding.epoch, [])
@@ -158,8 +160,8 @@ class QueueRequests:
             self.verify(holding, reader)
 
     def untaken(self, problems: Mapping[HeldPartition, QueueUnreachable], reader_of: Callable[[HeldPartition], Reader]) -> None:
-        """Queues have not taken that these are let go of: they are told again, one that is away when it answers. Who was never
-        told that a partition is ours does not ask: it may still be taken up, and would be waited for."""
+        """Schedule another release of partitions whose queues have not accepted it, at once or when the queue answers. Partitions
+        that the queue never confirmed are not verified: they may still be taken up, and verifying would wait for that."""
         asked: set[QueueName] = set()
         for holding, problem in problems.items():
             queue = holding.partition.queue
@@ -171,11 +173,11 @@ class QueueRequests:
                 holding.outage = _outage(holding.outage, problem)._replace(of_all=of_all)
 
     def slice(self, workers: int = 1) -> int:
-        """How many entries are read at a time, for so many workers."""
+        """Return how many entries to read at a time for this number of workers."""
         return max(1, workers, min(_MOST, self.within(SLICE_BYTES), int(workers * _SLICE / max(self.per_entry, 1e-6))))
 
     def within(self, size: float) -> int:
-        """How many entries are so many bytes, as entries go: one at least."""
+        """Return about how many entries have this size, one at least."""
         if self._size is None:
             return _MOST if size == inf else 1
         return int(max(1.0, min(size, _MOST_BYTES) / self._size))
@@ -187,7 +189,7 @@ class QueueRequests:
         self._size = max(size if self._size is None else 0.5 * (self._size + size), 1.0)
 
     def has_work(self, holding: HeldPartition, reader: Reader) -> bool:
-        """A wake-up for one partition must not cost a question for each of the others."""
+        """Return whether the partition may have entries, without a request to a server."""
         if holding.sequences and holding.waiting:
             return True
         if holding.phase is not Phase.SERVING:
@@ -195,31 +197,31 @@ class QueueRequests:
         return reader.ready(holding.partition.number, holding.epoch)
 
     def not_before(self, holding: HeldPartition) -> float:
-        """When its queue is asked again (monotonic): one that is away is waited for once, for all of its partitions."""
-        if not self._outages and holding.outage is None:  # as nearly always
+        """Return when the next request for the partition is due (monotonic). An unreachable queue delays all its partitions."""
+        if not self._outages and holding.outage is None:  # the usual case
             return 0.0
         both = self._outages.get(holding.partition.queue), holding.outage
         return max((outage.until for outage in both if outage is not None), default=0.0)
 
     def retry_at(self, after: float) -> float:
-        """When the next queue that is away is asked again."""
+        """Return when the next request to an unreachable queue is due (monotonic)."""
         return min((outage.until for outage in self._outages.values() if outage.until > after), default=inf)
 
     def away(self, queue: QueueName) -> bool:
-        """It did not answer when it was asked last."""
+        """Return whether the queue did not answer the last request."""
         return queue in self._outages
 
     def trouble(self, holdings: Iterable[HeldPartition]) -> str:
-        """What keeps this consumer from the queues of these, where that is not over in a moment; empty: nothing."""
-        told, held = time.monotonic() - TOLD_AFTER, [holding for holding in holdings if not holding.over]
-        lasting = {queue: outage.why for queue, outage in self._outages.items() if outage.since <= told}
+        """Return the errors of the queues of these partitions that have lasted for a while; empty: none."""
+        before, held = time.monotonic() - TOLD_AFTER, [holding for holding in holdings if not holding.over]
+        lasting = {queue: outage.why for queue, outage in self._outages.items() if outage.since <= before}
         concerned = {holding.partition.queue for holding in held} if lasting else set()
-        alone = [one.outage.why for one in held if one.outage is not None and one.outage.since <= told]
+        alone = [one.outage.why for one in held if one.outage is not None and one.outage.since <= before]
         return " ".join(dict.fromkeys([*(lasting[queue] for queue in sorted(lasting.keys() & concerned)), *alone]))
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Around what queues may take long to answer."""
+        """Mark a request as pending that queues may take long to answer."""
         before, self.asking_since = self.asking_since, time.monotonic()
         try:
             yield
@@ -227,7 +229,7 @@ class QueueRequests:
             self.asking_since = before
 
     def _again(self, sequence: EntrySequence, reader: Reader, entry: HeldEntry, why: str) -> None:
-        """Have the queue count that the entry is tried once more; if it was tried too often, it is a dead letter now."""
+        """Have the queue count a retry of the entry, which becomes a dead letter if it failed too often."""
         holding = sequence.holding
         again = reader.retry(holding.partition.number, holding.epoch, entry.offset, why)
         sequence.failed.pop(entry.offset, None)
@@ -241,10 +243,10 @@ class QueueRequests:
 
     @contextmanager
     def _asking(self, holding: HeldPartition, reader: Reader, *, alone: bool = False) -> Iterator[None]:
-        """A question to the queue of a holding. `alone`: of a dead letter, a failure, or what is sent in a transaction, which it
-        may not take though it answers: then only this partition waits."""
+        """Send a request for a partition, and record its result. `alone`: a dead letter, a failure or a transaction, which a
+        queue may reject although it answers; then only this partition waits."""
         queue = holding.partition.queue
-        before, self.asking_since = self.asking_since, time.monotonic()  # as `asked`, which takes longer
+        before, self.asking_since = self.asking_since, time.monotonic()  # as in `asked`, which is slower
         try:
             yield
             holding.sure_at = reader.sure_at(holding.partition.number)
@@ -255,7 +257,7 @@ class QueueRequests:
             self._answered(queue)
             if holding.in_hand or not holding.told or refusal.other_process:
                 log.warning("%s/%d is lost: %s", *holding.partition, refusal)
-            else:  # the next owner was faster than the word that it is called back
+            else:  # the next owner began before the revocation arrived here
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)
             holding.lose(reader)
         except PartitionUnavailable as problem:
@@ -277,7 +279,7 @@ class QueueRequests:
 
 
 def _outage(before: Outage | None, problem: QueueUnreachable) -> Outage:
-    """After one more try."""
+    """Return the outage after one more failed request."""
     now = time.monotonic()
     tries, since = (before.tries + 1, before.since) if before else (1, now)
     if tries == 1:
@@ -295,5 +297,5 @@ def _acknowledge(holding: HeldPartition, reader: Reader) -> None:
 
 
 def alike(one: str, other: str) -> bool:
-    """But for numbers: what a queue that is away says of one partition and of another."""
+    """Return whether two errors are equal except for numbers, such as those of partitions."""
     return re.sub("[0-9]+", "", one) == re.sub("[0-9]+", "", other)

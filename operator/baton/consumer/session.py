@@ -1,4 +1,4 @@
-"""A consumer's session with the operator: a Lease whose renewals are the heartbeat, and which lists what was let go of."""
+"""A consumer's session with the operator: a Lease whose renewals are the heartbeat, and which lists released partitions."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ from baton.model.session import Release, format_releases
 
 
 class LeaseStore(Protocol):
-    """Reads and writes one Lease. A method may raise what its connection raises, which counts as "not now".
+    """Reads and writes one Lease. Methods may raise any error of their connection; the session then tries again later.
 
     ```python
     lease = store.read()
@@ -25,8 +25,8 @@ class LeaseStore(Protocol):
         """Return the Lease's manifest; None if it does not exist."""
 
     def write(self, lease: Manifest) -> Manifest | None:
-        """Replace it if it still is at the manifest's resourceVersion; without one, create it. Return what is stored then; None
-        if it has changed meanwhile."""
+        """Replace the Lease if it still has the manifest's resourceVersion; without a resourceVersion, create it. Return the
+        stored manifest; None if the Lease has changed meanwhile."""
 
 
 def renewed(
@@ -38,9 +38,9 @@ def renewed(
     annotations: Mapping[str, str],
     owner: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """The Lease as its holder writes it at `now`. What others put on it stays. `holder` empty: given up.
+    """Return the Lease as its holder writes it at `now`. Labels and annotations of others stay.
 
-    `owner` is a pod's name and uid: the Lease is deleted with it.
+    `holder` empty: the holder gives it up. `owner`: name and uid of a pod, with which the Lease is deleted.
     """
     metadata: Manifest = dict((before or {}).get("metadata") or {})
     metadata["labels"] = (metadata.get("labels") or {}) | {GROUP_LABEL: group}
@@ -56,13 +56,14 @@ DURATION = 15.0
 RENEW_EVERY = 3.0
 _RETRY_EVERY = 0.5
 _ASK_EVERY = 2.0
-_MOST_WORDS = 1000
-_LAST_WORD = 3.0
-"""Seconds that `close` waits for what has not been said yet."""
+_LONGEST_TROUBLE = 1000
+"""Characters."""
+_CLOSE_WITHIN = 3.0
+"""Seconds that `close` waits for annotations that are not written yet."""
 
 
 class Session:
-    """Renews one Lease from a thread, so that a consumer does not look dead while its handler runs.
+    """Renews one Lease from a thread, so that a consumer stays alive to the operator while its handler runs.
 
     ```python
     session = Session(store, holder=pod.uid, group=pod.group)
@@ -70,9 +71,9 @@ class Session:
     session.close()
     ```
 
-    A pod's own Lease belongs to it by name, and is simply taken. An `exclusive` one is taken only when no live process holds it
-    (a group has one driver): `acquire` waits. While the API server is away the session tries again and again; on queues that
-    fence, the consumer goes on meanwhile.
+    A pod's Lease has its name, and the session takes it at once. It takes an `exclusive` one (a group has one driver) only when
+    no live process holds it: `acquire` waits for that. While the API server is unreachable the session keeps trying. On queues
+    that fence, the consumer keeps working meanwhile.
     """
 
     def __init__(
@@ -87,9 +88,15 @@ class Session:
         owner: Mapping[str, str] | None = None,
         gone: Callable[[str], bool] | None = None,
     ) -> None:
-        """`holder`: the pod's UID. `duration`, `every`: seconds. `owner`: name and uid of the pod whose Lease it is. `gone`: who
-        holds an exclusive Lease has ended, so that its term is not waited for; may raise what the way to the API server
-        raises.
+        """Create a session.
+
+        Args:
+            holder: The pod's UID.
+            duration: Seconds that the Lease lasts without a renewal.
+            every: Seconds between renewals.
+            owner: Name and uid of the pod whose Lease it is.
+            gone: Returns whether the holder of an exclusive Lease has ended, so that `acquire` need not wait for the Lease to
+                expire. It may raise errors of the API server.
         """
         self._store = store
         self._holder = holder
@@ -100,26 +107,27 @@ class Session:
         self._owner = owner
         self._gone = gone
         self._ask_again_at = float("-inf")
-        # What an earlier process of the pod has said of itself ends with this one's first word.
+        # The first write clears the annotations of an earlier process of the pod.
         self._annotations: dict[str, str] = {RELEASES_ANNOTATION: format_releases(()), TROUBLE_ANNOTATION: ""}
         self._condition = threading.Condition()
-        self._unsaid = False
+        self._unwritten = False
         self._closing = False
         self._giving_up = False
         self._renewed_at = float("-inf")
         self.gaps = 0
-        """How often a renewal came only after the one before had lapsed; the first counts."""
+        """Number of renewals that came after the Lease had lapsed, including the first one."""
         self._close_by = float("inf")
         self._lease: Manifest | None = None
-        """As it was last read or written; None: it does not exist, or has to be read."""
-        self._problem = False
+        """The Lease as last read or written; None: it does not exist, or must be read."""
+        self.failing = False
+        """Whether the last renewal failed."""
         self._taken_by: str | None = None
         self._thread: threading.Thread | None = None
 
     def acquire(self, timeout: float | None = None, given_up: Callable[[], bool] = lambda: False) -> str | None:
-        """Exclusive sessions: wait until the Lease is free, take it and begin to renew it.
+        """Exclusive sessions: wait until the Lease is free, take it and start to renew it.
 
-        None: taken. Else who has it, after `timeout` seconds, or when the wait is `given_up`.
+        Return None when it is taken; its holder after `timeout` seconds or when `given_up` returns True.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         vacancy = Vacancy()
@@ -138,55 +146,49 @@ class Session:
             time.sleep(_RETRY_EVERY)
 
     def start(self) -> None:
-        """Begin to renew. Does not wait: the consumer may begin while the API server is away."""
+        """Start to renew. Does not wait: the consumer may start while the API server is unreachable."""
         self._thread = threading.Thread(target=self._run, name="baton-session", daemon=True)
         self._thread.start()
 
     def release(self, releases: Iterable[Release], at_once: bool = True) -> None:
-        """Say that exactly this has been let go of. What the ledger no longer counts as ours may be left out again, which need
-        not be said at once."""
+        """Report exactly these releases. `at_once` False: write them with the next renewal, such as when releases that the ledger
+        no longer needs are left out."""
         self.say({RELEASES_ANNOTATION: format_releases(releases)}, at_once)
 
     def trouble(self, why: str) -> None:
-        """Say, at once, what keeps this consumer from its queues; empty: nothing."""
-        self.say({TROUBLE_ANNOTATION: why[:_MOST_WORDS]})
+        """Report at once why this consumer cannot use its queues; empty: it can."""
+        self.say({TROUBLE_ANNOTATION: why[:_LONGEST_TROUBLE]})
 
     def say(self, annotations: Mapping[str, str], at_once: bool = True) -> None:
-        """Put annotations on the Lease: at once (what is said while a write is under way goes together with the next), or with
-        the next renewal.
-        """
+        """Put annotations on the Lease: at once (after a write that is in progress), or with the next renewal."""
         with self._condition:
             if annotations.items() <= self._annotations.items():
                 return
             self._annotations.update(annotations)
             if at_once:
-                self._unsaid = True
+                self._unwritten = True
                 self._condition.notify_all()
 
     def lost(self) -> str | None:
-        """Exclusive sessions: the holder that has taken the Lease over, if any."""
+        """Exclusive sessions: return the holder that has taken the Lease over, if any."""
         return self._taken_by
 
     def lapsed(self) -> bool:
-        """The operator may have given this consumer up: its last renewal is longer ago than the Lease is long."""
+        """Return whether the Lease has expired since the last renewal, so that the operator may have given up on this
+        consumer."""
         return time.monotonic() - self._renewed_at >= self._duration
 
     def renewed_within(self, seconds: float) -> bool:
-        """The last renewal was begun no longer ago."""
+        """Return whether the last successful renewal began within this time."""
         return time.monotonic() - self._renewed_at <= seconds
 
-    @property
-    def unheard(self) -> bool:
-        """The last renewal did not come through."""
-        return self._problem
-
-    def close(self, give_up: bool = False, within: float = _LAST_WORD) -> None:
-        """Say what has not been said yet, and stop renewing. `give_up`: leave the Lease to the next holder."""
+    def close(self, give_up: bool = False, within: float = _CLOSE_WITHIN) -> None:
+        """Write pending annotations, and stop renewing. `give_up`: leave the Lease to the next holder."""
         with self._condition:
             self._closing = True
             self._close_by = time.monotonic() + within
             self._giving_up = give_up
-            self._unsaid = self._unsaid or give_up
+            self._unwritten = self._unwritten or give_up
             self._condition.notify_all()
         if self._thread is not None:
             self._thread.join(within)
@@ -197,7 +199,7 @@ class Session:
         self._ask_again_at = time.monotonic() + _ASK_EVERY
         try:
             return self._gone is not None and self._gone(holder_of(self._lease))
-        except Exception as error:  # whatever the way to the API server raises: then its term is waited for
+        except Exception as error:  # any error of the API server: wait until the Lease expires
             log.debug("whether %s has ended is not known: %s", holder_of(self._lease), error)
             return False
 
@@ -211,19 +213,19 @@ class Session:
             else:
                 time.sleep(_RETRY_EVERY)
                 with self._condition:
-                    self._unsaid = True
+                    self._unwritten = True
 
     def _wait(self, due: float) -> bool:
-        """Until a renewal is due or there is something to say; False: it is over."""
+        """Wait until a renewal is due or annotations are pending. Returns False when the session is closed."""
         with self._condition:
-            self._condition.wait_for(lambda: self._unsaid or self._closing, timeout=max(0.0, due - time.monotonic()))
-            if self._closing and (not self._unsaid or time.monotonic() > self._close_by):
+            self._condition.wait_for(lambda: self._unwritten or self._closing, timeout=max(0.0, due - time.monotonic()))
+            if self._closing and (not self._unwritten or time.monotonic() > self._close_by):
                 return False
-            self._unsaid = False
+            self._unwritten = False
             return True
 
     def _renew(self) -> bool:
-        """One request while no other process writes the Lease; else what stands there is read first."""
+        """Renew with one request, or read the Lease first if another process has written it."""
         for _ in range(2):
             if self._lease is None and not self._read():
                 return False
@@ -237,16 +239,16 @@ class Session:
         return False
 
     def _read(self) -> bool:
-        """False: the API server does not answer."""
+        """Return False if the API server does not answer."""
         try:
             self._lease = self._store.read()
-        except Exception as error:  # whatever the way to the API server raises: the queues' fence decides, not this Lease
+        except Exception as error:  # any error of the API server: the queues' fencing decides, not this Lease
             self._missed(error)
             return False
         return True
 
     def _write(self) -> bool:
-        """False: the API server does not answer, or the Lease has changed since it was read."""
+        """Return False if the API server does not answer, or the Lease has changed since it was read."""
         with self._condition:
             annotations = dict(self._annotations)
         holder = "" if self._giving_up else self._holder
@@ -262,13 +264,13 @@ class Session:
             return False
         self.gaps += begun - self._renewed_at >= self._duration
         self._renewed_at = begun
-        if self._problem:
+        if self.failing:
             log.info("the session of %s is renewed again", self._holder)
-        self._problem = False
+        self.failing = False
         return True
 
     def _missed(self, error: Exception) -> None:
         self._lease = None
-        if not self._problem:
+        if not self.failing:
             log.warning("the session of %s cannot be renewed: %s", self._holder, error)
-        self._problem = True
+        self.failing = True

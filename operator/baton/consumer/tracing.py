@@ -1,4 +1,4 @@
-"""Traces that go on from the producer to the handler, by OpenTelemetry (the extra `opentelemetry` of baton-consumer)."""
+"""OpenTelemetry traces from the producer to the handler (the extra `opentelemetry` of baton-consumer)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,21 +20,21 @@ with extra("opentelemetry"):
 _Header = TypeVar("_Header", bound=bytes | str | None)
 _LONGEST_HEADER = 8192
 _MOST_LINKS = 128
-"""Of a batch; OpenTelemetry itself keeps no more."""
+"""The most links of a batch's span; OpenTelemetry's own default limit."""
 
 
 def context_headers(headers: Mapping[str, _Header] | None = None) -> dict[str, _Header | str]:
-    """These headers and the context of the current span: `producer.send(key, value, headers=context_headers())`."""
+    """Return these headers with the context of the current span: `producer.send(key, value, headers=context_headers())`."""
     context: dict[str, str] = {}
     propagate.inject(context)
     return {**(headers or {}), **context}
 
 
 def traced(handler: UserHandler, tracer_provider: TracerProvider | None = None) -> Handler:
-    """The same handler, in a span of its own for each call: `consumer.run(traced(handle))`.
+    """Return the handler with a span around each call: `consumer.run(traced(handle))`.
 
-    An entry's span is a child of the one that its producer was in; a batch's has links to those of its entries. What the handler
-    raises is recorded. Without a provider the global one counts.
+    The span of an entry is a child of its producer's span; the span of a batch has links to its entries' producer spans.
+    Exceptions of the handler are recorded. Without a provider the global one is used.
     """
     handler = decoding(handler)
     if isinstance(handler, DecodingHandler):
@@ -58,7 +58,7 @@ def traced(handler: UserHandler, tracer_provider: TracerProvider | None = None) 
 
 @contextmanager
 def _span(tracer: Tracer, work: Entry | Sequence[Entry]) -> Iterator[None]:
-    """While an entry is worked on, or a batch."""
+    """Open a span around the work on an entry or a batch."""
     alone = isinstance(work, Entry)
     entries = [work] if isinstance(work, Entry) else work
     queues = ",".join(sorted({entry.queue for entry in entries}))
@@ -89,7 +89,7 @@ def _of_entry(entry: Entry) -> dict[str, AttributeValue]:
 
 
 def _context(entry: Entry) -> Context | None:
-    """What its producer sent along; None: nothing, and the span is a child of the current one."""
+    """Return the context that the producer sent; None: none, and the span becomes a child of the current one."""
     fields = propagate.get_global_textmap().fields
     texts = {name: entry.headers.get(name) or b"" for name in fields}
     carrier = {name: text.decode(errors="replace") for name, text in texts.items() if 0 < len(text) <= _LONGEST_HEADER}

@@ -1,4 +1,4 @@
-"""Messages that are sent together with the end of entries, or not at all."""
+"""Transactions: messages that are sent atomically with the end of entries."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
@@ -12,9 +12,9 @@ from baton.model.wording import counted
 from baton.queues.output import EACH, MOST_IN_TRANSACTION, Output
 
 Finish = Callable[[Sequence[HeldEntry], Sequence[Output]], None]
-"""Hears of entries of one partition that are finished, in order, and of what is sent of them."""
+"""Called with finished entries of one partition, in order, and with the messages to send."""
 _open_here: ContextVar["Transaction | None"] = ContextVar("baton_transaction", default=None)
-"""In this thread, or this task of an event loop."""
+"""The open transaction of this thread, or of this task of an event loop."""
 
 
 class _State(Enum):
@@ -24,20 +24,20 @@ class _State(Enum):
 
 
 class Transaction:
-    """What `Consumer.transaction` returns, for `with`:
+    """A context manager that sends messages and finishes entries atomically; made by `Consumer.transaction`:
 
     ```python
     with consumer.transaction(entry) as transaction:
         transaction.send("payments", b"paid", key=entry.key, headers={"order": entry.offset})
     ```
 
-    At the end of the block its entries are finished with: what was sent becomes visible to who reads committed
-    messages when the group's offset has gone over them, at the same moment. If the block raises, nothing is sent, and its entries
-    are not finished. The owner of the partition by then sends it once; a consumer that is no owner any more sends nothing."""
+    The end of the block finishes the entries. Readers of committed messages see the messages at the same moment at which the
+    group's committed offset passes the entries. If the block raises, nothing is sent, and the entries are not finished. Messages
+    are sent once, by the partition's owner: a consumer that has lost the partition sends nothing."""
 
     def __init__(self, entries: HeldEntry | Sequence[HeldEntry], finish: Finish) -> None:
-        """Raises TypeError for what was not handed out by a consumer, and ValueError where it is of several partitions, or
-        nothing."""
+        """Raises TypeError for anything but entries that a consumer handed out, and ValueError for entries of several partitions,
+        or no entries."""
         self._entries = _of_one_partition(entries if isinstance(entries, Sequence) else [entries])
         self._finish = finish
         self._outputs: list[Output] = []
@@ -54,34 +54,34 @@ class Transaction:
         headers: Mapping[str, str | bytes | None] | None = None,
         partition: int | None = None,
     ) -> None:
-        """Send a message to a topic of the same brokers; value None is a tombstone. Without `partition` the key chooses it, as
-        Kafka's clients in Java do; without a key, too, all that comes of one partition goes to one. What is sent of a partition
-        keeps its order. Raises RuntimeError outside of the block, TypeError and ValueError for what Kafka does not take, and
-        ValueError where the block sends more than one transaction may have."""
+        """Send a message to a topic of the same brokers. Value None is a tombstone. Without `partition` the key selects the
+        partition, as in Kafka's Java clients; without a key, all messages from one source partition go to the same partition.
+        Messages from one source partition keep their order. Raises RuntimeError outside of the block, TypeError or ValueError
+        for a message that Kafka does not accept, and ValueError if the transaction becomes too large."""
         if self._state is not _State.OPEN:
             over = "is over" if self._state is _State.OVER else "has not begun"
             raise RuntimeError(f"the transaction {over}: send in its block, `with consumer.transaction(entry) as transaction:`")
         output = Output.of(topic, value, key, headers, partition)
         if self._weight + output.weight > MOST_IN_TRANSACTION:
             raise ValueError(
-                f"a transaction sends {MOST_IN_TRANSACTION // 10**6} MB at most, where each message counts for {EACH} bytes more "
-                f"than it has, and this block has sent {counted(len(self._outputs), 'message')}: make it of fewer entries, or "
-                "put what is large elsewhere"
+                f"a transaction sends {MOST_IN_TRANSACTION // 10**6} MB at most (each message counts {EACH} bytes more than its "
+                f"size), and this block has sent {counted(len(self._outputs), 'message')}: use fewer entries, or store large "
+                "values elsewhere"
             )
         self._weight += output.weight
         self._outputs.append(output)
 
     def __enter__(self) -> Self:
-        """Raises RuntimeError where another is open here, or one of the entries is in another, or was."""
+        """Raises RuntimeError if another transaction is open here, or if an entry is or was in another transaction."""
         if self._state is not _State.NEW:
             raise RuntimeError("a transaction is one block: call consumer.transaction(entry) for each")
         if _open_here.get() is not None:
-            raise RuntimeError("a transaction is open here: send all in its block, or begin this one after its end")
+            raise RuntimeError("another transaction is open here: send in its block, or begin this one after its end")
         for entry in self._entries:
             if entry.in_transaction:
                 raise RuntimeError(
                     f"{entry.queue}/{entry.partition} entry {entry.offset} is in another transaction, or was finished by one: "
-                    "send all that comes of it in one block"
+                    "send all its messages in one block"
                 )
         self._mark(inside=True)
         self._state, self._outside = _State.OPEN, _open_here.set(self)
@@ -103,16 +103,16 @@ class Transaction:
 
 
 def _of_one_partition(entries: Sequence[HeldEntry]) -> list[HeldEntry]:
-    """In their order."""
+    """Return the entries in their order, without duplicates."""
     for entry in entries:
         if not isinstance(entry, HeldEntry):
-            raise TypeError(f"{entry!r} is no entry that a consumer handed out here: give the entry of the handler, or a batch's")
+            raise TypeError(f"{entry!r} is not an entry that a consumer handed out here: pass the handler's entry, or a batch's")
     if not entries:
-        raise ValueError("a transaction without an entry: give the entries of which it is what comes")
+        raise ValueError("a transaction without an entry: pass the entries that its messages come from")
     if len(partitions := {Partition(entry.queue, entry.partition) for entry in entries}) > 1:
         named = ", ".join(f"{queue}/{number}" for queue, number in sorted(partitions))
         raise ValueError(
-            f"the entries are of several partitions ({named}), and each commits by itself: make a transaction for each, "
+            f"the entries are of several partitions ({named}), which commit separately: make a transaction for each, "
             "`for entries in batch.by_partition().values():`"
         )
     return sorted({entry.nth: entry for entry in entries}.values(), key=lambda entry: entry.nth)

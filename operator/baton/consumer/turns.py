@@ -1,7 +1,6 @@
-"""The turns of a consumer's loop: it owns what the consumer holds, reads, acknowledges and lets go, on a thread of its own.
+"""The consumer's loop: one thread that reads, acknowledges and releases everything that the consumer holds.
 
-Workers ask it for entries and report their outcomes; these requests come to it one by one, so nothing here is
-locked.
+Workers send it requests for entries and outcomes. The loop runs them one by one, so nothing here needs a lock.
 """
 
 import logging
@@ -34,21 +33,21 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY = 1.0
 """Seconds."""
 _FULL_FOR = 5.0
-"""Seconds at the limit after which the log says it: a program that acknowledges may be there for moments."""
+"""Seconds at the limit after which it is logged: a program that acknowledges may be at the limit for moments."""
 
 
 class SlowProgram:
-    """Warns of handlers that do not return, and of queues that hand out no more to this pod: its program has maxDeliveredUnacked
+    """Logs handlers that do not return, and queues that hand out no more entries because the program has maxDeliveredUnacked
     entries and acknowledges none. Used by the thread of the consumer's loop only."""
 
     def __init__(self, holdings: HeldPartitions, out: Collection[Delivery]) -> None:
-        """`out`: what workers have in their hands."""
+        """`out`: the deliveries that workers have."""
         self.warn_after = 60.0
-        """Seconds after which a handler is warned of;"""
+        """Seconds after which a running handler is logged."""
         self.timeout = inf
-        """that it may take (`handler_timeout`),"""
+        """Maximum seconds of a handler (`handler_timeout`)."""
         self.overdue: Callable[[QueueName], object] | None = None
-        """and who hears of the queue of one that takes longer."""
+        """Called with the queue of a handler that exceeds `timeout`."""
         self._holdings = holdings
         self._out = out
         self._looked_at = -inf
@@ -56,40 +55,41 @@ class SlowProgram:
 
     @property
     def next(self) -> float:
-        """When to look again, while workers have something (monotonic)."""
+        """When to look again, while workers have deliveries (monotonic)."""
         return self._looked_at + _LOOK_EVERY if self._out else inf
 
     def look(self) -> None:
-        """Warn of a handler whenever its time has doubled, and once of each queue that is at its limit for a while."""
+        """Log a handler whenever its time has doubled, and each queue once that is at its limit for a while."""
         now = time.monotonic()
         if now < self._looked_at + _LOOK_EVERY:
             return
         self._looked_at = now
         for delivery in self._out:
-            since, at = delivery.at_since, delivery.at
-            if at and now - since >= self.warn_after * 2**delivery.warnings:
-                log.warning("the handler has not returned from %s", _told(at, now - since))
+            since, current = delivery.current_since, delivery.current
+            if current and now - since >= self.warn_after * 2**delivery.warnings:
+                log.warning("the handler has not returned from %s", _described(current, now - since))
                 delivery.warnings += 1
-            if at and now - since >= self.timeout and delivery.exceed():
+            if current and now - since >= self.timeout and delivery.exceed():
                 if self.overdue is not None:
-                    self.overdue(at[0].sequence.holding.partition.queue)
-                log.error("the handler is over its handler_timeout and goes on with %s", _told(at, now - since))
+                    self.overdue(current[0].sequence.holding.partition.queue)
+                log.error("the handler has exceeded its handler_timeout and continues with %s", _described(current, now - since))
         for queue, is_full in self._holdings.limits():
             if not is_full():
                 self._full_since.pop(queue, None)
             elif now - self._full_since.setdefault(queue, now) >= _FULL_FOR:
                 self._full_since[queue] = inf  # once
-                self._tell_full(queue, now)
+                self._log_full(queue, now)
 
-    def tell_end(self) -> None:
-        """Time is up: name what handlers have not returned from."""
+    def log_unfinished(self) -> None:
+        """Log the entries whose handlers have not returned when time is up."""
         now = time.monotonic()
         for delivery in self._out:
-            since, at = delivery.at_since, delivery.at
-            if at:
-                log.error("time is up, and a handler has not returned: its next owner gets %s", _told(at, now - since))
+            since, current = delivery.current_since, delivery.current
+            if current:
+                left = _described(current, now - since)
+                log.error("time is up, and a handler has not returned: the partition's next owner gets %s", left)
 
-    def _tell_full(self, queue: QueueName, now: float) -> None:
+    def _log_full(self, queue: QueueName, now: float) -> None:
         held = [one for holding in self._holdings if holding.partition.queue == queue for one in holding.with_program]
         if oldest := min(held, key=lambda entry: entry.since, default=None):
             log.warning(
@@ -100,27 +100,26 @@ class SlowProgram:
             )
 
 
-def _told(at: Sequence[HeldEntry], seconds: float) -> str:
-    """What a handler works on."""
-    first, others = at[0], f" and {len(at) - 1} more" if len(at) > 1 else ""
+def _described(current: Sequence[HeldEntry], seconds: float) -> str:
+    first, others = current[0], f" and {len(current) - 1} more" if len(current) > 1 else ""
     queue, number = first.sequence.holding.partition
     key = shown_key(first)
     return f"{queue}/{number} entry {first.offset}{others} (key {key}, attempt {first.attempt + 1}) after {seconds:.0f} s"
 
 
 _IDLE = 5.0
-"""Seconds after which an idle consumer looks around even if it was not called."""
+"""Seconds after which an idle consumer checks everything although no request has come."""
 _WATCH_EVERY = 0.05
-"""Seconds after which a busy consumer sees to it that the partitions at rest are waited for."""
+"""Interval, in seconds, at which a busy consumer tells the queues which partitions are at rest."""
 
 
 _SHORT_WORK = 0.001
-"""Seconds for which a worker that has just got entries has the processor to itself: most handlers are done with them by then."""
-_NOT_FIRST = "another word on it, or on one that is finished with it, came before the end of its transaction"
+"""Seconds for which the loop leaves the processor to a worker that has just got entries: most handlers finish within them."""
+_NOT_FIRST = "another outcome of this entry, or of one in the same transaction, came before the end of the transaction"
 
 
 class Turns:
-    """Of one consumer, used by the loop's thread only; but for `words`, and what does not change."""
+    """The state of one consumer's loop. Other threads may use `inbox`, `wake` and `ended` only."""
 
     def __init__(
         self,
@@ -130,18 +129,18 @@ class Turns:
         session: Session | None,
         grace: GracePeriod,
         callbacks: Callbacks,
-        hearing: OutcomeListener,
+        listener: OutcomeListener,
     ) -> None:
-        """`hearing`: hears what programs say of entries, and passes it on."""
-        self.words: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        """What to do next. From any thread, and from signal handlers: this queue is the one kind that these may use."""
+        """`listener`: takes the outcomes that programs set on entries."""
+        self.inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        """Requests to run, from any thread and from signal handlers: SimpleQueue is the only queue that these may use."""
         self.ended = threading.Event()
-        """Nothing is heard any more."""
+        """Set when no request is run any more."""
         self.failure: BaseException | None = None
-        """What ended it, if no stop did."""
+        """The error that ended the loop; None after a stop."""
         self.last_calls: Sequence[Call] = ()
-        """After the end: callbacks that are still due."""
-        self.holdings = HeldPartitions(open_queue, source, hearing, self.wake)
+        """Callbacks that are still due after the end."""
+        self.holdings = HeldPartitions(open_queue, source, listener, self.wake)
         self.requests = QueueRequests()
         self.dispatcher = Dispatcher(self.holdings, self.requests)
         self.slow = SlowProgram(self.holdings, self.dispatcher.out)
@@ -149,18 +148,18 @@ class Turns:
         self._source = source
         self._session = session
         self._grace = grace
-        self._notices = Notices(callbacks, hearing.time_left)
+        self._notices = Notices(callbacks, listener.time_left)
         self._watched_at = 0.0
         self._came_meanwhile = False
-        """There is something to read that was not there when its partition had its turn: no wait at its queue covers that."""
+        """Whether entries came since their partition had its turn: the queue does not report those."""
         self._reported: set[HeldPartition] = set()
 
     def wake(self) -> None:
-        """From any thread."""
-        self.words.put(lambda: None)
+        """Start a turn. Any thread may call this."""
+        self.inbox.put(lambda: None)
 
     def run(self, interrupt: Callable[[], None]) -> None:
-        """Until the end. `interrupt` is called where the ledger has changed."""
+        """Run the loop until its end. `interrupt`: called when the ledger has changed."""
         try:
             self._source.watch(interrupt)
             if self._session is not None:
@@ -172,9 +171,9 @@ class Turns:
             self.failure = failure
         finally:
             self.ended.set()
-            for holding in self.holdings:  # nothing is left to be heard of, also where the loop has failed on its way
+            for holding in self.holdings:  # complete all receipts, also after a failure
                 holding.forget()
-            self._hear()
+            self._run_requests()
             for want in self.dispatcher.wants:
                 if want.answer.set_running_or_notify_cancel():
                     want.answer.set_result(None)
@@ -182,12 +181,12 @@ class Turns:
             self._source.close()
 
     def called(self, call: Call) -> None:
-        """A callback has returned."""
+        """Record that a callback has returned."""
         self.dispatcher.calling = None
         self._notices.called(call)
 
     def settle(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
-        """Take in what became of entries."""
+        """Record outcomes of entries. `receipt`: completed when the queues have them."""
         now = time.monotonic()
         concerned: set[HeldPartition] = set()
         for entries, outcome in outcomes:
@@ -214,62 +213,60 @@ class Turns:
                 survived(holding.partition.number, holding.epoch, entry.offset)
 
     def take_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float, count: int) -> None:
-        """It comes from a worker, whose handlers were at so many entries for so many seconds."""
+        """Take a delivery back from a worker. `seconds`, `count`: how long handlers worked on how many entries."""
         self.settle(outcomes)
         self.dispatcher.take_back(delivery)
         self.requests.took(seconds, count)
 
     def finish_together(self, entries: Sequence[HeldEntry], outputs: Sequence[Output]) -> None:
-        """Entries of one partition are finished with when the outputs are sent; where that is too late for one of them, all come
-        again, and nothing is sent."""
+        """Finish entries of one partition together with the outputs. If one of them has an outcome already, retry all the others
+        and send nothing."""
         now, holding = time.monotonic(), entries[0].sequence.holding
         known = all(entry.sequence.has(entry) for entry in entries)
         if not known and not holding.over:
-            log.error("%s/%d entry %s: nothing is sent: %s", *holding.partition, entries[0].offset, _NOT_FIRST)
+            log.error("%s/%d entry %s: its messages are not sent: %s", *holding.partition, entries[0].offset, _NOT_FIRST)
         for entry in entries:
             entry.sequence.settle([entry], ACK if known else Nack(_NOT_FIRST), now)
         if known and outputs:
             holding.together.append(FinishedTogether([entry.offset for entry in entries], outputs))
 
     def keep_all(self) -> None:
-        """No worker is at what was handed out."""
+        """Record that no worker is working on entries that were handed out."""
         for holding in self.holdings:
             for sequence in holding.sequences.values():
                 sequence.keep_all()
 
     def is_ours(self, holding: HeldPartition) -> bool:
-        """By the queue's word of now."""
+        """Ask the queue whether the partition is still owned."""
         if not holding.over:
             self.requests.verify(holding, self.holdings.reader(holding))
         return holding.is_sure
 
     def _turn(self) -> None:
         begun = time.monotonic()
-        self._hear()
+        self._run_requests()
         self._look_around()
         self.slow.look()
-        worked = self.dispatcher.serve(self.words.empty)
+        worked = self.dispatcher.serve(self.inbox.empty)
         self._report()
-        if worked and not self.dispatcher.wants and self._heard_within(_SHORT_WORK):
+        if worked and not self.dispatcher.wants and self._run_one_request(within=_SHORT_WORK):
             return
         if not worked and not self._finished():
             self._rest(begun)
 
-    def _hear(self) -> None:
+    def _run_requests(self) -> None:
         with suppress(Empty):
             while True:
-                self.words.get_nowait()()
+                self.inbox.get_nowait()()
 
     def _rest(self, begun: float) -> None:
-        """Until a request comes, or something is to be done by the clock."""
+        """Wait until a request comes or something is due."""
         until = min(self._wake_at(begun), self._grace.next)
-        self._heard_within(max(0.0, until - time.monotonic()))
+        self._run_one_request(within=max(0.0, until - time.monotonic()))
 
     def _wake_at(self, begun: float) -> float:
-        """When there is something to do (monotonic); what fell due since the present turn has `begun` may have been passed over.
-
-        Queues are told which partitions are at rest: an entry of one of these is worth a word.
-        """
+        """Return when something is due (monotonic), including what fell due since the current turn has `begun`. Also tell the
+        queues which partitions are at rest, so that they report new entries of these."""
         now = time.monotonic()
         until = min(now + _IDLE, self.dispatcher.due, self.slow.next)
         if self.dispatcher.out and now - self._watched_at < _WATCH_EVERY:
@@ -286,7 +283,7 @@ class Turns:
         return until
 
     def _at_rest(self, holding: HeldPartition, reader: Reader, now: float) -> bool:
-        """There is nothing to read of it until its queue says so."""
+        """Return whether the partition has nothing to read until its queue reports new entries."""
         if holding.phase is not Phase.SERVING or self.requests.not_before(holding) > now:
             return False
         ready = reader.ready(holding.partition.number, holding.epoch)
@@ -294,48 +291,50 @@ class Turns:
         return not ready
 
     def _due(self, holding: HeldPartition, begun: float) -> float:
-        """What was not due when this turn has `begun`."""
+        """Return when the partition has something due that was not due when the turn has `begun` (monotonic)."""
         away = self.requests.not_before(holding)
         times = [away, *(max(away, sequence.due) for sequence in holding.sequences.values())]
         if holding.watched(shared=self.dispatcher.shared):
             times.append(holding.sure_at + SURE_FOR)
         return min((time for time in times if time > begun), default=inf)
 
-    def _heard_within(self, seconds: float) -> bool:
+    def _run_one_request(self, *, within: float) -> bool:
+        """Wait for a request for at most `within` seconds, and run it. Returns False if none came."""
         try:
-            word = self.words.get(timeout=seconds)
+            request = self.inbox.get(timeout=within)
         except Empty:
             return False
-        word()
+        request()
         return True
 
     def _finished(self) -> bool:
-        """Asked to stop, and either nothing is ours any more or time is up."""
+        """Return whether the consumer is stopping and either holds no partition or is out of time."""
         if not self._grace.stopping:
             return False
-        self._grace.stop_unheard(self._unheard)
+        self._grace.stop_if_cut_off(self._cut_off)
         return time.monotonic() >= self._grace.due or all(holding.over for holding in self.holdings)
 
-    def _unheard(self) -> bool:
-        """Neither a queue of what is held nor the API server answers."""
+    def _cut_off(self) -> bool:
+        """Return whether neither the API server nor any queue of a held partition answers."""
         queues = {holding.partition.queue for holding in self.holdings if not holding.over}
-        return (self._session is None or self._session.unheard) and all(map(self.requests.away, queues))
+        return (self._session is None or self._session.failing) and all(map(self.requests.away, queues))
 
     def _finish(self) -> None:
-        """Time is up: finish what is being worked on, acknowledge, and let go. A queue that is away is not asked again."""
+        """Finish running handlers when time is up, acknowledge, and release all partitions. Queues that are unreachable are not
+        asked again."""
         self.dispatcher.recall()
         if not self._grace.aborted:
             self._grace.leave(self.requests.per_entry)
             while not self._finished():
                 self._turn()
-            self.slow.tell_end()
-        self._hear()
+            self.slow.log_unfinished()
+        self._run_requests()
         self.last_calls = self._let_go_of_all()
 
     def _look_around(self) -> None:
-        """Follow the ledger, and look after what is not at rest."""
+        """Follow the ledger, and look after partitions that are not at rest."""
         with self.requests.asked():
-            dropped = self.holdings.follow_ledger(self._last_word)
+            dropped = self.holdings.follow_ledger(self._settle_last)
         leaving = self._grace.leaving
         done = [one for one in self.holdings if (leaving or not one.at_rest) and self._look_after(one)]
         with self.requests.asked():
@@ -344,21 +343,21 @@ class Turns:
         self._notify(dropped)
 
     def _report(self) -> None:
-        """Exactly what the ledger still counts as ours and we have let go of; and what keeps us from the queues."""
+        """Report in the session which partitions are released although the ledger still names them, and which queues fail."""
         if self._session is None:
             return
         released = {holding: holding.partition for holding in self.holdings if holding.phase is Phase.RELEASED}
         if released.keys() != self._reported:
-            news = not released.keys() <= self._reported
+            at_once = not released.keys() <= self._reported
             self._reported = set(released)
             self._session.release(
-                (Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()), news
+                (Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()), at_once
             )
         self._session.trouble(self.requests.trouble(self.holdings))
 
     def _let_go_of_all(self) -> Sequence[Call]:
-        """Time is up: the queues hear what was handled, and all is let go of. The answer: callbacks that are still due. A queue
-        that is away is not asked again."""
+        """Acknowledge finished entries and release all partitions. Returns callbacks that are still due. Queues that are
+        unreachable are not asked again."""
         at_work = [holding for holding in self.holdings if not holding.over and holding.out]
         left = [holding for holding in self.holdings if not holding.over]
         for holding in left:
@@ -374,7 +373,7 @@ class Turns:
         return last_calls
 
     def _look_after(self, holding: HeldPartition) -> bool:
-        """Pass on what became of its entries. True: it is to be let go of, for it is called back and nothing of it is in hand."""
+        """Pass on the outcomes of the partition's entries. Returns True if it is revoked and nothing of it is in hand."""
         if self._grace.leaving:
             (holding.leave if self._grace.begins_nothing else holding.finish)()
         now = time.monotonic()
@@ -384,16 +383,17 @@ class Turns:
         if not self.requests.settle(holding, reader):
             return False
         if holding.letting_go and not (holding.read_before or holding.in_hand):
-            self.requests.read(holding, reader, self.requests.slice())  # else it would wait for an idle worker
+            self.requests.read(holding, reader, self.requests.slice())  # does not wait for an idle worker
         holding.tidy()
         if holding.watched(shared=self.dispatcher.shared) and now - holding.sure_at > SURE_FOR:
-            self.requests.stay_sure(holding, reader)  # a long handler should not work on what another pod owns
+            self.requests.stay_sure(holding, reader)  # a long handler should not work on entries that another pod owns
         busy = holding.waiting or (holding.out and not self.dispatcher.shared)
         done = holding.letting_go and holding.read_before and not busy
         return done and self._notices.may_go(holding) and not holding.out and not holding.over
 
-    def _last_word(self, holding: HeldPartition, reader: Reader) -> None:
-        """The ledger does not name it any more. The queue knows whose it is: if it still is ours, what was handled counts."""
+    def _settle_last(self, holding: HeldPartition, reader: Reader) -> None:
+        """Acknowledge finished entries of a partition that the ledger no longer names: the queue accepts them if it is still
+        ours."""
         if self.requests.not_before(holding) <= time.monotonic():
             self.requests.settle(holding, reader)
 

@@ -1,4 +1,4 @@
-"""Workers: they take entries from the consumer's loop, hand them to the handler, and say what became of each."""
+"""Workers: take entries from the consumer's loop, call the handler with them, and report the outcomes."""
 
 import asyncio
 import logging
@@ -11,22 +11,22 @@ from typing import Self
 
 from baton.consumer.callbacks import Call, Place
 from baton.consumer.dispatcher import BatchSize, Delivery, Outcomes, Want
-from baton.consumer.entry import Batch, HeldEntry, decided
+from baton.consumer.entry import Batch, HeldEntry, by_policy
 from baton.consumer.handler import HandlerRun, awaited
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.loop import LOOK_EVERY, ConsumerLoop
-from baton.consumer.outcome import ACK, KEPT, DeadLetter, HandlerTimeout, Nack, Reject, Retry, outcome_of, then
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, HandlerTimeout, Nack, Reject, Retry, next_step, outcome_of
 from baton.model.wording import one_line
 
 log = logging.getLogger(__name__)
 
-_TELL_EVERY = 0.05
-"""Seconds after which a worker says what it has handled, though it has more in hand."""
+_REPORT_EVERY = 0.05
+"""Seconds after which a worker reports outcomes although it has more entries in hand."""
 
 
 class Progress:
-    """With one delivery. As a context: in the end what was not begun goes back. Where the handler has ended the process it does
-    not: another worker would begin what this one was at, unmarked, or what is behind that."""
+    """A worker's progress with one delivery. At the end of the context, entries that were not begun go back to the loop, unless
+    the handler ends the process: another worker would begin the current entry, not marked redelivered, or entries behind it."""
 
     def __init__(self, loop: ConsumerLoop, delivery: Delivery, options: CheckedOptions) -> None:
         self._loop = loop
@@ -34,8 +34,8 @@ class Progress:
         self._options = options
         self._entries, self._outcomes = options.deserializers.apply(delivery.entries)
         self._handled: list[HeldEntry] = []
-        """Since the last word."""
-        self._begun = self._told_at = self._returned_at = time.monotonic()
+        """Entries handled since the last report."""
+        self._begun = self._reported_at = self._returned_at = time.monotonic()
         self._count = 0
         self._failed = False
 
@@ -43,15 +43,15 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._delivery.at = ()
+        self._delivery.current = ()
         if kind is not None:
-            self._loop.tell(self._said())
+            self._loop.tell(self._pop_outcomes())
             return
-        self._loop.give_back(self._delivery, self._said(), time.monotonic() - self._begun, self._count)
+        self._loop.give_back(self._delivery, self._pop_outcomes(), time.monotonic() - self._begun, self._count)
 
     def work(self) -> Iterator[HeldEntry | Batch]:
-        """What the handler gets next: an entry, or all of them as one batch. Until one fails or is to come again, or the ledger
-        or the end calls."""
+        """Yield what the handler gets next: one entry after the other, or all as one batch. Ends early when an entry fails or
+        must be retried first, or when a change of the ledger or a shutdown is pending."""
         if self._options.batch is not None:
             held = {sequence.holding for sequence, _ in self._delivery.parts}
             if self._entries and not self._delivery.recalled and all(holding.is_sure for holding in held):
@@ -65,75 +65,75 @@ class Progress:
             yield entry
 
     def handled(self) -> None:
-        """The handler has returned."""
+        """Record that the handler has returned."""
         entries, now = self._end("returned")
         self._handled += entries
-        if now - self._told_at > _TELL_EVERY:
-            self._loop.tell(self._said())
-            self._told_at = now
+        if now - self._reported_at > _REPORT_EVERY:
+            self._loop.tell(self._pop_outcomes())
+            self._reported_at = now
 
     def failed(self, error: Exception) -> None:
-        """The handler has raised."""
-        first = self._delivery.at[0]
+        """Record that the handler has raised."""
+        first = self._delivery.current[0]
         if isinstance(error, HandlerTimeout) and (measures := self._options.measures) is not None and self._delivery.exceed():
             measures.overdue(first.queue)
-        said = outcome_of(error, self._options.dead_letter_on)
-        outcome = decided(first, said, type(error))
-        if self._options.batch is not None and (len(self._delivery.at) > 1 or isinstance(outcome, Nack)):
-            named = said.delay if isinstance(said, Nack) else None
-            delay = outcome.delay if isinstance(outcome, Nack) else named or 0.0
-            outcome = Nack(said.why, delay, alone=True)
+        raised = outcome_of(error, self._options.dead_letter_on)
+        outcome = by_policy(first, raised, type(error))
+        if self._options.batch is not None and (len(self._delivery.current) > 1 or isinstance(outcome, Nack)):
+            explicit = raised.delay if isinstance(raised, Nack) else None
+            delay = outcome.delay if isinstance(outcome, Nack) else explicit or 0.0
+            outcome = Nack(raised.why, delay, alone=True)
         entries, _ = self._end("retry" if isinstance(outcome, Nack) else "dead_letter")
         _log(error, outcome, entries)
-        self._outcomes = [*self._said(), (entries, outcome)]
+        self._outcomes = [*self._pop_outcomes(), (entries, outcome)]
         self._failed = True
 
     def _begin(self, entries: Sequence[HeldEntry]) -> None:
         delivery = self._delivery
-        delivery.at_since, delivery.warnings, delivery.overdue, delivery.at = self._returned_at, 0, False, entries
+        delivery.current_since, delivery.warnings, delivery.overdue = self._returned_at, 0, False
+        delivery.current = entries
 
     def _end(self, how: str) -> tuple[Sequence[HeldEntry], float]:
-        """What the handler was at, and when it has returned (monotonic)."""
-        entries, now = self._delivery.at, time.monotonic()
+        """Return the entries that the handler was working on, and the time (monotonic)."""
+        entries, now = self._delivery.current, time.monotonic()
         if (measures := self._options.measures) is not None:
             first = entries[0]
             measures.handling(first.sequence.holding.partition.queue, now - self._returned_at, how, first.attempt + 1)
         self._count += len(entries)
-        self._returned_at, self._delivery.at = now, ()
+        self._returned_at, self._delivery.current = now, ()
         return entries, now
 
-    def _said(self) -> Outcomes:
-        """What became of entries since the last word."""
-        said = [*self._outcomes, (self._handled, KEPT if self._options.manual_ack else ACK)]
+    def _pop_outcomes(self) -> Outcomes:
+        """Return the outcomes since the last report."""
+        outcomes = [*self._outcomes, (self._handled, KEPT if self._options.manual_ack else ACK)]
         self._outcomes, self._handled = [], []
-        return said
+        return outcomes
 
 
 def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEntry]) -> None:
-    """In one line; with the traceback of an exception that says nothing on purpose, the first time."""
+    """Log a failure on one line, with a traceback if the exception is neither Retry nor Reject and has not been logged before."""
     first, more = entries[0], f" and {len(entries) - 1} more" if len(entries) > 1 else ""
     what, why = f"{first.queue}/{first.partition} entry {first.offset}{more}", one_line(outcome.why, 500)
-    comes = then(outcome) + (", entry by entry" if more and isinstance(outcome, Nack) else "")
+    step = next_step(outcome) + (", entry by entry" if more and isinstance(outcome, Nack) else "")
     if isinstance(error, Reject):
-        return  # it is said that the entry was set aside
+        return  # the loop logs the dead letter
     if isinstance(error, Retry):
-        log.warning("handler requested a retry of %s: %s; %s", what, why, comes)
+        log.warning("handler requested a retry of %s: %s; %s", what, why, step)
     elif first.failed_by.partition(":")[0] == type(error).__name__:
-        log.error("handler failed again on %s: %s; %s", what, why, comes)
+        log.error("handler failed again on %s: %s; %s", what, why, step)
     else:
-        log.error("handler failed on %s: %s; %s", what, why, comes, exc_info=error)
+        log.error("handler failed on %s: %s; %s", what, why, step, exc_info=error)
 
 
 def next_delivery(loop: ConsumerLoop, handler: HandlerRun, batch: BatchSize | None = None) -> Delivery | None:
-    """Wait for entries, and call the callbacks that are due meanwhile. None: the consumer has ended."""
+    """Wait for entries, and call callbacks that become due meanwhile. Returns None when the consumer has ended."""
     while isinstance(answer := loop.take(Want(batch)), Call):
         call(loop, handler, answer)
     return answer
 
 
 def work(loop: ConsumerLoop, handler: HandlerRun, options: CheckedOptions) -> None:
-    """Work until the consumer ends. Raises what the handler raises to end the process (SystemExit, KeyboardInterrupt), after
-    telling what was handled."""
+    """Work until the consumer ends. Raises SystemExit or KeyboardInterrupt of the handler, after reporting finished entries."""
     while (delivery := next_delivery(loop, handler, options.batch)) is not None:
         with Progress(loop, delivery, options) as progress:
             for one in progress.work():
@@ -145,8 +145,8 @@ def work(loop: ConsumerLoop, handler: HandlerRun, options: CheckedOptions) -> No
 
 
 def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], options: CheckedOptions) -> None:
-    """The same on several threads, until all have ended; one whose handler does not return in time is left to itself. Raises what
-    the first of them raises."""
+    """Do the same on several threads until all have ended. Threads whose handler does not return in time are abandoned. Raises
+    what the first thread raises."""
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def run() -> None:
@@ -171,8 +171,7 @@ def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], o
 
 
 def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
-    """Call a callback to its end. What it raises is logged: a program that cannot take a partition up gets its entries all the
-    same."""
+    """Run a callback to completion. Its exceptions are logged: if `on_assigned` fails, the program still gets the entries."""
     with _calling(loop, due):
         handler.complete(due.ready()())
 
@@ -194,14 +193,14 @@ def _calling(loop: ConsumerLoop, due: Call) -> Iterator[None]:
 
 
 async def next_delivery_async(loop: ConsumerLoop, batch: BatchSize | None = None) -> Delivery | None:
-    """As `next_delivery`, on this event loop."""
+    """Do the same as `next_delivery` on this event loop."""
     while isinstance(answer := await take(loop, Want(batch)), Call):
         await call_async(loop, answer)
     return answer
 
 
 async def work_async(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:
-    """As `work`, on this event loop."""
+    """Do the same as `work` on this event loop."""
     while (delivery := await next_delivery_async(loop, options.batch)) is not None:
         with Progress(loop, delivery, options) as progress:
             for one in progress.work():
@@ -213,7 +212,7 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], options
 
 
 async def _within(seconds: float | None, handler: Callable[..., object], one: HeldEntry | Batch) -> None:
-    """Call the handler. Raises HandlerTimeout after it has cancelled a coroutine that took longer."""
+    """Call the handler. Cancels a coroutine that takes longer, and raises HandlerTimeout."""
     if seconds is None:
         await awaited(handler(one))
         return
@@ -227,13 +226,14 @@ async def _within(seconds: float | None, handler: Callable[..., object], one: He
 
 
 async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:
-    """By several tasks, until all have ended; one whose handler does not return in time is cancelled."""
+    """Do the same as `work` by several tasks until all have ended. Handlers that do not return in time are cancelled; one that
+    swallows the cancellation delays the end, because closing an event loop waits for its tasks."""
     ends: list[BaseException] = []
 
     async def run() -> None:
         try:
             await work_async(loop, handler, options)
-        except (SystemExit, KeyboardInterrupt) as end:  # it would tear the event loop down under the others
+        except (SystemExit, KeyboardInterrupt) as end:  # would stop the event loop while the other tasks run
             ends.append(end)
 
     working = {asyncio.create_task(run()) for _ in range(options.concurrency)}
@@ -252,13 +252,13 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], opti
 
 
 async def call_async(loop: ConsumerLoop, due: Call) -> None:
-    """Calls a callback on this event loop. What it raises is logged, and the consumer goes on."""
+    """Do the same as `call` on this event loop."""
     with _calling(loop, due):
         await awaited((await asyncio.to_thread(due.ready) if due.time_left else due.ready())())
 
 
 async def take(loop: ConsumerLoop, want: Want) -> Delivery | Call | None:
-    """As `ConsumerLoop.take`. Where the task is cancelled, what came for it goes back."""
+    """Do the same as `ConsumerLoop.take` on this event loop. If the task is cancelled, its entries go back to the loop."""
     loop.want(want)
     answer = asyncio.wrap_future(want.answer)
     try:
@@ -271,10 +271,10 @@ async def take(loop: ConsumerLoop, want: Want) -> Delivery | Call | None:
 
 
 class BatchStream:
-    """Of all partitions of this consumer, until it ends. Callbacks are called while the next batch is waited for.
+    """An iterator of batches of all partitions of a consumer, until it ends. Callbacks run while it waits for the next batch.
 
-    The next batch does not wait until this one is acknowledged: how many are in the program's hands is its own affair, up to the
-    queue's maxDeliveredUnacked. Entries of a partition come in order.
+    The next batch does not wait until this one is acknowledged: a program may hold any number of entries up to the queue's
+    maxDeliveredUnacked. Entries of a partition come in order.
     """
 
     def __init__(self, loop: ConsumerLoop, handler: HandlerRun, options: CheckedOptions) -> None:

@@ -36,7 +36,7 @@ def function(name: str, value: object, *gets: str) -> None:
     if value is None:
         return
     if not callable(value):
-        raise TypeError(f"{name} is {value!r}, which cannot be called: give the function itself, and not what it returns")
+        raise TypeError(f"{name} is {value!r}, which cannot be called: pass the function itself, not its result")
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):  # many that are written in C have none

@@ -1,4 +1,4 @@
-"""Producers: `RedisProducer`, `AsyncRedisProducer` and `KafkaProducer`, and one by the environment.
+"""Producers: `RedisProducer`, `AsyncRedisProducer` and `KafkaProducer`, and a function that selects one by the environment.
 
 ```python
 from baton.producers import producer_from_environment
@@ -45,7 +45,7 @@ _WHERE = {
 
 
 def producer_from_environment(queue: str, *, patience: float = 30.0, linger: float = 0.005) -> Producer:
-    """Return the producer for BATON_REDIS_URL or BATON_KAFKA_URL, so that a program changes its queue by its URL.
+    """Return the producer for BATON_REDIS_URL or BATON_KAFKA_URL, so that a program changes its queue by changing the URL.
 
     ```python
     with producer_from_environment("shop/orders", patience=10) as producer:
@@ -54,16 +54,16 @@ def producer_from_environment(queue: str, *, patience: float = 30.0, linger: flo
 
     Args:
         queue: namespace/name on Redis, the topic on Kafka.
-        patience: Seconds for which an entry is retried.
-        linger: Seconds that what is given to `produce` waits for others.
+        patience: Seconds for which sending an entry is retried.
+        linger: Seconds that an entry given to `produce` waits for others.
 
     Raises:
-        ValueError: If the environment names no address, or several.
-        QueueUnreachable: If it is no address.
+        ValueError: If the environment has no address, or several.
+        QueueUnreachable: If the address is invalid.
     """
     kind, address = addressed(os.environ)
     if kind.producer is None:
-        raise ValueError(f"{kind.variable} is set, and there is no producer for {kind.name}: send with a client of that queue")
+        raise ValueError(f"{kind.variable} is set, but Baton has no producer for {kind.name}: send with a client of that queue")
     with extra(kind.name.lower()):
         make = load(kind.producer)
     made: Producer = make(address, queue, patience=patience, linger=linger)

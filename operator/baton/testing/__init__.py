@@ -1,4 +1,4 @@
-"""A queue in memory for tests of a program: real consumers read it, without a server, a cluster or a second of waiting.
+"""An in-memory queue to test programs with a real consumer, without a server, a cluster or waiting.
 
     with TestQueue(partitions=4) as queue:
         queue.start(handle, order="key", concurrency=8)
@@ -6,7 +6,7 @@
         queue.settled()
         assert [entry.value for entry in queue.acked] == [b"order 1"]
 
-`async with` gives the same for coroutines: `await queue.settled()`.
+With `async with` its methods are coroutines: `await queue.settled()`.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ POD = Uid("pod-of-the-test")
 _LOOK_EVERY = 0.02
 """Seconds."""
 _AT_WORK_FOR = 0.2
-"""Seconds after which a handler is not expected to return while a method waits for callbacks."""
+"""Seconds after which a method that waits for callbacks does not expect a running handler to return."""
 
 Answer = TypeVar("Answer")
 
 
 class SetAside(NamedTuple):
-    """A dead letter of a TestQueue: the entry, and why it died.
+    """A dead letter of a TestQueue: the entry and the reason.
 
     ```python
     assert [letter.why for letter in queue.dead_letters] == ["no such order"]
@@ -58,7 +58,7 @@ class SetAside(NamedTuple):
 
 
 class TestQueue:
-    """One queue and one member that owns all its partitions. Every method may be called from any thread.
+    """One queue and one member that owns all its partitions. Any thread may call its methods.
 
     ```python
     def test_an_order_is_paid():
@@ -69,7 +69,7 @@ class TestQueue:
             assert len(queue.acked) == 1
     ```
 
-    Keys go to partitions as on Redis. Time is the test's: `settled` does not wait for the delay of a retry but moves it up.
+    Keys are distributed over partitions as on Redis. `settled` does not wait for the delay of a retry, but skips it.
     """
 
     __test__ = False
@@ -83,14 +83,21 @@ class TestQueue:
         timeout: float = 10.0,
         reader: "type[InMemoryReader] | None" = None,
     ) -> None:
-        """`max_redeliveries`: as in the PartitionedQueue; 0 for no limit. `timeout`: seconds that any method waits, and
-        that handlers get at the end. `reader`: the queue itself, where it is to answer otherwise than InMemoryReader. Raises
-        ValueError for a number of partitions that Redis could not have."""
+        """Create a queue with its member.
+
+        Args:
+            max_redeliveries: As in the PartitionedQueue; 0: no limit.
+            timeout: Maximum seconds that a method waits, and that handlers get at the end.
+            reader: A subclass of InMemoryReader that answers differently.
+
+        Raises:
+            ValueError: If Redis does not support this number of partitions.
+        """
         self.acked: list[Entry] = []
-        """What was acknowledged, in this order: the entries that `send` returned."""
+        """Acknowledged entries in order of acknowledgement, as `send` returned them."""
         self.dead_letters: list[SetAside] = []
         self.moved = 0.0
-        """Seconds by which retries came earlier, in all."""
+        """Total of skipped seconds of retry delays."""
         self._routing = RoutingTable.even(1, partitions)
         self._queue = (reader or InMemoryReader)(QueueName(name), partitions, max_redeliveries, self.acked, self.dead_letters)
         self._ledger = InMemoryAssignments(self._queue)
@@ -99,7 +106,7 @@ class TestQueue:
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self._at_work = False
-        """From `start` to the end of what it started."""
+        """Whether the handler that `start` started is running."""
         self._failure: BaseException | None = None
         self._next = count()
 
@@ -114,9 +121,9 @@ class TestQueue:
         metrics: "ConsumerMetrics | None" = None,
     ) -> Consumer:
         """Return the member's consumer, for a program that runs it itself. The arguments are those of
-        `Consumer.from_environment`. It hears no signals. Raises RuntimeError the second time."""
+        `Consumer.from_environment`. Signals do not end it. Raises RuntimeError the second time."""
         if self._consumer is not None:
-            raise RuntimeError("this queue has its consumer: one test is one member; for another make another TestQueue")
+            raise RuntimeError("this queue has a consumer already: make another TestQueue for another member")
         self._consumer = Consumer(
             lambda name: self._queue,
             self._ledger,
@@ -130,8 +137,8 @@ class TestQueue:
         return self._consumer
 
     def start(self, handler: UserHandler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
-        """Run `handler` in the background until the end of the `with`, with the options of `Consumer.run`. `consumer`: what
-        `consumer(…)` returned, where it has callbacks or deserializers."""
+        """Run `handler` in the background until the end of the `with` block, with the options of `Consumer.run`. `consumer`: the
+        result of `consumer(…)`, if it needs callbacks or deserializers."""
         running = consumer or self.consumer()
 
         def run() -> None:
@@ -154,8 +161,9 @@ class TestQueue:
         headers: Mapping[str, bytes | None] = NO_HEADERS,
         partition: int | None = None,
     ) -> Entry:
-        """Append an entry to the partition of its key, or to `partition`; without a key they take turns. Return it as it will
-        stand in `acked`. Raises ValueError for a partition that there is not, TypeError for what is neither bytes nor str."""
+        """Append an entry to the partition of its key, or to `partition`; without either, partitions take turns. Return the entry
+        as it will appear in `acked`. Raises ValueError for an unknown partition, TypeError unless key and value are bytes or
+        str."""
         bare = b"" if key is None else _bytes(key, "key")
         if partition is None:
             partition = self._routing.partition_of(bare) if bare else next(self._next) % len(self._queue.epochs)
@@ -163,56 +171,56 @@ class TestQueue:
         return self._queue.append(partition, bare, _bytes(value, "value"), headers)
 
     def settled(self) -> None:
-        """Wait until every entry of the member's partitions is acknowledged or a dead letter, and callbacks have returned. Where
-        all that is left waits for another try, that comes at once (see `moved`). Raises TimeoutError that names what is left, and
-        what ended the program."""
+        """Wait until all entries of the member's partitions are acknowledged or dead letters, and callbacks have returned. When
+        all entries left wait for a retry, the delay is skipped (see `moved`). Raises TimeoutError that names the entries left, or
+        the exception that ended the program."""
         until = time.monotonic() + self._timeout
         while left := self._queue.left():
             self._see_it_runs()
             if time.monotonic() >= until:
-                cure = "call `start` first" if self._consumer is None else "see what the consumer has logged"
+                cure = "call `start` first" if self._consumer is None else "see the consumer's log"
                 raise TimeoutError(f"not finished after {self._timeout:g} s: {', '.join(left)}; {cure}")
             self._move(None)
             with self._queue.changed:
                 self._queue.changed.wait(_LOOK_EVERY)
-        self._until_told()
+        self._until_up_to_date()
         self._see_it_runs()
 
     def advance(self, seconds: float) -> None:
-        """Have what waits for another try come so much earlier; `settled` needs no such call."""
+        """Make pending retries come earlier by these seconds; not needed for `settled`."""
         self._move(seconds)
 
     def hand_over(self, partition: int) -> None:
-        """Call the partition back and give it to another member: what is in hand is finished, `on_revoked` is called. Raises
-        TimeoutError where the consumer does not let go of it, ValueError where it has not got it."""
+        """Hand the partition off to another member: entries in hand are finished, and `on_revoked` is called. Raises TimeoutError
+        if the consumer does not release it, and ValueError if the member does not own it."""
         self._ledger.see_owned(partition)
-        self._until_told()
+        self._until_up_to_date()
         self._ledger.call_back(partition)
         grant = partition, self._queue.epochs[partition]
-        self._until(lambda: grant in self._queue.released, f"partition {partition} is let go of")
+        self._until(lambda: grant in self._queue.released, f"partition {partition} is released")
         self._ledger.take(partition)
-        self._until_told()
+        self._until_up_to_date()
 
     def lose(self, partition: int) -> None:
-        """Give the partition to another member without asking, as at a missed deadline: the queue refuses this one from now on,
-        `entry.still_mine()` is False, and `on_lost` is called, when the handler has returned. Raises ValueError where it has not
-        got it."""
+        """Give the partition to another member at once, as after a missed deadline: the queue rejects this member from now on,
+        `entry.still_mine()` is False, and `on_lost` is called when the handler has returned. Raises ValueError if the member does
+        not own it."""
         self._ledger.see_owned(partition)
-        self._until_told()
+        self._until_up_to_date()
         self._ledger.take(partition)
-        self._until_told()
+        self._until_up_to_date()
 
     def grant(self, partition: int) -> None:
-        """Give a partition back to the member: `on_assigned` is called, and entries that it had not finished come again, marked
-        redelivered. Raises ValueError where it has it."""
+        """Grant a partition to the member again: `on_assigned` is called, and unfinished entries come again, marked redelivered.
+        Raises ValueError if the member owns it."""
         self._ledger.give(partition)
-        self._until_told()
+        self._until_up_to_date()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let go of everything as at SIGTERM. Raises what ended the program, or TimeoutError for a handler that hangs."""
+        """Release everything as on SIGTERM. Raises the exception that ended the program, or TimeoutError if a handler hangs."""
         self._stop()
         if self._thread is not None:
             self._thread.join(self._timeout + 1)
@@ -263,9 +271,9 @@ class TestQueue:
     def _ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
         return otherwise if self._consumer is None else self._consumer.ask(question, otherwise)
 
-    def _until_told(self) -> None:
-        """Wait until the consumer has followed its ledger and has called what is to be called."""
-        self._until(lambda: self._ask(lambda turns: _told(turns, self._ledger.grants), False), "callbacks have returned")
+    def _until_up_to_date(self) -> None:
+        """Wait until the consumer has followed its ledger, and callbacks have returned."""
+        self._until(lambda: self._ask(lambda turns: _up_to_date(turns, self._ledger.grants), False), "callbacks have returned")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         until = time.monotonic() + self._timeout
@@ -277,7 +285,7 @@ class TestQueue:
 
 
 class AsyncTestQueue:
-    """A TestQueue in `async with`: what waits is a coroutine, and the handler runs in the test's event loop.
+    """A TestQueue in `async with`: methods that wait are coroutines, and the handler runs in the test's event loop.
 
     ```python
     async def test_an_order_is_paid():
@@ -297,35 +305,35 @@ class AsyncTestQueue:
 
     @property
     def moved(self) -> float:
-        """As `TestQueue.moved`."""
+        """Total of skipped seconds of retry delays."""
         return self._queue.moved
 
     def start(self, handler: UserHandler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
-        """As `TestQueue.start`, with the options of `Consumer.serve`."""
+        """Do the same as `TestQueue.start`, with the options of `Consumer.serve`."""
         queue = self._queue
         queue._at_work = True
         queue._task = asyncio.create_task(queue._serve(consumer or self.consumer(), handler, options))
         queue._task.add_done_callback(queue._ended)
 
     async def settled(self) -> None:
-        """As `TestQueue.settled`."""
+        """Do the same as `TestQueue.settled`."""
         await asyncio.to_thread(self._queue.settled)
 
     async def hand_over(self, partition: int) -> None:
-        """As `TestQueue.hand_over`."""
+        """Do the same as `TestQueue.hand_over`."""
         await asyncio.to_thread(self._queue.hand_over, partition)
 
     async def lose(self, partition: int) -> None:
-        """As `TestQueue.lose`."""
+        """Do the same as `TestQueue.lose`."""
         await asyncio.to_thread(self._queue.lose, partition)
 
     async def grant(self, partition: int) -> None:
-        """As `TestQueue.grant`."""
+        """Do the same as `TestQueue.grant`."""
         await asyncio.to_thread(self._queue.grant, partition)
 
 
 class _Sent:
-    """An entry of the queue, under which epoch it was handed out last (0: it was not), and how often before that."""
+    """An entry of the queue, the epoch at which it was last handed out (0: never), and the number of earlier attempts."""
 
     __slots__ = ("entry", "epoch", "tries")
 
@@ -334,7 +342,7 @@ class _Sent:
 
 
 class InMemoryReader:
-    """A Reader (`baton.queues.consumer_side`) of a queue in memory."""
+    """The in-memory queue, as a Reader (`baton.queues.consumer_side`)."""
 
     def __init__(
         self, name: QueueName, partitions: int, max_redeliveries: int, acked: list[Entry], dead_letters: list[SetAside]
@@ -342,7 +350,7 @@ class InMemoryReader:
         self.name = name
         self.changed = threading.Condition()
         self.epochs = dict.fromkeys(range(partitions), Epoch(1))
-        """Of the owner that the queue takes requests of."""
+        """Epoch of the current owner, by partition."""
         self.lost: set[int] = set()
         """Partitions that another member owns."""
         self.released: set[tuple[int, Epoch]] = set()
@@ -354,7 +362,7 @@ class InMemoryReader:
         self._woken: Callable[[], None] = lambda: None
 
     def see(self, partition: int) -> None:
-        """Raises ValueError where there is no such partition."""
+        """Raises ValueError for an unknown partition."""
         if partition not in self.epochs:
             raise ValueError(f"partition is {partition}: this queue has 0 to {len(self.epochs) - 1}")
 
@@ -368,7 +376,7 @@ class InMemoryReader:
         return entry
 
     def left(self) -> list[str]:
-        """What is not finished of the member's partitions, for a person."""
+        """Describe the unfinished entries of the member's partitions."""
         with self.changed:
             return [
                 f"{self.name}/{number} entry {offset}" + (f" (tried {sent.tries + 1} times)" if sent.tries else "")
@@ -438,14 +446,14 @@ class InMemoryReader:
     def close(self) -> None: ...
 
     def _wake(self) -> None:
-        """Once, where there is something to read in what is waited for."""
+        """Call `woken` once if a partition that is waited for has entries to read."""
         if any(self.ready(partition, self.epochs[partition]) for partition in self._waits_for):
             self._waits_for = frozenset()
             self._woken()
 
     @contextmanager
     def _asked(self, partition: int, epoch: Epoch) -> Iterator[None]:
-        """Refuse a stale owner, and tell who waits of what has changed."""
+        """Reject a stale owner, and notify waiting methods of the change."""
         with self.changed:
             if partition in self.lost or epoch != self.epochs[partition]:
                 raise StaleOwner(partition, POD, epoch, Ownership(Uid("another-pod"), self.epochs[partition]))
@@ -473,7 +481,7 @@ class InMemoryAssignments:
 
     @property
     def grants(self) -> Mapping[int, Epoch]:
-        """All that the ledger names."""
+        """All partitions that the ledger names, with their epochs."""
         return {partition: self._queue.epochs[partition] for partition in self.owned | self._revoking}
 
     def see_owned(self, *partitions: int) -> None:
@@ -488,7 +496,7 @@ class InMemoryAssignments:
         self._say()
 
     def take(self, partition: int) -> None:
-        """Another member has it."""
+        """Give the partition to another member."""
         self.see_owned(partition)
         self._next_epoch(partition)
         self._queue.lost.add(partition)
@@ -516,7 +524,7 @@ class InMemoryAssignments:
 
 
 def _bytes(text: bytes | str, what: str) -> bytes:
-    """As the producers take it."""
+    """Convert as the producers do."""
     if isinstance(text, bytes):
         return text
     if isinstance(text, str):
@@ -528,22 +536,22 @@ def _handed_out(sent: Entry, epoch: Epoch, *, again: bool) -> Entry:
     return Entry(sent.queue, sent.partition, sent.offset, sent.key, sent.value, sent.timestamp, epoch, again, sent.headers)
 
 
-def _told(turns: Turns, grants: Mapping[int, Epoch]) -> bool:
-    """The consumer knows what it has, and its callbacks have returned. Or they cannot be called yet: all workers have been at
-    their handlers for a while, or a program takes batches and is not waiting for one."""
+def _up_to_date(turns: Turns, grants: Mapping[int, Epoch]) -> bool:
+    """Return whether the consumer knows its partitions and its callbacks have returned, or cannot be called yet: all workers have
+    been busy for a while, or the program takes batches and is not waiting for one."""
     dispatcher = turns.dispatcher
     if {one.partition.number: one.epoch for one in turns.holdings} != grants or dispatcher.calling is not None:
         return False
-    told = not dispatcher.calls and all(one.over or one.notice in (Notice.ASSIGNED, Notice.REVOKED) for one in turns.holdings)
-    if told or dispatcher.wants:
-        return told
+    called = not dispatcher.calls and all(one.over or one.notice in (Notice.ASSIGNED, Notice.REVOKED) for one in turns.holdings)
+    if called or dispatcher.wants:
+        return called
     before = time.monotonic() - _AT_WORK_FOR
-    busy = [delivery for delivery in dispatcher.out if delivery.at and delivery.at_since < before]
+    busy = [delivery for delivery in dispatcher.out if delivery.current and delivery.current_since < before]
     return dispatcher.shared or len(busy) == dispatcher.workers
 
 
 def _moved(turns: Turns, seconds: float | None) -> float:
-    """Have retries come so much earlier; None: as much as the first needs, if nothing else goes on. Return the seconds."""
+    """Make retries due earlier by `seconds`; None: until the first is due, if nothing else is going on. Return the seconds."""
     now = time.monotonic()
     sequences = [sequence for holding in turns.holdings for sequence in holding.sequences.values()]
     due = [sequence.due for sequence in sequences if sequence.failed and sequence.due > now]

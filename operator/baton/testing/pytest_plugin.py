@@ -1,4 +1,4 @@
-"""pytest finds this where baton-consumer is installed: the fixture `baton_queue` is a running TestQueue of four partitions."""
+"""The pytest plugin of baton-consumer: the fixture `baton_queue` is a TestQueue with four partitions."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def baton_queue() -> "Iterator[TestQueue]":
-    """Four partitions of a queue in memory; see `baton.testing.TestQueue`, which takes another number."""
-    from baton.testing import TestQueue  # not for tests that do not ask for it
+    """An in-memory queue with four partitions. For other numbers of partitions, create a `baton.testing.TestQueue`."""
+    from baton.testing import TestQueue  # only for tests that use the fixture
 
     with TestQueue(partitions=4) as queue:
         yield queue

@@ -116,7 +116,7 @@ async def test_an_entry_that_cannot_be_deserialized_is_a_dead_letter(operator: O
     assert seen == [(key, {"n": 1}), (key, {"n": 2})]
     until(lambda: dead(queue))
     ((value, why),) = dead(queue)
-    assert value == b"{" and why.startswith(b"it cannot be read: JSONDecodeError")
+    assert value == b"{" and why.startswith(b"it could not be deserialized: JSONDecodeError")
 
 
 async def test_a_failure_whose_text_is_no_utf8_is_a_dead_letter_in_the_end(

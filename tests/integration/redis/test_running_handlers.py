@@ -205,7 +205,7 @@ async def test_where_neither_queue_nor_api_server_answers_the_end_takes_at_most_
             until(
                 lambda: (
                     loop._session is not None
-                    and loop._session.unheard
+                    and loop._session.failing
                     and loop._turns.requests.away(QueueName(queue.name.removeprefix("shop/")))
                 )
             )

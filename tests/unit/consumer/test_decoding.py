@@ -139,7 +139,7 @@ def test_a_model_is_made_of_the_value(handler: Callable[..., object]) -> None:
     queue = run(handler, {"id": 1}, {"id": "2"}, {"id": "no"}, b"{", {"id": 3})
     assert seen == [Order(id=1), Order(id=2), Order(id=3)]
     wrong, no_json = (letter.why.splitlines() for letter in queue.dead_letters)
-    assert wrong[:2] == ["it cannot be read: ValidationError: 1 validation error for Order", "id"]
+    assert wrong[:2] == ["it could not be deserialized: ValidationError: 1 validation error for Order", "id"]
     assert no_json[1].startswith("  Invalid JSON: EOF while parsing an object")
 
 
@@ -289,7 +289,7 @@ def generator(order: Order) -> Any:
         (of_three, {}, r"takes \(order, entry, more\); it is called with \(value, entry\)"),
         (of_unknown, {}, "cannot be resolved: name 'Unknown' is not defined; define or import .* not under TYPE_CHECKING"),
         (of_unknown_list, {}, r"annotated with list\['Unknown'\]: annotate it with Entry"),
-        (of_undefined, {}, "no value can be made Undefined: .*Unknown"),
+        (of_undefined, {}, "values cannot be converted to Undefined: .*Unknown"),
         (generator, {}, "is a generator function"),
     ],
 )

@@ -144,8 +144,8 @@ class RequestsThatLose(QueueRequests):
 @pytest.mark.parametrize("size", [BatchSize(10), BatchSize(10, 5.0)])
 def test_a_batch_has_nothing_of_a_partition_that_is_lost_while_it_is_gathered(size: BatchSize) -> None:
     holdings: Any = SimpleNamespace(reader=lambda holding: None)
-    hearing: Any = None
-    lost, kept = (HeldPartition(Partition(QUEUE, number), Epoch(1), hearing, by_key=True) for number in (0, 1))
+    listener: Any = None
+    lost, kept = (HeldPartition(Partition(QUEUE, number), Epoch(1), listener, by_key=True) for number in (0, 1))
     lost.take_in(Entries([entry(0, 0, b"a", b"1"), entry(0, 1, b"b", b"1")]), 0)
     kept.take_in(Entries([entry(1, 0, b"a", b"large" * 3)]), 2)
     parts = Dispatcher(holdings, RequestsThatLose())._gather([lost, kept], size, time.monotonic())

@@ -62,7 +62,7 @@ def test_a_grace_period_that_is_no_number_of_seconds_is_named(grace: str) -> Non
 def test_a_pre_stop_hook_takes_of_the_grace_period() -> None:
     assert Pod.from_environment(POD | {"BATON_PRESTOP_SECONDS": "10"}).grace == 20.0
     assert Pod.from_environment(POD | {"BATON_PRESTOP_SECONDS": "40"}).grace == 0.0
-    with pytest.raises(ValueError, match="BATON_PRESTOP_SECONDS is '10s': set it to what the pod's preStop hook takes"):
+    with pytest.raises(ValueError, match="BATON_PRESTOP_SECONDS is '10s': set it to the seconds of the pod's preStop hook"):
         Pod.from_environment(POD | {"BATON_PRESTOP_SECONDS": "10s"})
 
 

@@ -66,15 +66,15 @@ def test_what_ends_at_once_waits_for_no_handler_also_where_it_was_about_to_end()
     assert grace.due == 1001.0
 
 
-@pytest.mark.parametrize(("unheard", "due"), [(True, 1018.5), (False, 1025.0)])
-def test_where_nothing_hears_of_it_it_ends_early(unheard: bool, due: float) -> None:
+@pytest.mark.parametrize(("cut_off", "due"), [(True, 1018.5), (False, 1025.0)])
+def test_it_ends_early_if_neither_queues_nor_api_server_answer(cut_off: bool, due: float) -> None:
     clock = [1000.0]
     grace = GracePeriod(30, lambda: clock[0])
     grace.stop()
     assert grace.next == 1018.5
     clock[0] = 1018.4
-    grace.stop_unheard(lambda: unheard)
+    grace.stop_if_cut_off(lambda: cut_off)
     assert grace.due == 1025.0
     clock[0] = 1018.5
-    grace.stop_unheard(lambda: unheard)
+    grace.stop_if_cut_off(lambda: cut_off)
     assert grace.due == due

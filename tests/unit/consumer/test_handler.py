@@ -106,7 +106,7 @@ def test_a_generator_function_is_refused_for_nothing_of_it_would_run() -> None:
 
 @pytest.mark.parametrize("handler", [None, "handle", 5])
 def test_what_cannot_be_called_is_refused_and_no_entry_fails_of_it(handler: Any) -> None:
-    with pytest.raises(TypeError, match="give the function itself, and not what it returns"):
+    with pytest.raises(TypeError, match="pass the function itself, not its result"):
         TestQueue().consumer().run(handler)
     for name in ("on_assigned", "on_revoked", "on_lost"):
         if handler is not None:

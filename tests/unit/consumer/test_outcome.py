@@ -24,7 +24,7 @@ from tests.unit.consumer.test_entry_sequence import sequence
     [
         (RuntimeError("no"), Nack("RuntimeError: no")),
         (Retry("closed", delay=60), Nack("closed", 60)),
-        (Retry(), Nack("the handler asked for another try")),
+        (Retry(), Nack("the handler requested a retry")),
         (Reject("no such customer"), DeadLetter("no such customer")),
         (KeyError("a"), DeadLetter("KeyError: 'a'")),
         (RuntimeError("x" * 1000), Nack("RuntimeError: " + "x" * 486)),
@@ -40,7 +40,7 @@ def test_what_cannot_be_deserialized_is_hopeless_and_the_rest_is_in_order() -> N
     assert [(entry.key, entry.value) for entry in readable] == [("[", [1]), ("[", [2])]
     (((entry,), outcome),) = hopeless
     assert entry is entries[1]
-    assert isinstance(outcome, DeadLetter) and outcome.why.startswith("it cannot be read: JSONDecodeError")
+    assert isinstance(outcome, DeadLetter) and outcome.why.startswith("it could not be deserialized: JSONDecodeError")
     assert Deserializers().apply(entries) == (entries, [])
 
 
@@ -49,7 +49,11 @@ def test_what_a_deserializer_waited_for_in_an_event_loop_of_its_own_may_be_cance
         raise asyncio.CancelledError
 
     readable, ((_, outcome),) = Deserializers(None, lambda value: asyncio.run(look_up(value))).apply(sequence("1").hand_out(1))
-    assert not readable and isinstance(outcome, DeadLetter) and outcome.why.startswith("it cannot be read: CancelledError")
+    assert (
+        not readable
+        and isinstance(outcome, DeadLetter)
+        and outcome.why.startswith("it could not be deserialized: CancelledError")
+    )
 
 
 def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:

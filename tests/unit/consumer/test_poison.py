@@ -122,9 +122,9 @@ def test_a_reason_that_is_no_text_is_refused_where_it_is_given() -> None:
     with filled(1).consumer() as consumer:
         batch: Batch = next(consumer.batches())
         for word in (batch, batch[0]):
-            with pytest.raises(TypeError, match=r"why is ValueError.*: set it to a text, such as str"):
+            with pytest.raises(TypeError, match=r"why is ValueError.*: set it to a string, such as str"):
                 word.dead_letter(error)
-            with pytest.raises(TypeError, match=r"why is ValueError.*: set it to a text, such as str"):
+            with pytest.raises(TypeError, match=r"why is ValueError.*: set it to a string, such as str"):
                 word.nack(why=error)
         assert batch.ack().wait()
 
@@ -161,4 +161,4 @@ async def test_nor_in_an_event_loop() -> None:
 
 
 def test_a_dead_letter_of_what_cannot_be_said() -> None:
-    assert outcome_of(SilentError(), (SilentError,)) == DeadLetter("SilentError: (it cannot be said)")
+    assert outcome_of(SilentError(), (SilentError,)) == DeadLetter("SilentError: (its text is unavailable: str() failed)")

@@ -353,5 +353,5 @@ def test_a_thread_that_takes_too_long_is_logged_and_counted_once_and_goes_on(cap
         queue.settled()
         assert offsets(queue) == ["0"]
     (told,) = [record.message for record in caplog.records]
-    assert "is over its handler_timeout and goes on with orders/0 entry 0 (key b'k', attempt 1)" in told
+    assert "has exceeded its handler_timeout and continues with orders/0 entry 0 (key b'k', attempt 1)" in told
     assert counted(registry, "handler_timeouts_total") == 1

@@ -51,7 +51,7 @@ async def test_a_generator_that_a_handler_returns_is_an_error_and_nothing_is_ack
         queue.send("k", "v")
         await queue.settled()
         assert queue.acked == []
-        assert "returned a generator, so nothing of it has run" in queue.dead_letters[0].why
+        assert "returned a generator, which has not run" in queue.dead_letters[0].why
 
 
 async def cancelled(entry: Entry) -> None:

@@ -113,7 +113,7 @@ def test_a_transaction_after_another_word_sends_nothing_and_its_entries_come_aga
         again = next(batches)
         assert [entry.offset for entry in again] == ["1"]
         assert again.ack().wait(PATIENCE)
-    assert sent == [] and "orders/0 entry 0: nothing is sent: another word" in caplog.text
+    assert sent == [] and "orders/0 entry 0: its messages are not sent: another outcome" in caplog.text
 
 
 def test_misuse_is_refused() -> None:
@@ -125,7 +125,7 @@ def test_misuse_is_refused() -> None:
         with pytest.raises(RuntimeError, match="has not begun"):
             transaction.send("out", "v")
         with transaction:
-            with pytest.raises(RuntimeError, match="a transaction is open here"), consumer.transaction(second):
+            with pytest.raises(RuntimeError, match="another transaction is open here"), consumer.transaction(second):
                 raise AssertionError
             transaction.send("out", "v")
         with pytest.raises(RuntimeError, match="is over"):
@@ -175,7 +175,7 @@ def test_a_copy_of_an_entry_is_the_entry() -> None:
     ids=["none", "empty", "a plain entry", "text"],
 )
 def test_what_is_no_entry_of_a_consumer_is_refused(entries: object) -> None:
-    with pytest.raises((TypeError, ValueError), match="give"):
+    with pytest.raises((TypeError, ValueError), match="pass"):
         with_entries(2)[2].transaction(entries)  # type: ignore[arg-type]
 
 
@@ -205,7 +205,7 @@ def test_a_block_sends_no_more_than_a_transaction_may() -> None:
     _, sent, consumer = with_entries(2)
     with consumer:
         entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
-        said = r"32 MB at most.* has sent 1 message: make it of fewer"
+        said = r"32 MB at most.* has sent 1 message: use fewer"
         values = [b"." * (MOST_IN_TRANSACTION - 2 * EACH), b"."]
         with pytest.raises(ValueError, match=said), consumer.transaction(entry) as transaction:
             deque(map(partial(transaction.send, "out"), values))
@@ -222,5 +222,5 @@ def test_text_is_utf_8() -> None:
 
 def test_queues_without_transactions_say_so() -> None:
     consumer = TestQueue().consumer()
-    with pytest.raises(RuntimeError, match="transactions are for queues of Kafka"):
+    with pytest.raises(RuntimeError, match="transactions need queues on Kafka"):
         consumer.transaction([])
