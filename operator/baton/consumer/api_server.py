@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from email.utils import parsedate_to_datetime
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +20,7 @@ from baton.consumer.session import Session
 from baton.model.lease import Manifest
 from baton.model.lines import Lines
 from baton.model.names import session_lease_name
-
-_LONGEST_DATE = 64
+from baton.model.times import from_http_text
 
 
 class ServerClock:
@@ -37,11 +35,9 @@ class ServerClock:
 
     def follow(self, date: str | None, asked: float) -> None:
         """Correct the clock by the `Date` header of an answer whose request was sent at `asked` (monotonic), if they disagree."""
-        try:
-            answered = parsedate_to_datetime((date or "")[:_LONGEST_DATE]).timestamp()
-        except (ValueError, OverflowError, TypeError, IndexError):  # not a date
-            return
-        self._offset = min(max(self._offset, answered - time.monotonic()), answered + 1 - asked)
+        answered = from_http_text(date or "")
+        if answered is not None:
+            self._offset = min(max(self._offset, answered - time.monotonic()), answered + 1 - asked)
 
 
 Json = dict[str, Any]

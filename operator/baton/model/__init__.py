@@ -1,4 +1,4 @@
-"""Values that every layer speaks. No I/O, no clock."""
+"""Values that all layers share. No I/O, no clock."""
 
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ranges import Grants, format_grants, format_numbers, parse_grants, parse_numbers

@@ -1,4 +1,4 @@
-"""Distributions that only a part of Baton needs. They belong to the extras of baton-consumer."""
+"""Imports of optional distributions, which are the extras of baton-consumer."""
 
 import json
 import re
@@ -8,12 +8,12 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """The message has what to install."""
+    """An optional distribution is missing. The message has the command that installs it."""
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """A context for imports. Raises MissingExtraError for a module that is missing or too old, unless it is Baton's own."""
+    """A context for imports. Raises MissingExtraError for a missing or outdated module, unless the module is Baton's."""
     try:
         yield
     except MissingExtraError:
@@ -25,8 +25,8 @@ def extra(name: str) -> Iterator[None]:
 
 
 def cure(name: str) -> str:
-    """The command that installs what the extra needs, by the names of those packages. Baton's own are on no index, so
-    anyone could register their names. A path or URL that this installation came from is told."""
+    """Return the command that installs the extra's packages by their names: Baton's packages are on no index, so anyone could
+    register their names. The command is followed by the path or URL that this installation came from, if known."""
     try:
         ours = distribution("baton-consumer")
     except PackageNotFoundError:  # a source tree on the path

@@ -1,8 +1,8 @@
-"""Who may take a Lease, and what its holder writes: for leaders of the operator and for drivers of groups. Pure.
+"""Pure functions on Leases of operator leaders and of group drivers: whether a Lease is free, and what its holder writes.
 
-As in client-go's leader election: other machines' clocks are not trusted, so a Lease has expired when this process has seen no
-renewal of it for its whole duration. The same identity takes its own Lease at once: a container that was restarted in its pod is
-the successor of the one that was killed.
+As in client-go's leader election, other machines' clocks are not trusted: a Lease has expired when this process has seen no
+renewal for its whole duration. A process takes a Lease with its own identity at once: a restarted container succeeds the one
+that was killed in its pod.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from baton.model.times import to_micro_text
 
-# The time since which a record of others is unchanged, by the reader's own clock. Clocks of others are not trusted. Pure.
+# How long a record of another process is unchanged, by the reader's clock
 
 
 T = TypeVar("T")
@@ -21,17 +21,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Sighting(Generic[T]):
-    """A record, and since when it has been seen unchanged (seconds, monotonic)."""
+    """A record, and when it was first seen unchanged (seconds, monotonic)."""
 
     record: T
     since: float
 
 
 def sight(before: Sighting[T] | None, record: T, now: float) -> Sighting[T]:
-    """The next sighting. Its time stays while the record is the same.
+    """Return the next sighting, which keeps its time while the record is unchanged.
 
-    `now`: the time after the answer that has the record, because the record may have been written until then. The time of the
-    request would make a Lease lapse too early.
+    `now`: the time after the answer with the record arrived. The record may have been written until then, so the time of the
+    request would make a Lease expire too early.
     """
     if before is not None and before.record == record:
         return before
@@ -42,13 +42,13 @@ def sight(before: Sighting[T] | None, record: T, now: float) -> Sighting[T]:
 
 
 DEFAULT_DURATION = 15.0
-"""Seconds, for a Lease that does not say."""
+"""Seconds, for a Lease without a duration."""
 
 LONGEST_DURATION = 3600.0
-"""Seconds. Who is to hold a Lease longer without a renewal says nothing about whether it lives."""
+"""Seconds. Longer durations are cut: they would not show whether the holder is alive."""
 
 TRANSITIONS = 2**31
-"""How far a Lease counts: the API server takes no higher number, and the next holder counts from 0."""
+"""leaseTransitions wraps to 0 here: the API server accepts no higher number."""
 
 Manifest = dict[str, Any]
 """A Lease as JSON."""
@@ -56,12 +56,12 @@ Manifest = dict[str, Any]
 
 @dataclass(slots=True)
 class Vacancy:
-    """Whether a Lease has become free: no other process holds it, or this process has seen no renewal for its whole duration."""
+    """Watches whether a Lease is free: no other process holds it, or this process has seen no renewal for its whole duration."""
 
     _sighting: Sighting[tuple[str, str]] | None = None
-    """Of its holder and its last renewal."""
+    """The holder and the last renewal."""
     free_at: float | None = None
-    """When it becomes free unless it is renewed, as of the last look; None: it was free."""
+    """When the Lease becomes free unless it is renewed, as of the last call of `free`; None: it was free."""
 
     def free(self, lease: Manifest | None, me: str, now: float) -> bool:
         """`now`: seconds of this process's monotonic clock, after the Lease was read."""
@@ -75,8 +75,9 @@ class Vacancy:
 
 
 def held(before: Manifest | None, holder: str, duration: float, now: datetime) -> Manifest:
-    """The spec as its holder writes it at `now`; `holder` empty: given up. It tells `duration` in whole seconds, rounded up:
-    no observer takes it for lapsed before its holder does. `leaseTransitions` counts how often it changed hands."""
+    """Return the spec as its holder writes it at `now`; `holder` empty: the holder gives it up. The duration is rounded up to
+    whole seconds, so that no observer takes the Lease for expired before its holder does. `leaseTransitions` counts the
+    holders."""
     spec = spec_of(before)
     mine = spec.get("holderIdentity") == holder
     stamp = to_micro_text(now.timestamp())
@@ -91,10 +92,10 @@ def held(before: Manifest | None, holder: str, duration: float, now: datetime) -
 
 
 def holder_of(lease: Manifest | None) -> str:
-    """Empty: without a holder."""
+    """Return the holder; empty if there is none."""
     return spec_of(lease).get("holderIdentity") or ""
 
 
 def spec_of(lease: Mapping[str, Any] | None) -> Manifest:
-    """Empty: there is none."""
+    """Return the spec; empty if the Lease does not exist."""
     return (lease or {}).get("spec") or {}

@@ -23,7 +23,7 @@ class MemberEntry:
     """One member's part of the assignment.
 
     `owned` and `revoking` map a queue to its partitions with the epochs of their grants. A partition in `revoking` is
-    to be let go: nothing new is read from it. A pod ignores an entry whose `uid` is not its own: it was written for
+    is to be released: nothing new is read from it. A pod ignores an entry whose `uid` is not its own: it was written for
     an earlier pod of that name.
     """
 
@@ -39,7 +39,7 @@ class MemberEntry:
 
     @property
     def count(self) -> int:
-        """How many partitions it owns, without those that it lets go of."""
+        """Number of partitions that it owns, without those in `revoking`."""
         return sum(map(len, self.owned.values()))
 
     def to_json(self) -> str:

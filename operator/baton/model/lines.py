@@ -1,15 +1,15 @@
-"""The lines of a stream that comes in pieces, as a watch of the API server does."""
+"""Splits a stream that arrives in pieces into lines, such as a watch of the API server."""
 
 
 class Lines:
-    """Of one stream. It keeps what has come of a line until its end has come, too."""
+    """The lines of one stream. Keeps an incomplete line until its end arrives."""
 
     def __init__(self) -> None:
         self.rest = bytearray()
-        """Of the line that has no end yet."""
+        """The incomplete last line."""
 
     def ended_by(self, piece: bytes) -> list[bytes]:
-        """Those that end in this piece, in order, without their ends."""
+        """Return the lines that end in this piece, in order, without line feeds."""
         ended, end, rest = piece.rpartition(b"\n")
         lines = (self.rest + ended).split(b"\n") if end else []
         if end:

@@ -1,14 +1,14 @@
-"""Sockets on which a process is asked: of IPv4 and of IPv6, for a pod may have addresses of either or of both."""
+"""Listening sockets for IPv4 and IPv6: a pod may have addresses of either or both."""
 
 import errno
 import socket
 
 EVERYWHERE = ("", "0.0.0.0", "::")
-"""Each of these is all addresses, of both kinds."""
+"""Addresses that stand for all addresses, of IPv4 and IPv6."""
 
 
 def listening(address: str, port: int, backlog: int | None = None) -> socket.socket:
-    """Port 0: a free one. Raises OSError."""
+    """Return a listening socket. Port 0: any free port. Raises OSError."""
     if address not in EVERYWHERE:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=backlog)
@@ -17,5 +17,5 @@ def listening(address: str, port: int, backlog: int | None = None) -> socket.soc
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog)
         except OSError as error:
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                raise  # else IPv6 is switched off here
+                raise  # with these two errors, IPv6 is disabled on this machine
     return socket.create_server(("", port), family=socket.AF_INET, backlog=backlog)

@@ -21,7 +21,7 @@ DRAIN_ANNOTATION = "baton.dev/drain"
 """On a pod, `true`: it gives its partitions to others, and gets none until the annotation is gone."""
 
 TAKE_OVER_ANNOTATION = "baton.dev/take-over"
-"""On a ConsumerGroup: the UIDs of groups that are gone for good, separated by commas, from which it takes its queues over."""
+"""On a ConsumerGroup: the UIDs of permanently deleted groups, separated by commas, whose queues it takes over."""
 
 LEDGER_KEY_ANNOTATION = "baton.dev/ledger"
 """On a pod, written by the operator: changes when the pod's key in the ledger did, which makes the kubelet refresh the mount."""
@@ -36,13 +36,13 @@ SPARK_APP_ANNOTATION = "baton.dev/spark-app"
 """On a driver's Lease: the application id, which Spark also puts on its executors as the label `spark-app-selector`."""
 
 STATISTICS_ANNOTATION = "baton.dev/statistics"
-"""On a driver's Lease: what the driver has counted, as JSON (`baton.spark.Statistics`)."""
+"""On a driver's Lease: the driver's statistics, as JSON (`baton.spark.Statistics`)."""
 
 TROUBLE_ANNOTATION = "baton.dev/trouble"
-"""On a pod's Lease: what keeps its consumer from its queues, as the consumer says it; empty: nothing."""
+"""On a pod's Lease: why the consumer cannot use its queues, as the consumer reports it; empty: it can."""
 
 QUERY_FAILURE_ANNOTATION = "baton.dev/query-failure"
-"""On a driver's Lease: why its query fails again and again; empty: it does not."""
+"""On a driver's Lease: why its query fails repeatedly; empty: it does not."""
 
 MISSING_RIGHTS_ANNOTATION = "baton.dev/missing-rights"
 """On a driver's Lease: what its account may not do any more that a fleet needs; empty: nothing."""
@@ -63,14 +63,14 @@ def ledger_name(group: str) -> str:
 
 
 def session_lease_name(pod: MemberId) -> str:
-    """The Lease of a pod that speaks for itself. Its holderIdentity is the pod's UID."""
+    """The Lease of a pod that reports for itself. Its holderIdentity is the pod's UID."""
     return f"baton-{pod}"
 
 
 def driver_lease_name(group: str) -> str:
-    """The Lease of the one live driver of a group, which speaks for its executors. Its holderIdentity is the driver pod's UID."""
+    """The Lease of a group's only driver, which reports for its executors. Its holderIdentity is the driver pod's UID."""
     return f"{group}-driver"
 
 
 DEV_QUEUE_VARIABLE = "BATON_DEV_QUEUE"
-"""In the environment of what `baton dev run` runs: the queue that there is, namespace/name."""
+"""In the environment of programs that `baton dev run` starts: the queue, namespace/name."""

@@ -1,7 +1,7 @@
-"""Partitions and their epochs as short text: `0-3@12,7@17` says that 0 to 3 were granted at epoch 12 and 7 at 17.
+"""Partitions and their epochs as short text: `0-3@12,7@17` means that 0 to 3 were granted at epoch 12 and 7 at 17.
 
-A range of a few characters can name a million partitions. So these functions count what a text names before they make objects of
-it, and `GrantSpans` answers for single partitions without making any.
+A range of a few characters can name a million partitions. So these functions count the partitions that a text names before they
+create objects for them, and `GrantSpans` answers for single partitions without creating any.
 """
 
 import re
@@ -83,7 +83,7 @@ def parse_grants(text: str) -> dict[int, Epoch]:
     named = 0
     for part in filter(None, text.split(",")):
         first, last, epoch = _grant(part)
-        if last is None and len(first) < len(str(HIGHEST)):  # as most are in a large group
+        if last is None and len(first) < len(str(HIGHEST)):  # the usual case in a large group
             grants[int(first)] = epoch
             named += 1
         else:

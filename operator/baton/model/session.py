@@ -23,7 +23,7 @@ LONGEST_WRITTEN = 192 * 1024
 MOST_NAMED = 8_000
 """The most UIDs, and queues of all of them together, in one Lease."""
 
-TOO_MANY = f"it speaks of more than {MOST_NAMED:,} pods and queues"
+TOO_MANY = f"it names more than {MOST_NAMED:,} pods and queues"
 
 LONGEST_UID = 64
 LONGEST_QUEUE = 253
@@ -32,7 +32,7 @@ _GRANTS = re.compile(r"[-0-9@,]*")
 
 
 class Release(NamedTuple):
-    """A consumer released a partition that it was granted at this epoch: it will do nothing more to it."""
+    """A consumer has released a partition that it was granted at this epoch: it does no more work on it."""
 
     uid: Uid
     queue: QueueName
@@ -70,7 +70,7 @@ class PodReleases:
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The releases of a group's pods: `Release(…) in releases`. Its cost grows with the questions, and not with the text."""
+    """The releases of a group's pods: `Release(…) in releases`. The cost depends on the number of lookups, not on the text."""
 
     by_uid: Mapping[Uid, PodReleases] = field(default_factory=dict)
 
@@ -80,8 +80,8 @@ class Releases:
     def __contains__(self, release: object) -> bool:
         if not isinstance(release, Release):
             return False
-        said = self.by_uid.get(release.uid)
-        return said is not None and said.names(release.queue, release.partition, release.epoch)
+        pod = self.by_uid.get(release.uid)
+        return pod is not None and pod.names(release.queue, release.partition, release.epoch)
 
 
 def format_releases(releases: Iterable[Release], longest: int = LONGEST_WRITTEN) -> str:
@@ -113,29 +113,27 @@ def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, PodReleases]:
     if not text:
         return {}
     if len(text) > LONGEST:
-        raise ValueError(
-            f"it has {len(text):,} characters, and {LONGEST:,} are read: say what is to be released now, and no more"
-        )
+        raise ValueError(f"it has {len(text):,} characters, and at most {LONGEST:,} are read: list current releases only")
     raw = _object(text)
     if of is not None:
         raw = {of: raw[of]} if of in raw else {}
     if len(raw) > MOST_NAMED:
         raise ValueError(TOO_MANY)
-    said: dict[Uid, PodReleases] = {}
+    found: dict[Uid, PodReleases] = {}
     room = MOST_NAMED
     for uid, queues in raw.items():
         if not isinstance(queues, dict):
-            raise ValueError(f'what stands under {quoted(uid)} is no object such as {{"orders":"5@12"}}')
+            raise ValueError(f'the value of {quoted(uid)} is not an object such as {{"orders":"5@12"}}')
         room -= 1 + len(queues)
         if room < 0:
             raise ValueError(TOO_MANY)
         if len(uid) > LONGEST_UID:
-            raise ValueError(f"{quoted(uid)} is no UID")
+            raise ValueError(f"{quoted(uid)} is not a UID")
         for queue, grants in queues.items():
             if not isinstance(grants, str) or len(queue) > LONGEST_QUEUE or _GRANTS.fullmatch(grants) is None:
-                raise ValueError(f"what stands under {quoted(uid)}, {quoted(queue)} is no list of grants such as 5@12,7-9@3")
-        said[Uid(uid)] = PodReleases(json.dumps(queues, separators=(",", ":"), sort_keys=True))
-    return said
+                raise ValueError(f"the value of {quoted(uid)}, {quoted(queue)} is not a list of grants such as 5@12,7-9@3")
+        found[Uid(uid)] = PodReleases(json.dumps(queues, separators=(",", ":"), sort_keys=True))
+    return found
 
 
 def _object(text: str) -> dict[str, object]:
@@ -144,5 +142,5 @@ def _object(text: str) -> dict[str, object]:
     except (ValueError, RecursionError):
         raise ValueError(f'it is not JSON such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}') from None
     if not isinstance(raw, dict):
-        raise ValueError(f'it is no object such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}')
+        raise ValueError(f'it is not an object such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}')
     return raw

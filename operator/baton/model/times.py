@@ -17,7 +17,7 @@ def to_seconds(text: str) -> float:
 
 
 def read_seconds(text: object, otherwise: T) -> float | T:
-    """The same for untrusted text; `otherwise` if it is not a time."""
+    """Do the same for untrusted text; return `otherwise` if it is not a time."""
     try:
         return to_seconds(str(text))
     except ValueError:
@@ -34,10 +34,10 @@ def to_micro_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-@lru_cache(maxsize=4)  # all answers of a second say the same
+@lru_cache(maxsize=4)  # all answers of one second have the same date
 def from_http_text(text: str) -> float | None:
-    """The `Date` of an HTTP answer, `Sat, 21 Nov 2026 09:48:00 GMT`, as unix seconds; None where it is none."""
+    """The `Date` of an HTTP answer, `Sat, 21 Nov 2026 09:48:00 GMT`, as unix seconds; None if it is not a date."""
     try:
         return parsedate_to_datetime(text[:64]).timestamp()
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, TypeError, IndexError):  # the last two come from malformed dates
         return None

@@ -1,4 +1,4 @@
-"""Numbers, lists and texts of others in messages for people."""
+"""Numbers, lists and untrusted texts in messages for people."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ def first_of(words: Sequence[str], most: int) -> str:
 
 
 def choose(name: str, among: Collection[str]) -> str:
-    """The cure for a name that is none of these."""
+    """Return advice for a name that is not in `among`."""
     near = get_close_matches(name, sorted(among), n=1)
     if near:
         return f"did you mean {near[0]}?"
@@ -24,7 +24,7 @@ def choose(name: str, among: Collection[str]) -> str:
 
 
 def quoted(text: str, most: int = 80) -> str:
-    """A text of others in quotes, on one line and without control characters.
+    """Return an untrusted text in quotes, on one line and without control characters.
 
     It has at most `most` characters between the quotes. An escaped character takes up to ten of them.
     """
@@ -36,7 +36,7 @@ def quoted(text: str, most: int = 80) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """A text of others on one line, without control characters, cut after `most` characters."""
+    """Return an untrusted text on one line, without control characters, cut after `most` characters."""
     start = text[: 4 * most]
     if not start.isprintable():
         start = "".join(letter if letter.isprintable() else " " for letter in start)

@@ -97,7 +97,7 @@ def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
     ("code", "said"),
     [
         ("assign = 3", "its entry point bad:assign of bad 1.0 is not a function"),
-        ("def assign(request, more): ...", "which takes (request, more); it is called with (request): give a function"),
+        ("def assign(request, more): ...", "which takes (request, more); it is called with (request): pass a function"),
         ("assigned = 3", "cannot be loaded (AttributeError: "),
         ("raise SystemExit(3)", "cannot be loaded (SystemExit: 3)"),
         ("def assign(request): raise ValueError('too\\nbad')", "failed at bad.py:1 with ValueError: too bad"),

@@ -38,7 +38,7 @@ def test_what_takes_what_it_gets_may_be_given(given: Callable[..., object]) -> N
 
 @pytest.mark.parametrize("given", [none, named, Program.handle, Program, partial(one, 5), lambda first, second: None])
 def test_what_takes_something_else_is_refused_with_its_name_and_with_what_it_gets(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"on_lost is .*, which takes \(.*\); it is called with \(partitions\): give a function"):
+    with pytest.raises(TypeError, match=r"on_lost is .*, which takes \(.*\); it is called with \(partitions\): pass a function"):
         function("on_lost", given, "partitions")
 
 

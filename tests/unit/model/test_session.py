@@ -57,18 +57,18 @@ def test_a_partition_may_be_named_at_several_epochs_in_any_order_and_more_than_o
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[]", "it is no object"),
+        ("[]", "it is not an object"),
         ("{", "it is not JSON"),
         ("[" * 1000, "it is not JSON"),
         ("[" * 100_000, "it is not JSON"),
-        ('{"u":1}', "what stands under 'u' is no object"),
-        ('{"u":{"orders":"x"}}', "what stands under 'u', 'orders' is no list of grants"),
-        ('{"u":{"orders":5}}', "is no list of grants"),
-        ('{"u":{"orders":{"a":1}}}', "is no list of grants"),
-        ('{"%s":{}}' % ("u" * 100), "is no UID"),
-        ("{" + ",".join(f'"{n}":{{}}' for n in range(8_001)) + "}", "speaks of more than 8,000 pods and queues"),
+        ('{"u":1}', "the value of 'u' is not an object"),
+        ('{"u":{"orders":"x"}}', "the value of 'u', 'orders' is not a list of grants"),
+        ('{"u":{"orders":5}}', "is not a list of grants"),
+        ('{"u":{"orders":{"a":1}}}', "is not a list of grants"),
+        ('{"%s":{}}' % ("u" * 100), "is not a UID"),
+        ("{" + ",".join(f'"{n}":{{}}' for n in range(8_001)) + "}", "names more than 8,000 pods and queues"),
         ("1" * 5000, "it is not JSON"),
-        (" " * LONGEST + "{}", "has 262,146 characters, and 262,144 are read"),
+        (" " * LONGEST + "{}", "has 262,146 characters, and at most 262,144 are read"),
     ],
 )
 def test_what_is_not_a_list_of_releases_is_refused(text: str, why: str) -> None:
