@@ -76,7 +76,7 @@ class Place:
     def here(cls) -> "Place":
         return cls(threading.get_ident(), asyncio.current_task() if in_event_loop() else None)
 
-    def see_elsewhere(self) -> None:
+    def check_elsewhere(self) -> None:
         """Raises RuntimeError if called from within the callback. A callback that was called outside of event loops may have
         started its own."""
         here = self.here()

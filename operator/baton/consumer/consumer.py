@@ -400,7 +400,7 @@ class Consumer:
         is_coroutine_function(call)
         checked = CheckedOptions(**options, deserializers=self._deserializers, measures=self._metrics)
         if isinstance(call, DecodingHandler):
-            call.see_fits(batch=checked.batch is not None, manual_ack=checked.manual_ack)
+            call.check_options(batch=checked.batch is not None, manual_ack=checked.manual_ack)
             checked.deserializers = replace(self._deserializers, model=call.decode)
             call = call.call
         self._loop.serve(

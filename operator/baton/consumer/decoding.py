@@ -33,7 +33,7 @@ class DecodingHandler:
     def __call__(self, one: Any) -> object:
         return self.call(one)
 
-    def see_fits(self, *, batch: bool, manual_ack: bool) -> None:
+    def check_options(self, *, batch: bool, manual_ack: bool) -> None:
         """Raises TypeError if the handler's arguments do not fit the options of the consumer."""
         if self.batch and not batch:
             raise TypeError("the handler takes a list of models: set max_entries too, or annotate its argument with one model")

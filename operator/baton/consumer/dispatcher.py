@@ -11,7 +11,7 @@ from math import inf
 from baton.consumer.callbacks import Call
 from baton.consumer.entry import HeldEntry, shown_key
 from baton.consumer.outcome import Outcome
-from baton.consumer.partition import EntrySequence, HeldPartition, HeldPartitions, Phase, turn_of
+from baton.consumer.partition import EntrySequence, HeldPartition, HeldPartitions, Phase, leftover_delay
 from baton.consumer.queue_requests import SLICE_BYTES, QueueRequests
 from baton.model.options import number, whole
 from baton.queues.consumer_side import Reader
@@ -114,7 +114,7 @@ class Leftovers:
             if not sequence.waiting or now < self._requests.not_before(sequence.holding):
                 continue  # another key of the partition has just found its queue unreachable
             entry = sequence.waiting[0]
-            turn = now + turn_of(entry.times)
+            turn = now + leftover_delay(entry.times)
             _warn(sequence)
             if self._requests.begin_again(sequence, self._holdings.reader(sequence.holding)):
                 self._begun = sequence, entry.offset, turn
@@ -180,16 +180,16 @@ class Dispatcher:
             if self._answer(self.wants.popleft(), call):
                 call.begun()
             else:
-                self.not_called(call)
+                self.put_back(call)
         if not self.wants:
             return False
         want = self.wants[0]
-        if self._serve_left_over(others=True):
+        if self._serve_leftovers(others=True):
             return True
         worked = self._serve_slices(quiet) if want.batch is None else self._serve_batch(want, want.batch, quiet)
-        return worked or (bool(self.wants) and self._serve_left_over(others=bool(self.out)))
+        return worked or (bool(self.wants) and self._serve_leftovers(others=bool(self.out)))
 
-    def _serve_left_over(self, *, others: bool) -> bool:
+    def _serve_leftovers(self, *, others: bool) -> bool:
         if not any(holding.left_over for holding in self._holdings):  # the usual case
             return False
         now = time.monotonic()
@@ -201,7 +201,7 @@ class Dispatcher:
             return False
         size = self.wants[0].batch
         most = 1 if size is None or sequence.waiting[0].alone else size.entries
-        sequence.turn_has_come(most)
+        sequence.allow_leftovers(most)
         entries = sequence.hand_out(most, inf if size is None else size.bytes) or sequence.hand_out(1)
         if parts := _still_held([(sequence, entries)]):
             self._deliver(self.wants.popleft(), parts)
@@ -216,7 +216,7 @@ class Dispatcher:
                     self._requests.verify(holding, self._holdings.reader(holding))
         return call.is_due()
 
-    def not_called(self, call: Call) -> None:
+    def put_back(self, call: Call) -> None:
         """Put back a callback that did not run or did not return."""
         self.calling = None
         self.calls.appendleft(call)
@@ -238,11 +238,11 @@ class Dispatcher:
             sequence.at_work.discard(delivery)
             sequence.give_back(entries)
 
-    def back(self, answer: Delivery | Call | None) -> None:
+    def take_back_answer(self, answer: Delivery | Call | None) -> None:
         """Take back an answer whose request was withdrawn."""
         if isinstance(answer, Call):
             answer.begun(really=False)
-            self.not_called(answer)
+            self.put_back(answer)
         elif answer is not None:
             self.take_back(answer)
 
@@ -285,7 +285,7 @@ class Dispatcher:
     def _serve_together(self, quiet: Callable[[], bool]) -> bool:
         """Hand the only worker one slice of all partitions together: waking it for each partition would cost more than many
         handlers take."""
-        worked, left, parts = False, self._requests.slice(), list[Part]()
+        worked, left, count, parts = False, self._requests.slice(), 0, list[Part]()
         for holding, reader in self._having(self._turns()):
             now = time.monotonic()
             if (room := min(self._room(holding), left)) > 0:
@@ -296,8 +296,9 @@ class Dispatcher:
                 holding.served_at = now
                 worked = True
                 if left > 0 and self._requests.may_begin(sequence, reader):
-                    parts.append((sequence, sequence.hand_out(left)))
-                    left = self._requests.slice() - _count(parts)
+                    parts.append((sequence, entries := sequence.hand_out(left)))
+                    count += len(entries)
+                    left = self._requests.slice() - count  # entries that were just read may be larger than before
                 if late := time.monotonic() > until:
                     break
             worked |= not quiet()
@@ -449,10 +450,6 @@ class Dispatcher:
             return False
         want.answer.set_result(answer)
         return True
-
-
-def _count(parts: Sequence[Part]) -> int:
-    return sum(len(entries) for _, entries in parts)
 
 
 def _still_held(parts: Sequence[Part]) -> list[Part]:

@@ -190,7 +190,7 @@ class ConsumerLoop:
         if self._thread.ident is None:
             raise RuntimeError("the consumer does not run: use it in `with consumer:` or `async with consumer:`")
         if self.calling is not None:
-            self.calling.see_elsewhere()
+            self.calling.check_elsewhere()
         if not self.ended:
             self._inbox.put(partial(self._turns.dispatcher.wants.append, want))
 
@@ -230,11 +230,13 @@ class ConsumerLoop:
         if want.answer.cancel():
             self._inbox.put(partial(self._turns.dispatcher.forget, want))
         else:
-            want.answer.add_done_callback(lambda answer: self._inbox.put(lambda: self._turns.dispatcher.back(answer.result())))
+            want.answer.add_done_callback(
+                lambda answer: self._inbox.put(lambda: self._turns.dispatcher.take_back_answer(answer.result()))
+            )
 
     def called(self, call: Call, *, again: bool = False) -> None:
         """Report that a callback has returned. `again`: it did not return, and must be called again."""
-        self._inbox.put(partial(self._turns.dispatcher.not_called if again else self._turns.called, call))
+        self._inbox.put(partial(self._turns.dispatcher.put_back if again else self._turns.called, call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         self._inbox.put(partial(self._turns.settle, outcomes, receipt))

@@ -79,7 +79,7 @@ class EntrySequence:
         if not self.waiting:
             return inf
         if (times := self.waiting[0].times) and not self.holding.letting_go:
-            return self.holding.left_over + (turn_of(times) / 8 if times > 1 else 0.0)  # others may arrive
+            return self.holding.left_over + (leftover_delay(times) / 8 if times > 1 else 0.0)  # others may arrive
         failure = self.failed.get(self.waiting[0].offset)
         return 0.0 if failure is None else failure.due
 
@@ -91,14 +91,14 @@ class EntrySequence:
     @property
     def latest(self) -> float:
         """Until when other entries go before the leftover (monotonic): the later, the more often it was handed out."""
-        return 0.0 if self.holding.letting_go else self.holding.left_over + turn_of(self.waiting[0].times)
+        return 0.0 if self.holding.letting_go else self.holding.left_over + leftover_delay(self.waiting[0].times)
 
     def ready(self, now: float, *, shared: bool = False) -> bool:
         """Return whether the first waiting entry may be handed out. A leftover may not before its turn. `shared`: also while
         earlier entries are out."""
         return bool(self.waiting) and (shared or not self.busy) and not self.waiting[0].times and now >= self.due
 
-    def turn_has_come(self, most: int) -> None:
+    def allow_leftovers(self, most: int) -> None:
         """Let the first `most` entries be handed out although they are leftovers."""
         for entry in islice(self.waiting, most):
             entry.times = 0
@@ -177,10 +177,6 @@ class EntrySequence:
         for delivery in list(self.at_work):
             delivery.held_up = True
 
-    def try_at_once(self) -> None:
-        for offset, failure in self.failed.items():
-            self.failed[offset] = failure._replace(due=0.0)
-
     def bring_forward(self, seconds: float) -> None:
         """Make retries due earlier by so much."""
         for offset, failure in self.failed.items():
@@ -237,7 +233,7 @@ def _taken(place: dict[str, HeldEntry], entry: HeldEntry) -> HeldEntry | None:
     return None
 
 
-def turn_of(times: int) -> float:
+def leftover_delay(times: int) -> float:
     """Return the seconds for which others go before a leftover that was handed out so often."""
     return min(_LONGEST_TURN, 2.0 ** min(times - 1, 10))
 
@@ -342,7 +338,7 @@ class HeldPartition:
         return (self.phase is Phase.SERVING and self.notice is Notice.ASSIGNED) or self.phase is Phase.LETTING_GO
 
     @property
-    def told(self) -> bool:
+    def settled(self) -> bool:
         """Whether the queue has all acknowledgements and dead letters."""
         return not self.handled and not self.aside
 
@@ -436,7 +432,7 @@ class HeldPartition:
         if self.phase is Phase.SERVING:
             self.phase = Phase.LETTING_GO
             for sequence in self.sequences.values():
-                sequence.try_at_once()
+                sequence.bring_forward(inf)
 
     def finish(self) -> None:
         """Read nothing at all, not even entries of an earlier run, and retry failed entries at once."""

@@ -46,7 +46,7 @@ class QueueRequests:
         self.asking_since: float | None = None
         """When the pending request was sent (monotonic); None: none is pending."""
 
-    def took(self, seconds: float, count: int) -> None:
+    def record_duration(self, seconds: float, count: int) -> None:
         """Record how long handlers took for how many entries."""
         if count:
             self.per_entry += (1 - 0.8**count) * (seconds / count - self.per_entry)
@@ -75,7 +75,7 @@ class QueueRequests:
         """Send acknowledgements and dead letters. Returns False if the queue does not have all of them, or the partition is
         lost."""
         number, epoch = holding.partition.number, holding.epoch
-        if holding.told:
+        if holding.settled:
             holding.acknowledged(taken=True)
             return True
         told = False
@@ -159,7 +159,9 @@ class QueueRequests:
         if not holding.over and time.monotonic() >= self.not_before(holding):
             self.verify(holding, reader)
 
-    def untaken(self, problems: Mapping[HeldPartition, QueueUnreachable], reader_of: Callable[[HeldPartition], Reader]) -> None:
+    def release_again(
+        self, problems: Mapping[HeldPartition, QueueUnreachable], reader_of: Callable[[HeldPartition], Reader]
+    ) -> None:
         """Schedule another release of partitions whose queues have not accepted it, at once or when the queue answers. Partitions
         that the queue never confirmed are not verified: they may still be taken up, and verifying would wait for that."""
         asked: set[QueueName] = set()
@@ -255,7 +257,7 @@ class QueueRequests:
                 holding.outage = None
         except StaleOwner as refusal:
             self._answered(queue)
-            if holding.in_hand or not holding.told or refusal.other_process:
+            if holding.in_hand or not holding.settled or refusal.other_process:
                 log.warning("%s/%d is lost: %s", *holding.partition, refusal)
             else:  # the next owner began before the revocation arrived here
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)

@@ -216,7 +216,7 @@ class Turns:
         """Take a delivery back from a worker. `seconds`, `count`: how long handlers worked on how many entries."""
         self.settle(outcomes)
         self.dispatcher.take_back(delivery)
-        self.requests.took(seconds, count)
+        self.requests.record_duration(seconds, count)
 
     def finish_together(self, entries: Sequence[HeldEntry], outputs: Sequence[Output]) -> None:
         """Finish entries of one partition together with the outputs. If one of them has an outcome already, retry all the others
@@ -339,7 +339,7 @@ class Turns:
         done = [one for one in self.holdings if (leaving or not one.at_rest) and self._look_after(one)]
         with self.requests.asked():
             untaken = self.holdings.let_go(done, self._grace.for_answers)
-        self.requests.untaken(untaken, self.holdings.reader)
+        self.requests.release_again(untaken, self.holdings.reader)
         self._notify(dropped)
 
     def _report(self) -> None:

@@ -167,7 +167,7 @@ class TestQueue:
         bare = b"" if key is None else _bytes(key, "key")
         if partition is None:
             partition = self._routing.partition_of(bare) if bare else next(self._next) % len(self._queue.epochs)
-        self._queue.see(partition)
+        self._queue.check_partition(partition)
         return self._queue.append(partition, bare, _bytes(value, "value"), headers)
 
     def settled(self) -> None:
@@ -176,7 +176,7 @@ class TestQueue:
         the exception that ended the program."""
         until = time.monotonic() + self._timeout
         while left := self._queue.left():
-            self._see_it_runs()
+            self._raise_failure()
             if time.monotonic() >= until:
                 cure = "call `start` first" if self._consumer is None else "see the consumer's log"
                 raise TimeoutError(f"not finished after {self._timeout:g} s: {', '.join(left)}; {cure}")
@@ -184,7 +184,7 @@ class TestQueue:
             with self._queue.changed:
                 self._queue.changed.wait(_LOOK_EVERY)
         self._until_up_to_date()
-        self._see_it_runs()
+        self._raise_failure()
 
     def advance(self, seconds: float) -> None:
         """Make pending retries come earlier by these seconds; not needed for `settled`."""
@@ -193,7 +193,7 @@ class TestQueue:
     def hand_over(self, partition: int) -> None:
         """Hand the partition off to another member: entries in hand are finished, and `on_revoked` is called. Raises TimeoutError
         if the consumer does not release it, and ValueError if the member does not own it."""
-        self._ledger.see_owned(partition)
+        self._ledger.check_owned(partition)
         self._until_up_to_date()
         self._ledger.call_back(partition)
         grant = partition, self._queue.epochs[partition]
@@ -205,7 +205,7 @@ class TestQueue:
         """Give the partition to another member at once, as after a missed deadline: the queue rejects this member from now on,
         `entry.still_mine()` is False, and `on_lost` is called when the handler has returned. Raises ValueError if the member does
         not own it."""
-        self._ledger.see_owned(partition)
+        self._ledger.check_owned(partition)
         self._until_up_to_date()
         self._ledger.take(partition)
         self._until_up_to_date()
@@ -224,7 +224,7 @@ class TestQueue:
         self._stop()
         if self._thread is not None:
             self._thread.join(self._timeout + 1)
-        self._see_it_ended(kind, hangs=self._thread is not None and self._thread.is_alive())
+        self._check_end(kind, hangs=self._thread is not None and self._thread.is_alive())
 
     async def __aenter__(self) -> "AsyncTestQueue":
         return AsyncTestQueue(self)
@@ -233,7 +233,7 @@ class TestQueue:
         self._stop()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=self._timeout + 1)
-        self._see_it_ended(kind, hangs=self._task is not None and self._task.cancel())
+        self._check_end(kind, hangs=self._task is not None and self._task.cancel())
 
     async def _serve(self, consumer: Consumer, handler: UserHandler, options: HandlerOptions) -> None:
         try:
@@ -250,13 +250,13 @@ class TestQueue:
             self._consumer.stop()
             self._ledger.call_back(*self._ledger.owned)
 
-    def _see_it_ended(self, kind: type[BaseException] | None, *, hangs: bool) -> None:
+    def _check_end(self, kind: type[BaseException] | None, *, hangs: bool) -> None:
         if kind is None:
-            self._see_it_runs()
+            self._raise_failure()
             if hangs:
                 raise TimeoutError(f"a handler has not returned within {self._timeout:g} s of the end of the test")
 
-    def _see_it_runs(self) -> None:
+    def _raise_failure(self) -> None:
         if (failure := self._failure) is not None:
             self._failure = None
             raise failure
@@ -361,7 +361,7 @@ class InMemoryReader:
         self._waits_for: frozenset[int] = frozenset()
         self._woken: Callable[[], None] = lambda: None
 
-    def see(self, partition: int) -> None:
+    def check_partition(self, partition: int) -> None:
         """Raises ValueError for an unknown partition."""
         if partition not in self.epochs:
             raise ValueError(f"partition is {partition}: this queue has 0 to {len(self.epochs) - 1}")
@@ -484,27 +484,27 @@ class InMemoryAssignments:
         """All partitions that the ledger names, with their epochs."""
         return {partition: self._queue.epochs[partition] for partition in self.owned | self._revoking}
 
-    def see_owned(self, *partitions: int) -> None:
+    def check_owned(self, *partitions: int) -> None:
         for partition in partitions:
-            self._queue.see(partition)
+            self._queue.check_partition(partition)
             if partition not in self.owned | self._revoking:
                 raise ValueError(f"partition {partition}: the member does not have it; grant({partition}) gives it back")
 
     def call_back(self, *partitions: int) -> None:
-        self.see_owned(*partitions)
+        self.check_owned(*partitions)
         self.owned, self._revoking = self.owned - {*partitions}, self._revoking | {*partitions}
         self._say()
 
     def take(self, partition: int) -> None:
         """Give the partition to another member."""
-        self.see_owned(partition)
+        self.check_owned(partition)
         self._next_epoch(partition)
         self._queue.lost.add(partition)
         self.owned, self._revoking = self.owned - {partition}, self._revoking - {partition}
         self._say()
 
     def give(self, partition: int) -> None:
-        self._queue.see(partition)
+        self._queue.check_partition(partition)
         if partition not in self._queue.lost:
             raise ValueError(f"partition {partition}: the member has it already")
         self._next_epoch(partition)

@@ -82,11 +82,11 @@ def held(partition: int, sure_at: float = 1.0) -> HeldPartition:
 def test_a_queue_that_is_away_is_asked_once_for_all_and_one_that_answers_keeps_only_these() -> None:
     (_, queue), requests, holdings = queue_of(GoesAway, 3), QueueRequests(), [held(number) for number in range(3)]
     queue.away = True
-    requests.untaken(dict.fromkeys(holdings, SLOW), lambda holding: queue)
+    requests.release_again(dict.fromkeys(holdings, SLOW), lambda holding: queue)
     assert (queue.refused, requests.away(ORDERS)) == (1, True)
     queue.away = False
     before = time.monotonic()
-    requests.untaken(dict.fromkeys(holdings[:2], SLOW), lambda holding: queue)
+    requests.release_again(dict.fromkeys(holdings[:2], SLOW), lambda holding: queue)
     assert not requests.away(ORDERS)
     assert [requests.not_before(holding) > before for holding in holdings] == [True, True, False]
 
@@ -97,7 +97,7 @@ def test_what_is_somebody_elses_by_then_is_lost() -> None:
             raise StaleOwner(partition, Uid("a"), epoch, Ownership(Uid("b"), Epoch(2)))
 
     (_, reader), requests, holding = queue_of(Taken), QueueRequests(), held(0)
-    requests.untaken({holding: SLOW}, lambda _: reader)
+    requests.release_again({holding: SLOW}, lambda _: reader)
     assert (holding.phase, reader.told) == (Phase.FENCED, [({0: 1}, True)])
 
 
@@ -109,8 +109,8 @@ def test_of_what_may_still_be_taken_up_nothing_is_asked_for_that_would_be_waited
             asked.append(partition)
 
     (_, reader), requests, holdings = queue_of(TakingUp), QueueRequests(), [held(0, sure_at=0.0), held(1)]
-    requests.untaken(dict.fromkeys(holdings[:1], SLOW), lambda _: reader)
+    requests.release_again(dict.fromkeys(holdings[:1], SLOW), lambda _: reader)
     assert asked == []
-    requests.untaken(dict.fromkeys(holdings, SLOW), lambda _: reader)
+    requests.release_again(dict.fromkeys(holdings, SLOW), lambda _: reader)
     assert asked == [1]
     assert all(requests.not_before(holding) > time.monotonic() - PATIENCE for holding in holdings), "they are told again"
