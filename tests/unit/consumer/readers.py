@@ -1,4 +1,4 @@
-"""Queues in memory that answer as a test wants."""
+"""In-memory queues for tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ R = TypeVar("R", bound=InMemoryReader)
 
 
 def queue_of(reader: type[R], partitions: int = 1, **options: Any) -> tuple[TestQueue, R]:
-    """A queue for tests, and the reader that it has."""
+    """Return a queue for tests, and its reader."""
     queue = TestQueue(partitions, reader=reader, **options)
     assert isinstance(queue._queue, reader)
     return queue, queue._queue
 
 
 def filled(count: int, **options: Any) -> TestQueue:
-    """So many entries, alike, in the only partition."""
+    """Return a queue with `count` equal entries in its only partition."""
     queue = TestQueue(**options)
     for _ in range(count):
         queue.send("k", "v")
@@ -28,7 +28,7 @@ def filled(count: int, **options: Any) -> TestQueue:
 
 
 def consumer_of(queue: TestQueue, *, session: Session | None = None, transactions: bool = False) -> Consumer:
-    """As `queue.consumer`, with what that has not."""
+    """Return a consumer as `queue.consumer` does, with a session or transactions."""
     queue._consumer = Consumer(lambda name: queue._queue, queue._ledger, POD, session, transactions=transactions, signals=False)
     return queue._consumer
 
@@ -36,7 +36,7 @@ def consumer_of(queue: TestQueue, *, session: Session | None = None, transaction
 class GoesAway(InMemoryReader):
     away = False
     refused = 0
-    """Requests, while it was away."""
+    """Number of requests rejected while `away`."""
 
     @contextmanager
     def _asked(self, partition: int, epoch: Epoch) -> Iterator[None]:
@@ -48,10 +48,10 @@ class GoesAway(InMemoryReader):
 
 
 def offsets(queue: TestQueue) -> list[str]:
-    """Of what was acknowledged."""
+    """Return the offsets of acknowledged entries."""
     return [entry.offset for entry in queue.acked]
 
 
 def dead(queue: TestQueue) -> dict[str, str]:
-    """Why, by offset."""
+    """Return the reasons of dead letters by offset."""
     return {letter.entry.offset: letter.why for letter in queue.dead_letters}

@@ -1,4 +1,4 @@
-"""Who waits to hear that the queue has what was acknowledged hears it, or that it has it not."""
+"""Waiting for an acknowledgement returns whether the queue has it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ async def test_a_wait_that_is_cancelled_changes_nothing_for_others_and_later_one
 
 
 class Failing(InMemoryReader):
-    """In a way that nobody thought of."""
+    """Fails with an unexpected error."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         raise RuntimeError("an odd reply")

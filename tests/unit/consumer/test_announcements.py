@@ -1,4 +1,4 @@
-"""A pod hears its queue, and goes by what it says until the ledger is as new."""
+"""A pod uses the announcements of its queue until the ledger is as new."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ def record(text: str) -> Heard:
 
 
 def grants(one: MemberEntry) -> tuple[dict[int, Epoch], dict[int, Epoch]]:
-    """Owned and called back."""
+    """Return the owned and the revoked partitions."""
     return dict(one.owned.get(ORDERS, {})), dict(one.revoking.get(ORDERS, {}))
 
 
@@ -77,7 +77,7 @@ def test_a_ledger_that_is_as_new_counts(told: MemberEntry | None, says: str) -> 
 
 
 class Ledger:
-    """A ledger that a test writes."""
+    """A ledger for tests."""
 
     def __init__(self) -> None:
         self.entry: MemberEntry | None = None
@@ -90,7 +90,7 @@ class Ledger:
 
 
 class Queue:
-    """Owner records that a test writes; it announces them, or nothing for a while."""
+    """Owner records for tests, which it announces, or times out."""
 
     def __init__(self) -> None:
         self.records: dict[Partition, Heard] = {}
@@ -182,7 +182,7 @@ def test_a_ledger_that_comes_late_takes_nothing_back_that_the_queue_has_said() -
 
 @pytest.mark.parametrize("confirmed", [entry("5@1"), entry("", "5@1"), entry("5@2")])
 def test_what_the_ledger_has_confirmed_it_also_takes_away_while_the_queue_says_nothing(confirmed: MemberEntry) -> None:
-    """An announcement may be lost, and so may the connection that brings them."""
+    """Announcements may be lost, or their connection."""
     with Pod().listening() as pod:
         pod.queue.says("me@1")
         until(lambda: pod.has("5@1"))

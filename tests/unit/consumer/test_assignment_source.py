@@ -1,4 +1,4 @@
-"""A pod's assignment, from a directory that is refreshed as the kubelet does it."""
+"""A pod's assignments from a directory that is refreshed as by the kubelet."""
 
 import logging
 import resource
@@ -133,7 +133,7 @@ def test_a_change_between_the_first_look_and_the_watch_is_not_missed(mount: Moun
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """The process may open none: EMFILE."""
+    """Every open fails with EMFILE."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:

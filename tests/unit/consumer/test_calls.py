@@ -1,4 +1,4 @@
-"""Callbacks come one after another, and a partition that is gone is told of at the end too."""
+"""Callbacks run one at a time, and lost partitions are reported at the end too."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""How long a partition that is called back may be finished with, as the ledger says."""
+"""The ledger's deadlines of revoked partitions."""
 
 import json
 import time
@@ -71,7 +71,7 @@ def test_the_ledger_is_read_once_for_all_partitions_until_it_is_another(tmp_path
 
 @pytest.mark.parametrize("hours", [-5, 0, 5])
 def test_a_pod_goes_by_the_api_servers_clock_whatever_its_own_says(tmp_path: Path, hours: int) -> None:
-    """A node whose clock is off, or a machine that has slept: at once no time was left, or all of it until the end."""
+    """On a node with a wrong clock, or after the machine slept, either no time was left or all of it until the end."""
     server = DevServer("dev", "orders", lambda: None, lambda: time.time() + 3600 * hours)
     server.start()
     api = ApiConnection.from_environment({"BATON_API_SERVER": server.url, "BATON_API_TOKEN": server.token})

@@ -1,4 +1,4 @@
-"""What a handler gets goes by its annotations."""
+"""A handler's annotations decide what it gets."""
 
 import functools
 import json
@@ -59,7 +59,7 @@ def nothing_seen() -> None:
 
 
 def run(handler: Callable[..., object], *values: Any, value_deserializer: Any = None, **options: Any) -> TestQueue:
-    """The queue after these values."""
+    """Return the queue after these values were handled."""
     with TestQueue() as queue:
         for value in values:
             queue.send("k", value if isinstance(value, (bytes, str)) else json.dumps(value))

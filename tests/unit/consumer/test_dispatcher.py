@@ -1,4 +1,4 @@
-"""What a worker is handed: a slice of all that there is, and nothing of what somebody else has."""
+"""Workers get a slice of the available entries, and none that another worker has."""
 
 import time
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ QUEUE = QueueName("orders")
 
 
 def fill(queue: TestQueue) -> None:
-    """So many in each partition."""
+    """Send EACH entries to each partition."""
     for partition in queue._queue.epochs:
         for _ in range(EACH):
             queue.send("k", "v", partition=partition)
@@ -42,7 +42,7 @@ def test_one_worker_gets_what_there_is_of_several_partitions_at_once() -> None:
             assert isinstance(delivery, Delivery)
             handed.append([(entry.partition, int(entry.offset)) for entry in delivery.entries])
             consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, EACH)
-    assert len(handed[0]) == 1, "how fast the handler is nobody knows yet"
+    assert len(handed[0]) == 1, "the speed of the handler is still unknown"
     assert any({partition for partition, _ in those} == {0, 1} for those in handed)
     every = [one for those in handed for one in those]
     offsets = [[number for partition, number in every if partition == which] for which in (0, 1)]
@@ -50,7 +50,7 @@ def test_one_worker_gets_what_there_is_of_several_partitions_at_once() -> None:
 
 
 class TakesUp(GoesAway):
-    """It begins something when it is asked whether it is ready."""
+    """Counts calls of `ready` that come too early after a rejected read."""
 
     away = True
     asked_early = 0
@@ -82,7 +82,7 @@ def test_a_queue_that_is_away_is_not_asked_what_is_ready_before_its_time(batch: 
 
 class Counting(InMemoryReader):
     asked = 0
-    """What is ready."""
+    """Number of calls of `ready`."""
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         self.asked += 1
@@ -109,7 +109,7 @@ def test_a_batch_asks_those_of_many_partitions_of_which_it_has_entries_and_all_h
 
 
 class Fills(InMemoryReader):
-    """Something comes as soon as it was asked whether there is something."""
+    """An entry arrives right after `ready` has returned False."""
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         was_ready = super().ready(partition, epoch)
@@ -128,7 +128,7 @@ def test_what_comes_while_a_turn_finds_nothing_is_handed_out_in_the_next(monkeyp
 
 
 class RequestsThatLose(QueueRequests):
-    """A partition is lost with the second question whether one of its entries may be begun."""
+    """A partition is lost at the second call of `may_begin` for it."""
 
     def __init__(self) -> None:
         super().__init__()

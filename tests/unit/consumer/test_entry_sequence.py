@@ -1,4 +1,4 @@
-"""What is in hand of a partition or a key, in order, whatever becomes of it."""
+"""Entries in hand of a partition or a key stay in order, whatever their outcomes."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -17,7 +17,7 @@ ORDERS = QueueName("orders")
 
 
 class Heard:
-    """A loop that only listens."""
+    """An OutcomeListener that does nothing."""
 
     retry: Policies = MappingProxyType({})
 
@@ -35,7 +35,7 @@ class Heard:
 
 
 def holding(*values: str, by_key: bool = False) -> HeldPartition:
-    """With entries in hand, whose keys are their first letters."""
+    """Return a sequence with entries in hand, whose keys are their first letters."""
     made = HeldPartition(Partition(ORDERS, 0), Epoch(1), Heard(), by_key)
     entries = [
         Entry(ORDERS, 0, f"{n}-0", value[:1].encode(), value.encode(), 0, Epoch(1), False) for n, value in enumerate(values)

@@ -1,4 +1,4 @@
-"""A pod whose environment is wrong is told what to set, before it begins."""
+"""A wrong environment fails at the start, with an error that names what to set."""
 
 from pathlib import Path
 

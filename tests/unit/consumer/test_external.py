@@ -43,7 +43,7 @@ class Fleet:
         return False
 
     def start(self) -> None:
-        """Until it is heard: what the ledger names from then on is granted to this process."""
+        """Wait for a renewal: partitions that the ledger names from then on are granted to this process."""
         self.thread.start()
         until(lambda: self.consumer._gaps, "its session has begun", SECONDS)
 

@@ -1,4 +1,4 @@
-"""What one entry of a batch is to blame for happens to that entry."""
+"""After a failed batch, only the entry to blame fails."""
 
 from collections.abc import Callable
 

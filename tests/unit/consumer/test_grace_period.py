@@ -1,4 +1,4 @@
-"""What is left of the time that a consumer has from the moment when it is asked to stop."""
+"""The stages of the grace period."""
 
 from math import inf
 
@@ -26,7 +26,7 @@ def test_at_the_end_queues_have_all_the_time_that_handlers_have_left_them() -> N
     grace.stop()
     clock[0] = grace.due
     grace.leave(0.01)
-    assert grace.for_answers == pytest.approx(3.0), "nobody was at work"
+    assert grace.for_answers == pytest.approx(3.0), "no handler was running"
     clock[0] = grace.due
     assert grace.for_answers == pytest.approx(0.7), "the handlers have used theirs"
     clock[0] = grace.over_at

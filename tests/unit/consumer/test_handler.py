@@ -1,4 +1,4 @@
-"""A handler runs to its end before its entry counts as handled."""
+"""An entry counts as handled only when its handler has completed."""
 
 import asyncio
 import inspect

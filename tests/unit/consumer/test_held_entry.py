@@ -1,4 +1,4 @@
-"""An entry in a consumer's hands is filled in when it is looked at."""
+"""An entry gets its remaining attributes on first use."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ORDERS = QueueName("orders")
 
 
 class Source:
-    """Of one entry; counts how often that is made."""
+    """Entries with one entry; counts how often it is made."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -25,7 +25,7 @@ class Source:
 
 
 class Columns(Entries):
-    """Knows offsets, keys and values without making an entry."""
+    """Entries that have offsets, keys and values without making an entry."""
 
     offsets, keys, values = ["3"], [b"k"], [b"v"]
 

@@ -1,4 +1,4 @@
-"""What becomes of holdings when the ledger says something else."""
+"""Held partitions after a change of the ledger."""
 
 import logging
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tests.unit.consumer.readers import GoesAway, offsets, queue_of
 
 
 class Held:
-    """Partition 0 at epoch 1: an entry of it was handled, and another one is in hand."""
+    """Holds partition 0 at epoch 1, with one finished entry and one in hand."""
 
     def __init__(self, reader: type[GoesAway] = GoesAway) -> None:
         self.queue, self.reader = queue_of(reader)
@@ -30,7 +30,7 @@ class Held:
         self.holding.handled.append("0")
 
     def names_nothing(self) -> None:
-        """The ledger, of which the queue knows nothing."""
+        """Change the ledger without the queue."""
         self.queue._ledger.owned = frozenset()
         self.queue._ledger._say()
 
@@ -39,14 +39,14 @@ class Held:
 
 
 class Taken(GoesAway):
-    """Another has the partition by now."""
+    """Another pod owns the partition."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         raise StaleOwner(partition, "a", epoch, Ownership(Uid("b"), Epoch(2)))
 
 
 def test_what_was_handled_of_a_partition_that_the_ledger_names_no_more_counts_where_the_queue_says_so() -> None:
-    """A forged ledger, or one that is put right, takes nothing back that was done under this epoch."""
+    """A forged ledger, or a corrected one, does not undo work under this epoch."""
     held = Held()
     held.names_nothing()
     assert held.follow() == [held.holding]
@@ -94,7 +94,7 @@ def test_a_second_process_of_the_pod_is_warned_of_also_where_nothing_is_in_hand(
 
 
 def test_what_came_with_an_answer_to_an_old_question_is_not_begun_before_another() -> None:
-    """As where the process was stopped between the answer of the queue and its look at it."""
+    """As if the process was stopped between receiving an answer of the queue and reading it."""
 
     class AskedLongAgo(Taken):
         def sure_at(self, partition: int) -> float:

@@ -1,4 +1,4 @@
-"""A consumer of batches that has nothing to hand out waits, and does not go round."""
+"""A consumer of batches without entries to hand out waits without spinning."""
 
 from math import inf
 

@@ -1,4 +1,4 @@
-"""What a consumer measures: where it meets its queues and its ledger."""
+"""A consumer's metrics, measured at its queues and its ledger."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Answers:
-    """A reader that answers as it is told."""
+    """A reader with configurable answers."""
 
     def __init__(self) -> None:
         self.found: list[Entry] = []
@@ -65,7 +65,7 @@ class Answers:
 
 
 class Mount:
-    """Assignments that the test changes."""
+    """Assignments for tests."""
 
     entry: MemberEntry | None = None
 
@@ -97,12 +97,12 @@ class World:
 
     @property
     def counted(self) -> dict[str, float]:
-        """Counters that are not 0."""
+        """Return the counters that are not 0."""
         found = {name: self.registry.get_sample_value(f"baton_consumer_{name}_total", {"queue": ORDERS}) for name in COUNTERS}
         return {name: value for name, value in found.items() if value}
 
     def timed(self, name: str) -> tuple[float, float]:
-        """How often, and the seconds in all."""
+        """Return the count and the total seconds."""
         which = (f"baton_consumer_{name}_seconds_{what}" for what in ("count", "sum"))
         times, seconds = (self.registry.get_sample_value(one, {"queue": ORDERS}) or 0.0 for one in which)
         return times, seconds

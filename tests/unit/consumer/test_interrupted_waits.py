@@ -1,4 +1,4 @@
-"""A wait that a signal's handler cuts short takes nothing from who waits next."""
+"""A wait that a signal handler interrupts takes no entries from the next wait."""
 
 import os
 import signal

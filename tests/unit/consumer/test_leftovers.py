@@ -1,4 +1,4 @@
-"""What an earlier process was handed out and did not finish begins last, and one at a time."""
+"""Entries that an earlier process was handed and did not finish begin last, and one at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ LEAST_OFTEN_FIRST = [3, 1, 2, 0]
 
 
 class ReaderWithLeftovers(InMemoryReader):
-    """Of some partitions, an earlier process was handed out the entries so many times."""
+    """Entries of partition p were handed out `times[p]` times to earlier processes."""
 
     times: Mapping[int, int]
 
@@ -33,7 +33,7 @@ class ReaderWithLeftovers(InMemoryReader):
 def left_over(
     times: Mapping[int, int], keys: Sequence[str] = ("k",), reader: type[ReaderWithLeftovers] = ReaderWithLeftovers
 ) -> TestQueue:
-    """With an entry of each of these keys in each of these partitions, or in four."""
+    """Return a queue with one entry of each key in each of the partitions, or in four."""
     queue, made = queue_of(reader, len(OWNED) if times is TIMES else len(times))
     made.times = times
     for partition in made.epochs:

@@ -1,4 +1,4 @@
-"""Keys are worked on beside each other however the consumer was begun."""
+"""With order="key", keys are worked on concurrently and fairly."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What exceptions say of an entry, what deserializers make of it, and what may be asked of a handler."""
+"""Outcomes of exceptions and deserializers, and checks of handler options."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A partition's own trouble keeps no other from being read, and a queue that lets a consumer wait does not make it hang."""
+"""Trouble with one partition does not stop others, and a slow queue does not make the consumer hang."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ ORDERS = QueueName("orders")
 
 
 class OneInTrouble(InMemoryReader):
-    """Nothing can be done with partition 0 while it is `held`."""
+    """All requests for partition 0 fail while it is `held`."""
 
     held = True
     tries = 0
@@ -65,7 +65,7 @@ def test_it_is_waited_for_longer_and_longer_until_there_is_another_answer() -> N
 
 
 class Asked(InMemoryReader):
-    """Knows what it was asked, and refuses or does not answer where it is told to."""
+    """Records requests, and rejects or fails them on demand."""
 
     asked: list[str]
     answer: Exception | None = None
@@ -96,7 +96,7 @@ def test_what_was_finished_before_a_long_handler_is_with_its_queue_before_the_pa
 
 
 class Slow(InMemoryReader):
-    """Answers when it is told to."""
+    """Answers on demand."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -113,9 +113,7 @@ class SlowToRead(Slow):
         raise QueueUnreachable("it was too slow")
 
 
-class SlowToHear(Slow):
-    """That partitions are let go of."""
-
+class SlowToRelease(Slow):
     def let_go(self, *asked: Any, **how: Any) -> Mapping[int, QueueUnreachable]:
         self.wait()
         return super().let_go(*asked, **how)
@@ -147,7 +145,7 @@ def test_a_consumer_whose_queue_lets_it_wait_does_not_hang_until_no_request_take
 def test_nor_does_one_whose_queue_is_slow_to_hear_that_partitions_are_let_go_of(
     monkeypatch: pytest.MonkeyPatch, way: Callable[[InMemoryAssignments, int], None]
 ) -> None:
-    queue, reader = queue_of(SlowToHear)
+    queue, reader = queue_of(SlowToRelease)
     queue.send("k", "v")
     with queue:
         queue.start(lambda entry: None, consumer=(consumer := queue.consumer()))

@@ -1,4 +1,4 @@
-"""No entry ends the consumer, and a consumer that ends for a fault of its own does not keep its Lease."""
+"""No entry ends the consumer, and a consumer that fails does not keep its Lease."""
 
 import asyncio
 import threading
@@ -59,7 +59,7 @@ def test_a_delay_that_is_no_number_of_seconds_is_refused_where_it_is_given(delay
 
 
 class NotYet(Retry):
-    """A program's own, which says nothing to the class that it is of."""
+    """An exception that does not call the `__init__` of its base class."""
 
     def __init__(self, delay: Any = None) -> None:
         if delay is not None:

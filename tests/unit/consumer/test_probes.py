@@ -1,4 +1,4 @@
-"""What a consumer answers to the kubelet's probes, by real HTTP."""
+"""A consumer's answers to the kubelet's probes over HTTP."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""A queue that answers, and does not take what is to be told or sent of a partition, is not away: the other partitions go on."""
+"""If a queue answers but rejects outcomes or messages of one partition, the other partitions go on."""
 
 import time
 from typing import Any
@@ -20,7 +20,7 @@ ORDERS = QueueName("orders")
 
 
 class Refusing(GoesAway):
-    """There is no topic for dead letters, or no right to write there."""
+    """The topic for dead letters, or the permission to write to it, is missing."""
 
     refusing = True
 
@@ -39,7 +39,7 @@ class Refusing(GoesAway):
 
 
 def refusing() -> Refusing:
-    """With an entry."""
+    """Return a partition with an entry."""
     queue, reader = queue_of(Refusing)
     queue.send("k", "v")
     return reader
@@ -51,7 +51,7 @@ def held(partition: int) -> HeldPartition:
 
 
 def failed(queue: Refusing, requests: QueueRequests, outcome: DeadLetter | Nack) -> HeldPartition:
-    """A partition of which the queue does not take what became of its entry."""
+    """A partition whose outcomes the queue rejects."""
     holding = held(0)
     assert requests.read(holding, queue, 1)
     (sequence,) = holding.ready(0.0)

@@ -1,4 +1,4 @@
-"""When an idle consumer looks around: when something is due, and not before."""
+"""An idle consumer checks its partitions when something is due, and not before."""
 
 import time
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def test_what_falls_due_while_others_are_served_is_not_forgotten(monkeypatch: py
 
 
 class ComesMeanwhile(InMemoryReader):
-    """Partition 0 gets an entry, of which its wait does not hear, while the consumer looks who is at rest."""
+    """Partition 0 gets an entry that its wait does not report, while the consumer collects the partitions at rest."""
 
     consumer: Consumer
     late = False

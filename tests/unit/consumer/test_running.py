@@ -1,4 +1,4 @@
-"""A consumer runs once, and says so; one that does not run keeps nobody waiting."""
+"""A consumer runs only once, and one that is not running does not block its callers."""
 
 import asyncio
 import threading
@@ -62,7 +62,7 @@ def test_what_fails_in_the_loop_is_raised_where_entries_are_waited_for(tmp_path:
 
 
 def test_a_run_within_another_is_refused_and_the_first_goes_on() -> None:
-    """It would wait for the callback in which it waits."""
+    """It would wait for the callback that is running."""
     queue = TestQueue()
     refused: list[str] = []
 

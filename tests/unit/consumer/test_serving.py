@@ -1,4 +1,4 @@
-"""`serve` runs what a handler returns to its end, as `run` does, and a failure of any kind is its entry's alone."""
+"""Like `run`, `serve` completes what a handler returns, and any failure concerns its entry only."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -99,7 +99,7 @@ async def test_a_callback_that_is_cancelled_is_called_again() -> None:
 
 
 async def test_what_is_not_waited_for_any_more_leaves_nothing_behind() -> None:
-    """Each would cost a look at all partitions when entries come."""
+    """Each would cost a check of all partitions when entries arrive."""
     consumer = TestQueue().consumer()
     async with asyncio.timeout(PATIENCE), consumer:
         batches = consumer.batches()

@@ -1,4 +1,4 @@
-"""A session's Lease: renewals, releases, an API server that is away, and one driver at a time."""
+"""A session's Lease: renewals, releases, an unreachable API server, and one driver at a time."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def test_the_lease_names_the_pod_its_group_and_its_length(server: InMemoryLease,
 
 
 def test_a_length_that_is_no_whole_number_is_told_as_more() -> None:
-    """Or the operator would give its partitions to others before it knows that it has lapsed."""
+    """Otherwise the operator would reassign its partitions before the consumer knows that its Lease has expired."""
     told = renewed(None, "uid-0", "orders", 2.4, datetime.now(UTC), {})
     assert told["spec"]["leaseDurationSeconds"] == 3
 
@@ -121,7 +121,7 @@ def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: InMemoryLea
 
 
 def test_what_kept_an_earlier_process_of_the_pod_from_its_queue_is_said_no_more(server: InMemoryLease, session: Session) -> None:
-    """It was killed while the queue was away. This one reaches it, and the group has to be Ready again."""
+    """It was killed while its queue was unreachable. The new process reaches it, and the group must be Ready again."""
     server.write(renewed(None, "uid-0", "orders", 15, NOW, {TROUBLE_ANNOTATION: "Redis does not answer"}))
     session.start()
     until(lambda: len(server.writes) > 1)
@@ -138,7 +138,7 @@ def test_the_last_word_is_said_before_the_end(server: InMemoryLease, session: Se
 
 
 class Way:
-    """One driver's own way to the API server, which can be cut."""
+    """One driver's connection to the API server, which can be cut."""
 
     def __init__(self, server: InMemoryLease) -> None:
         self._server = server

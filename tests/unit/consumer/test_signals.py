@@ -1,4 +1,4 @@
-"""A signal is for all consumers of the process, also where one runs within another."""
+"""A signal ends all consumers of the process, also nested ones."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def test_what_stood_before_stands_afterwards() -> None:
 
 
 def test_a_handler_that_python_could_not_put_back_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a program in another language has set it, in which Python is embedded: Python knows of it as None."""
+    """A handler set by a program in another language that embeds Python; `signal.getsignal` returns None for it."""
     before, getsignal = signal.getsignal(signal.SIGTERM), signal.getsignal
     monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else getsignal(number))
     with ending(lambda: None, lambda: None):

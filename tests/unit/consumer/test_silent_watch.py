@@ -1,4 +1,4 @@
-"""A watch whose connection died without a word."""
+"""A watch whose connection died silently."""
 
 import socket
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % 
 
 @pytest.fixture
 def silent() -> Iterator[Listener]:
-    """A server that answers with one event, and then with nothing more."""
+    """A server that sends one event and then stays silent."""
     kept: list[socket.socket] = []
 
     def taken(connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Spans of handlers: children of what the producer was in, with what the handler raised."""
+"""Spans of handlers: children of the producer's span, with exceptions."""
 
 from collections.abc import Iterator, Mapping
 from inspect import isawaitable
@@ -23,7 +23,7 @@ class Traces:
         self._tracer = self.provider.get_tracer("test")
 
     def sent(self) -> tuple[dict[str, bytes], int]:
-        """Headers as a consumer reads them, and the span that they were sent in."""
+        """Return headers as a consumer reads them, and the span of their producer."""
         with self._tracer.start_as_current_span("send") as span:
             headers = {name: value.encode() for name, value in context_headers().items() if isinstance(value, str)}
             return headers, span.get_span_context().span_id

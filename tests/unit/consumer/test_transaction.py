@@ -1,4 +1,4 @@
-"""What is sent in a transaction goes with the acknowledgement of its entries, or not at all."""
+"""Messages of a transaction are sent together with the acknowledgement of its entries, or not at all."""
 
 import asyncio
 import copy
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, until
 
 
 class Transactional(InMemoryReader):
-    """Sends what belongs to acknowledgements."""
+    """Sends the messages of transactions."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -41,7 +41,7 @@ class Transactional(InMemoryReader):
 
 
 def with_entries(count: int, partitions: int = 1) -> tuple[TestQueue, list[str], Consumer]:
-    """In each partition. The list is of what was sent."""
+    """Return a queue with entries in each partition, the list of sent messages, and the consumer."""
     queue, reader = queue_of(Transactional, partitions)
     for partition in range(partitions):
         for _ in range(count):

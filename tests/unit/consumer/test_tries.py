@@ -1,4 +1,4 @@
-"""A word on an entry is of the try in which it was said, and a partition that failed at a hand-off begins nothing more."""
+"""An outcome counts for the current attempt only, and a partition with a failure at a hand-off begins no other entry."""
 
 import copy
 import logging
@@ -32,7 +32,7 @@ def test_a_late_word_on_an_earlier_try_does_not_settle_the_later_one() -> None:
         assert not first[0].ack().wait(PATIENCE)
         second.nack(delay=0)
         third = next(batches)
-        assert third[0].offset == "0", "the word on the second try counted"
+        assert third[0].offset == "0", "the outcome of the second attempt counted"
         assert third.ack().wait(PATIENCE)
     assert sorted(offsets(queue)) == ["0", "1", "2"]
 
@@ -187,7 +187,7 @@ def test_a_batch_that_fails_is_logged_with_its_traceback_and_the_entry_to_blame_
 
 @pytest.mark.parametrize("batch", [None, BatchSize()])
 def test_what_a_handler_was_at_when_it_ended_the_process_is_begun_by_nobody_else_here(batch: BatchSize | None) -> None:
-    """Another worker would get it unmarked; and what is behind it would be done before it."""
+    """Another worker would get it without the redelivered mark, and entries behind it would overtake it."""
     queue, options = TestQueue(partitions=2), CheckedOptions(max_entries=None if batch is None else batch.entries)
     for _ in range(3):
         queue.send("k", "v", partition=0)

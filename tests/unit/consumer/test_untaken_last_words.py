@@ -1,5 +1,5 @@
-"""A partition that is called back is let go of when its queue has taken what was finished of it: a slow one makes a hand-off
-slow, and nothing is processed twice for that."""
+"""A revoked partition is released when its queue has its acknowledgements: a slow queue makes a hand-off slow, but no entry is
+processed twice."""
 
 import time
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ class TakesNotAll(GoesAway):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.untaken = {0}
-        """Partitions whose release is not taken."""
+        """Partitions whose release is rejected."""
         self.told: list[tuple[Mapping[int, Epoch], bool]] = []
-        """What was let go of, and whether it was given up then."""
+        """Released partitions, and whether they were given up."""
 
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         self.told.append((dict(partitions), give_up))
@@ -34,7 +34,7 @@ class TakesNotAll(GoesAway):
 
 
 class Served:
-    """Partitions 0 and 1; the queue does not take that 0 is let go of."""
+    """Partitions 0 and 1; the queue rejects the release of 0."""
 
     def __init__(self) -> None:
         self.lease = InMemoryLease()

@@ -1,4 +1,4 @@
-"""Waiting for a queue goes on after whatever ended a wait."""
+"""A queue can be waited for again however the last wait ended."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE, until
 
 
 class EmptyQueue(InMemoryReader):
-    """A queue in which nothing ever comes."""
+    """A queue that gets no entries."""
 
     def __init__(self, failures: int = 0) -> None:
         super().__init__(QueueName("orders"), 1, 0, [], [])
