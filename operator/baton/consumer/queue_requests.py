@@ -78,23 +78,23 @@ class QueueRequests:
         if holding.settled:
             holding.acknowledged(taken=True)
             return True
-        told = False
+        sent = False
         with self._asking(holding, reader, alone=bool(holding.together)):
             if holding.handled:
                 _acknowledge(holding, reader)
-            told = True
-        if told and holding.aside:
-            told = False
+            sent = True
+        if sent and holding.aside:
+            sent = False
             with self._asking(holding, reader, alone=True):
                 while holding.aside:
                     offset, why = holding.aside[0]
                     reader.set_aside(number, epoch, offset, why)
                     log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, offset, one_line(why, 500))
                     holding.aside.pop(0)
-                told = True
-        if told:
+                sent = True
+        if sent:
             holding.acknowledged(taken=True)
-        return told
+        return sent
 
     def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
         """Return whether the first waiting entry may be handed out. Verifies the ownership unless it is sure, and has the queue
