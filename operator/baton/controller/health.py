@@ -186,8 +186,8 @@ class LagPage:
             there = f"http://{leader}{path}"
             return WebPage(HTTPStatus.TEMPORARY_REDIRECT, f"{there}\n".encode(), location=there)
         if found is None:
-            found = [_lag_of(*key, work) for key, work in self._metrics.works().items()]
-            return WebPage(HTTPStatus.OK, f"{json.dumps({'groups': found})}\n".encode(), _JSON)
+            groups = [_lag_of(*key, work) for key, work in self._metrics.works().items()]
+            return WebPage(HTTPStatus.OK, f"{json.dumps({'groups': groups})}\n".encode(), _JSON)
         return self._of_group(*found.groups())
 
     def _of_group(self, namespace: str, name: str, each: str | None) -> WebPage:
