@@ -1,4 +1,4 @@
-"""An API server over HTTP whose answers a test sets, for clients that need HTTP, such as kopf."""
+"""An API server over HTTP, of which a test says what it answers: for what speaks HTTP itself, as kopf does."""
 
 import asyncio
 import json
@@ -14,34 +14,33 @@ from baton.kube.store import WatchedKind
 Json = dict[str, Any]
 
 DEEP = "too deep for Python's parser"
-"""Stands for the deepest nesting that an API server accepts, which Python could not write."""
+"""Stands for as many levels as an API server takes: Python could not write them, either."""
 
 
 class HttpApiServer:
-    """Serves lists and watches, all empty until a test changes them."""
+    """Lists and watches. Everything is there and empty, until a test says otherwise."""
 
     def __init__(self) -> None:
         self.served = set(WatchedKind)
-        """The kinds that exist."""
+        """The kinds that there are."""
         self.objects: dict[tuple[str, str], list[Json]] = {}
-        """Objects by namespace and resource."""
+        """By namespace and resource."""
         self.refused: dict[tuple[str, str], int] = {}
         """Status of lists and watches, by namespace and resource."""
         self.lines: dict[tuple[str, str], list[bytes]] = {}
-        """The next lines of watches, by namespace and resource."""
+        """What a watch says next, by namespace and resource; then it goes on."""
         self.lists: list[tuple[str, str]] = []
         self.pages: dict[tuple[str, str], list[int]] = {}
-        """The number of objects on each page of a list."""
+        """How many objects each page of a list had."""
         self.stale: set[tuple[str, str]] = set()
-        """Lists whose continue token has expired, once."""
+        """Lists whose rest is gone, once."""
         self._news = asyncio.Event()
         self._latest: dict[tuple[str, str], web.StreamResponse] = {}
-        """The latest watch, by namespace and resource."""
+        """The watch that was begun last, by namespace and resource."""
         self._closing = False
 
     def event(self, namespace: str, resource: str, kind: str, manifest: Json) -> None:
-        """Send an event to the watch. An added object is listed from then on, because a watch that is just ending may lose the
-        event."""
+        """Tell the watch. What is added is listed from then on: a watch that is just ending may have taken the word."""
         if kind == "ADDED":
             self.objects[namespace, resource] = [*self.objects.get((namespace, resource), []), manifest]
         self.say(namespace, resource, _text({"type": kind, "object": manifest}).encode() + b"\n")
@@ -52,7 +51,7 @@ class HttpApiServer:
 
     @asynccontextmanager
     async def running(self, folder: Path) -> AsyncIterator[Path]:
-        """Return a kubeconfig for the server."""
+        """A kubeconfig for it."""
         app = web.Application()
         app.router.add_get("/api", self._answer({"versions": ["v1"]}))
         app.router.add_get("/apis", self._groups)
