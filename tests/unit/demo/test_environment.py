@@ -48,7 +48,7 @@ def test_a_machine_without_a_server_is_told_what_to_install(tmp_path: Path) -> N
     code, words = said(sys.executable, "-c", without, PATH=str(tmp_path))
     assert code == 2
     assert words == (
-        "make try: there is no redis-server or valkey-server here to start: install one "
+        "make try: found neither redis-server nor valkey-server: install one "
         "(apt-get install redis-server, or brew install redis)\n"
     )
 
