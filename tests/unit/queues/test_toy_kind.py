@@ -44,7 +44,7 @@ def test_the_resource_has_its_fields_and_rules_and_is_the_same_otherwise(made: t
         "spec.source.toy belongs to spec.source.type Toy only: remove it, or change the type (one queue has one source)",
         "spec.partitions: a Toy queue has at most 8 partitions",
         *(
-            f"spec.{limit} does nothing for Toy: remove it (it is for Redis, Kafka)"
+            f"spec.{limit} has no effect for Toy: remove it (it is for Redis, Kafka)"
             for limit in ("maxDeliveredUnacked", "maxRedeliveries")
         ),
     ]
