@@ -164,7 +164,7 @@ async def test_what_others_scale_stays_as_they_scale_it(shop: World) -> None:
         await shop.api.merge(path, {"spec": {"replicas": count}})
         await eventually(partial(desired, count), "the new size is known")  # the operator has looked, and lets it be
         assert await size(shop, "theirs") == count
-    with pytest.raises(ApiError, match=r"spec\.replicas does nothing with spec\.scale\.mode External"):
+    with pytest.raises(ApiError, match=r"spec\.replicas has no effect with spec\.scale\.mode External"):
         await shop.change("consumergroups", "theirs", {"spec": {"replicas": 5}})
 
 
