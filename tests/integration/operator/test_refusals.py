@@ -170,7 +170,7 @@ async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
         ),
         (
             {**GROUP, "scale": {"mode": "External", "steps": "EvenShares", "targetRef": {"kind": "Deployment", "name": "d"}}},
-            ["spec.scale.steps does nothing", "set the mode to Workload"],
+            ["spec.scale.steps has no effect", "set the mode to Workload"],
         ),
         (
             {**GROUP, "scale": {"mode": "Spark", "steps": "Even"}},
