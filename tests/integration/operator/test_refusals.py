@@ -166,7 +166,7 @@ async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
         ({**GROUP, "scale": {"mode": "External"}}, ["spec.scale.targetRef is missing"]),
         (
             {**GROUP, "replicas": 3, "scale": {"mode": "External", "targetRef": {"kind": "Deployment", "name": "d"}}},
-            ["spec.replicas does nothing", "scale the workload itself"],
+            ["spec.replicas has no effect", "scale the workload itself"],
         ),
         (
             {**GROUP, "scale": {"mode": "External", "steps": "EvenShares", "targetRef": {"kind": "Deployment", "name": "d"}}},
