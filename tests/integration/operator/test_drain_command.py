@@ -64,7 +64,10 @@ async def test_the_last_that_could_take_its_partitions_is_drained_only_by_force(
     await empty.pod("fussy-driver", "fussy", labels={"spark-role": "driver"})
     await empty.pod("fussy-other", "fussy", session=True, annotations={SUBSCRIBED_ANNOTATION: "other"})
     alone = await drain(kubeconfig, here, "fussy-a")
-    assert (alone.returncode, alone.stderr.count("\n")) == (1, 1) and "what fussy-a has of fussy; --yes" in alone.stderr
+    assert (alone.returncode, alone.stderr.count("\n")) == (
+        1,
+        1,
+    ) and "the partitions of fussy from fussy-a; --yes" in alone.stderr
     driver = await drain(kubeconfig, here, "fussy-driver", "--yes")
     assert (driver.returncode, driver.stdout) == (1, "") and "drain an executor" in driver.stderr
     assert "is not a member now" in (await drain(kubeconfig, here, "fussy-silent")).stdout

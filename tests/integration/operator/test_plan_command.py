@@ -57,7 +57,7 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
 
     as_it_is = (await plan(kubeconfig, "--group", "supposed", "-n", SHOP)).stdout.splitlines()
     assert as_it_is[:3] == [f"{SHOP}/supposed by solace: 6 partitions, 2 members", "Nothing moves.", "Balanced: 3 each."]
-    assert "Away from their member's zone" in as_it_is[3]
+    assert "Without a replica in their member's zone" in as_it_is[3]
 
     more = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--add", "1")).stdout
     assert f"{SHOP}/supposed by solace: 6 partitions, 3 members (1 without partitions so far)" in more
