@@ -72,7 +72,7 @@ async def test_the_last_that_could_take_its_partitions_is_drained_only_by_force(
     assert (driver.returncode, driver.stdout) == (1, "") and "drain an executor" in driver.stderr
     assert "is not a member now" in (await drain(kubeconfig, here, "fussy-silent")).stdout
     assert "when the group is resumed" in (await drain(kubeconfig, here, "fussy-other")).stdout
-    assert "of fussy, other; --yes" in (await drain(kubeconfig, here, "fussy-a")).stderr
+    assert "of fussy, other from fussy-a; --yes" in (await drain(kubeconfig, here, "fussy-a")).stderr
     assert (await drain(kubeconfig, here, "fussy-a", "--yes")).returncode == 0
 
 
