@@ -206,7 +206,7 @@ class Turns:
                 holding.receipts.append(receipt)
 
     def _tell_survived(self, holding: HeldPartition, entries: Sequence[HeldEntry]) -> None:
-        """Tell a queue that counts processes which ended on an entry that this one did not."""
+        """Tell the queue that this process survived failed attempts, if it counts processes that ended on an entry."""
         survived = getattr(self.holdings.reader(holding), "survived", None)
         if survived is not None:
             for entry in entries:

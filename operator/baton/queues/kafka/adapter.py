@@ -161,7 +161,8 @@ class KafkaQueue:
         for number, owner in owners.items():
             self._announcer.owned(number, owner.uid)
         lost = lost_entries(committed, begins)
-        self._cut_off = cut_off(_of_this(topic, committed), last, self._cut_off)
+        in_topic = {n: one for n, one in committed.items() if one.record is None or one.record.topic_id == topic.topic_id}
+        self._cut_off = cut_off(in_topic, last, self._cut_off)
         self._open.saw(ends, last, over_place)
         warnings = place_warnings(self._client.address.place, self._client.group, topic.name, lost, self._cut_off)
         return QueueCheck(
@@ -517,8 +518,3 @@ def _set_to(record: Record, offset: int, place: int) -> Record:
     if offset < place:
         record = replace(record, again=0, stale=max(record.marked, place))
     return replace(record.at(offset), query=record.query + 1 if record.query else 0)
-
-
-def _of_this(topic: Topic, committed: Mapping[int, Committed]) -> dict[int, Committed]:
-    """Leave out what was committed in an earlier topic of this name."""
-    return {n: one for n, one in committed.items() if one.record is None or one.record.topic_id == topic.topic_id}
