@@ -263,6 +263,7 @@ QUEUES = (
          ("position", "FinishedOffsets.skip_to"),
          ("position", "ReadPosition.room", "return None"),
          ("position", "ReadPosition.one_by_one", "return False"),
+         ("position", "ReadPosition.survived", "return False"),
          ("position", "ReadPosition.too_often", "return False")),
     *_in("queues/kafka/commits.py", "unit/queues/kafka/test_commits.py",
          ("commits", "OwnerCommits.reserve"),
