@@ -142,7 +142,7 @@ async def test_no_offset_is_set_where_the_partition_is_granted_on_the_way_and_th
 @pytest.mark.parametrize("offset", [-1, 6])
 async def test_no_offset_is_set_that_the_log_does_not_have(at_work: Queue, offset: int) -> None:
     before = await at_work.committed()
-    with pytest.raises(QueueConflict, match=f"has no offset {offset} any more"):
+    with pytest.raises(QueueConflict, match=f"no longer has the offset {offset}"):
         await at_work.another().set_offset(0, Epoch(1), offset)
     assert await at_work.committed() == before
 
