@@ -8,26 +8,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyspark
 from pyspark.sql import SparkSession
 
+from baton.spark.jar_file import spark_jars
 from baton.spark.settings import local
 from tests.made_once import made_once, run
 
 EXECUTORS = 2
 JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For JVMs that live for minutes at most: what they would spend on being quick in the end, the tests have no use for."""
+"""For JVMs that live for minutes at most: less optimization by the compiler and the garbage collector."""
 _ROOT = Path(__file__).parents[1]
 _LOADS = Path(__file__).with_name("loads_spark.py")
 _NO_WORD = "-Xlog:cds=off,cds+dynamic=off"
-"""Of an archive that does not fit. Programs read what a JVM prints."""
+"""No warnings about an archive that does not fit, because programs read the JVM's output."""
 
 
 def classes() -> Path:
-    """An archive of the classes that Spark's JVMs load: with it one starts at half the cost. A JVM takes it for jars at the same
-    place only, and otherwise loads them itself, silently."""
-    jars = Path(pyspark.__file__).parent / "jars"
+    """An archive of the classes that Spark's JVMs load, which halves the cost of their start. A JVM uses it only for jars in the
+    same folder, and otherwise ignores it silently."""
+    jars = spark_jars()  # under spark-submit pyspark itself is a zip file
+    assert jars is not None
     place = hashlib.sha256(f"{jars} {jars.stat().st_mtime_ns}".encode()).hexdigest()[:8]
     return made_once(f"spark-classes-{place}", [JAVA / "release", _LOADS], _make_classes) / "classes.jsa"
 
@@ -41,8 +42,7 @@ def _make_classes(work: Path) -> None:
 
 
 def java_options(temporary_files: Path, java: str = SOON) -> str:
-    """Of a JVM that Spark is in. `temporary_files`: a folder for its blocks and for what it unpacks, which a killed one leaves
-    behind."""
+    """Options for a JVM with Spark. `temporary_files`: a folder for its blocks and unpacked files, which remain if it is killed."""
     archive = f"-XX:SharedArchiveFile={classes()} {_NO_WORD}" if java == SOON and JAVA.is_dir() else ""
     return f"-Djava.io.tmpdir={temporary_files} {java} {archive}"
 
@@ -55,7 +55,7 @@ def local_spark(
     java: str = SOON,
     executors: int = EXECUTORS,
 ) -> SparkSession:
-    """Tasks may import what the tests have. `memory`: of an executor, such as 512m. `java`: options of the JVMs. See
+    """A session whose tasks may import the tests' modules. `memory`: per executor, such as 512m. `temporary_files`, `java`: see
     `java_options`."""
     _set_environment()
     options = java_options(temporary_files, java)

@@ -31,7 +31,7 @@ def test_the_licences_of_others_are_in_it() -> None:
     with ZipFile(jar_file.path()) as jar:
         licences = {name for name in jar.namelist() if name.startswith("META-INF/licenses/") and not name.endswith("/")}
         assert b"Redis, inc." in jar.read("META-INF/licenses/jedis-5.2.0/LICENSE")
-    assert {name.split("/")[2] for name in licences} == {other.file.removesuffix(".jar") for other in jar_file.OTHERS}
+    assert {name.split("/")[2] for name in licences} == {other.file.removesuffix(".jar") for other in jar_file.LIBRARIES}
 
 
 def test_wheel_and_sdist_carry_it(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_without_a_jdk_a_wheel_is_built_without_it_and_a_release_is_refused(tmp_
 
 @pytest.mark.long
 def test_processes_that_need_it_at_once_make_one(tmp_path: Path) -> None:
-    for other in jar_file.OTHERS:  # without the network
+    for other in jar_file.LIBRARIES:  # without the network
         (tmp_path / other.file).symlink_to(jar_file.built().parent / other.file)
     command = [sys.executable, "-c", "from baton.spark import jar_file; print(jar_file.built())"]
     environment = os.environ | {"BATON_CACHE": str(tmp_path)}

@@ -107,9 +107,9 @@ async def test_a_spark_driver_and_its_executors(
         await guarded.set_ready(f"orders-exec-{number}", True)
     lease = KubernetesLease(blocking(kubeconfig, token), guarded.namespace, driver_lease_name("orders"))
     session = DriverSession(lease, "orders", of_driver)
-    session.say(app="app-1")
+    session.update(app="app-1")
     session.acquire()
-    session.say(executors=("1", "2"))
+    session.update(executors=("1", "2"))
     await settled(guarded, "orders", 2)
     session.close()
     assert operator.stop() == 0
