@@ -42,7 +42,7 @@ def _make_classes(work: Path) -> None:
 
 
 def java_options(temporary_files: Path, java: str = SOON) -> str:
-    """Options for a JVM with Spark. `temporary_files`: a folder for its blocks and unpacked files, which remain if it is killed."""
+    """Options for a JVM with Spark. `temporary_files`: a folder for its temporary files, which remain if it is killed."""
     archive = f"-XX:SharedArchiveFile={classes()} {_NO_WORD}" if java == SOON and JAVA.is_dir() else ""
     return f"-Djava.io.tmpdir={temporary_files} {java} {archive}"
 
