@@ -158,7 +158,7 @@ class Shop:
         return found
 
     def driver(self) -> str:
-        """The holder of the group's Lease; empty if there is none."""
+        """The holder of the group's Lease; empty if it has none."""
         lease = self.cluster.find("lease", "orders-driver", "-n", NAMESPACE)
         return str(lease.get("spec", {}).get("holderIdentity") or "")
 

@@ -30,7 +30,7 @@ def shape_of(rng: random.Random) -> Shape:
 
 
 def live(seed: int, shape: Shape | None = None, trace: list[Step] | None = None) -> str | None:
-    """Describe the violated promise; None if there is none."""
+    """Describe the violated promise; None if all hold."""
     rng = random.Random(seed)
     shape = shape_of(rng) if shape is None else shape
     trace = [] if trace is None else trace
