@@ -68,7 +68,7 @@ final class KafkaCheck {
     return new RefusedException(code, range.named() + why);
   }
 
-  /** Returns the owner record; empty if there is none. C clients append a NUL. */
+  /** Returns the owner record; empty if it is missing. C clients append a NUL. */
   private static JsonNode record(OffsetAndMetadata committed) {
     if (committed != null) {
       try {

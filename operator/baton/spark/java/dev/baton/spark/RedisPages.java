@@ -127,7 +127,7 @@ final class RedisPages implements Pages<Object> {
     most = Math.max(1, MOST / Math.max(SMALL, size(connection.getOne())));
   }
 
-  /** Parses a size; 0 if there is none. */
+  /** Parses a size; 0 if it is missing. */
   private static long size(Object answer) {
     try {
       return Long.parseLong(RedisCheck.text(answer));
