@@ -34,7 +34,7 @@ such pause if the queue has more to do at once."""
 
 EXPECTED = (QueueUnreachable, QueueConflict, ApiError, UnavailableError)
 """Expected failures at a queue. Any other exception is a bug in Baton or in a library."""
-MOST_SHOWN = 300
+MOST_WORDS = 300
 """Characters of an unexpected exception."""
 
 log = structlog.get_logger("baton.queue")
@@ -295,7 +295,7 @@ def queue_problem(queue: QueueName, error: Exception) -> Problem:
         case ApiError() | UnavailableError():
             return Problem(Reason.QUEUE_UNREACHABLE, f"queue {queue}: its Secret cannot be read: {error}")
     return Problem(
-        Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {quoted(str(error), MOST_SHOWN)})"
+        Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {quoted(str(error), MOST_WORDS)})"
     )
 
 
