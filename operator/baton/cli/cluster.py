@@ -116,7 +116,7 @@ async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
         except (ConfigException, OSError, ValueError) as error:
             raise NoAnswerError(f"{file or 'the service account'} cannot be used: {error}") from None
         try:
-            with waiting_for(str(settings.host), still=lambda: api.told is None):
+            with waiting_for(str(settings.host), still=lambda: api.server_time is None):
                 yield api, namespace
         except UnavailableError as error:
             cure = "see whether it runs, or choose another cluster with --context"

@@ -22,7 +22,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.events import EventRecorder
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
 from baton.controller.large_work import aside
-from baton.controller.ledger import REFUSALS, AlreadyWritten, LedgerWriter, ServedElsewhere, contradicted, told_of
+from baton.controller.ledger import REFUSALS, AlreadyWritten, LedgerWriter, ServedElsewhere, contradicted, contradiction_event
 from baton.controller.problems import (
     EventReason,
     Problem,
@@ -316,7 +316,7 @@ class GroupLoop:
             if queue not in self._state.queues or not (numbers := contradicted(self._state, queue, records)):
                 continue
             self._doubt(queue)
-            self._recorder.warn(*told_of(self._state, queue, records, numbers, first=first))
+            self._recorder.warn(*contradiction_event(self._state, queue, records, numbers, first=first))
 
     @property
     def _mounts_are_read(self) -> bool:

@@ -322,7 +322,7 @@ def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int
     return wrong
 
 
-def told_of(
+def contradiction_event(
     state: GroupState, queue: QueueName, owner_records: Mapping[int, Ownership], wrong: Sequence[int], *, first: bool
 ) -> tuple[EventReason, str]:
     """Reason and message of the event for owner records that contradict the ledger. `wrong`: see `contradicted`. `first`: found

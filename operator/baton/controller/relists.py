@@ -118,7 +118,7 @@ class Lister:
         there: set[Key] = set()
         version = 0
         async for page in pages(self.api, self.of.path(self.scope), self.of.selector, metadata=self.of is WatchedKind.LEDGERS):
-            items = [self.of.looked_at(one) for one in page.pop("items", None) or []]  # null if there are none
+            items = [self.of.trimmed(one) for one in page.pop("items", None) or []]  # null if there are none
             for number, one in enumerate(items, 1):
                 there.add(key_of(one))
                 self.cache.event(self.of, None, one)

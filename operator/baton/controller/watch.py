@@ -268,7 +268,7 @@ class Session:
             more, there = self._lists[path]
             try:
                 page = await anext(more)
-                page["items"] = [of.looked_at(one) for one in page.get("items") or ()]
+                page["items"] = [of.trimmed(one) for one in page.get("items") or ()]
                 there.update(map(key_of, page["items"]))
                 if not page["metadata"].get("continue"):
                     self._feed.listed(of, _namespace(path), there, int(page["metadata"]["resourceVersion"]))
@@ -293,7 +293,7 @@ class Session:
                     yield _GONE
                     break
                 if kind != "BOOKMARK":
-                    there = of.looked_at(there)
+                    there = of.trimmed(there)
                     if of in MANY:
                         self._feed.put(of, kind, there)
                         continue  # bookmarks tell kopf the watch's version every minute

@@ -68,7 +68,7 @@ class Api:
         """`connection` None: for subclasses that answer requests themselves."""
         self._client: Any = connection  # its types end where the HTTP begins
         self.turns = NamespaceTurns(AT_ONCE, LATE)
-        self.told: ServerTime | None = None
+        self.server_time: ServerTime | None = None
         """Time in the last answer that had a Date header."""
 
     @property
@@ -140,7 +140,7 @@ class Api:
             answer = await self._client.call_api(*arguments, _request_timeout=timeout)
             async with answer.response as response:
                 if not 200 <= response.status <= 299:
-                    raise refusal(response.status, await _said(await response.read()))
+                    raise refusal(response.status, await _error_body(await response.read()))
                 yield response.content.iter_any()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unavailable("GET", path, error) from None
@@ -179,17 +179,17 @@ class Api:
             )
             asked = asyncio.get_running_loop().time()
             answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
-            self._hear(answer.headers.get("Date"), asked)
+            self._note_time(answer.headers.get("Date"), asked)
             data = await (answer.read() if most is None else _read_at_most(answer.response, most))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unavailable(method, path, error) from None
         if 200 <= answer.status <= 299:
             return await _read(method, path, data)
-        raise refusal(answer.status, await _said(data))
+        raise refusal(answer.status, await _error_body(data))
 
-    def _hear(self, date: str | None, asked: float) -> None:
+    def _note_time(self, date: str | None, asked: float) -> None:
         if (seconds := from_http_text(date or "")) is not None:
-            self.told = ServerTime(seconds, asked, asyncio.get_running_loop().time())
+            self.server_time = ServerTime(seconds, asked, asyncio.get_running_loop().time())
 
 
 def _unavailable(method: str, path: str, error: Exception) -> UnavailableError:
@@ -257,7 +257,7 @@ async def _read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(data)
 
 
-async def _said(data: bytes) -> Json:
+async def _error_body(data: bytes) -> Json:
     try:
         said = await parsed(data)
     except ValueError:

@@ -305,7 +305,7 @@ class Elector:
 
     def _set_clock(self) -> None:
         """Follow the API server's clock. Only while not leading: a step of that clock must not move running deadlines."""
-        told = self._api.told
+        told = self._api.server_time
         if told is not None and abs(forward := self._clock.follow(told)) >= WRONG:
             log.warning(
                 "this machine's clock differs from the API server's; following the API server's",

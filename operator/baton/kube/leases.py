@@ -57,9 +57,9 @@ class LeaseView:
     registered: str = ""
     """List of executors' ids, as text: the longest one would take a MiB as a set."""
     spark_app: str | None = None
-    own: Mapping[Uid, PodReleases] = field(default_factory=dict)
+    own_releases: Mapping[Uid, PodReleases] = field(default_factory=dict)
     """Releases that the holder reports for itself."""
-    spoken: str = ""
+    executor_releases: str = ""
     """Releases that a driver reports for its executors, as text: parsed, those of thousands take MiBs."""
     trouble: str = ""
     """Why the holder cannot use its queues, in the holder's words, on one line."""
@@ -79,13 +79,13 @@ class LeaseView:
         return _ids(self.registered)
 
     @property
-    def said(self) -> Mapping[Uid, PodReleases]:
+    def releases(self) -> Mapping[Uid, PodReleases]:
         """Reported releases by pod UID."""
-        return _spoken(self.spoken) if self.spoken else self.own
+        return _parsed(self.executor_releases) if self.executor_releases else self.own_releases
 
 
 @lru_cache(maxsize=16)
-def _spoken(text: str) -> Mapping[Uid, PodReleases]:
+def _parsed(text: str) -> Mapping[Uid, PodReleases]:
     return parse_releases(text)
 
 
@@ -119,17 +119,17 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
         duration=_duration(spec.get("leaseDurationSeconds"), problems),
         registered=_bounded(executors, LONGEST_EXECUTORS, problems, f"annotation {EXECUTORS_ANNOTATION} {_TOO_MANY}"),
         spark_app=_bounded(app, LONGEST_APP, problems, f"annotation {SPARK_APP_ANNOTATION} {_NO_APP}") or None,
-        own={} if of_driver else _read(partial(parse_releases, releases, Uid(holder)), problems),
-        spoken=releases if of_driver and _read(partial(_spoken, releases), problems) else "",
-        trouble=_words(annotations, TROUBLE_ANNOTATION) if holder else "",
-        query_failure=_words(annotations, QUERY_FAILURE_ANNOTATION) if holder and of_driver else "",
-        missing_rights=_words(annotations, MISSING_RIGHTS_ANNOTATION) if holder and of_driver else "",
+        own_releases={} if of_driver else _read(partial(parse_releases, releases, Uid(holder)), problems),
+        executor_releases=releases if of_driver and _read(partial(_parsed, releases), problems) else "",
+        trouble=_message(annotations, TROUBLE_ANNOTATION) if holder else "",
+        query_failure=_message(annotations, QUERY_FAILURE_ANNOTATION) if holder and of_driver else "",
+        missing_rights=_message(annotations, MISSING_RIGHTS_ANNOTATION) if holder and of_driver else "",
         problem="; ".join(problems) or None,
         renewal=str(spec.get("renewTime") or "")[:64],
     )
 
 
-def _words(annotations: Mapping[str, str], name: str) -> str:
+def _message(annotations: Mapping[str, str], name: str) -> str:
     return one_line(annotations.get(name) or "", LONGEST_TROUBLE)
 
 

@@ -110,7 +110,7 @@ def membership(
         session = named if named is not None and speaks_for(named, pod) else None
         if named is not None and named.problem is not None and (session is not None or named.holder is None):
             unread[named.name] = named.problem
-        if session is not None and (its := session.said.get(pod.uid)) is not None:
+        if session is not None and (its := session.releases.get(pod.uid)) is not None:
             said[pod.uid] = its
             by_lease.setdefault(session.name, []).append(its)
         why = _why_left_out(pod, named, session, lapsed, sessions_required)

@@ -173,7 +173,7 @@ def _labels(labels: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, 
     return tuple(told[:MOST_LABELS])
 
 
-def _words(text: str | None) -> tuple[str, ...]:
+def _names(text: str | None) -> tuple[str, ...]:
     """Names of a comma-separated list. Raises ValueError if it is too long."""
     if text is None or not text.strip():
         return ()
@@ -187,7 +187,7 @@ def _words(text: str | None) -> tuple[str, ...]:
 
 def _subscribed(text: str | None, problems: list[str]) -> frozenset[QueueName] | None:
     try:
-        words = _words(text)
+        words = _names(text)
     except ValueError as error:
         problems.append(f"annotation {SUBSCRIBED_ANNOTATION} {error}, so that it gets nothing: name the queues that it reads")
         return frozenset()
@@ -196,7 +196,7 @@ def _subscribed(text: str | None, problems: list[str]) -> frozenset[QueueName] |
 
 def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
     try:
-        words = _words(text)
+        words = _names(text)
     except ValueError as error:
         problems.append(f"annotation {ASSIGNORS_ANNOTATION} {error}, so that it counts as absent: name those that it supports")
         return None

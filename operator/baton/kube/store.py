@@ -144,7 +144,7 @@ class WatchedKind(StrEnum):
         """Query parameters that narrow a list or watch at the server."""
         return {} if self in (WatchedKind.QUEUES, WatchedKind.GROUPS) else {"labelSelector": GROUP_LABEL}
 
-    def looked_at(self, manifest: Manifest) -> Manifest:
+    def trimmed(self, manifest: Manifest) -> Manifest:
         """Return only the parts that are used, to save memory while objects wait to be processed. A pod's spec, or an object's
         managed fields, can have a MiB as JSON and twenty times as much as Python objects."""
         parts = ("metadata", "status") if self is WatchedKind.PODS else manifest.keys()

@@ -62,7 +62,7 @@ async def test_what_was_not_granted_is_forbidden_whether_it_is_there_or_not(
 
 def agrees(api: Api, since: float) -> bool:
     """The last answer told the time in whole seconds; both servers are on this machine."""
-    told, api.told = api.told, None
+    told, api.server_time = api.server_time, None
     return told is not None and told.seconds % 1 == 0 and since - 1 < told.seconds <= time.time() and told.asked <= told.answered
 
 

@@ -84,7 +84,7 @@ class MemoryApi(Api):
         await asyncio.sleep(min(back, REQUEST_TIMEOUT - there))
         if there + back >= REQUEST_TIMEOUT:
             raise UnavailableError(f"{method} {path}: TimeoutError")
-        self._hear(date, asked)
+        self._note_time(date, asked)
         if refused is not None:
             raise refusal(refused.code, refused.status)
         return answer

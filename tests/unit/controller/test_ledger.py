@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.ledger import AlreadyWritten, LedgerWriter, contradicted, told_of
+from baton.controller.ledger import AlreadyWritten, LedgerWriter, contradicted, contradiction_event
 from baton.controller.retrying import Deposed
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import ObservedQueue
@@ -573,12 +573,12 @@ def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, O
     owners = {number: one for number, one in {**before, **changed}.items() if one is not None}
     wrong = contradicted(group.state, ORDERS, owners)
     assert wrong == list(changed)
-    reason, note = told_of(group.state, ORDERS, owners, wrong, first=False)
+    reason, note = contradiction_event(group.state, ORDERS, owners, wrong, first=False)
     assert reason == "OwnersRestored" and note.startswith(said) and f"{len(wrong)} partition" in note
 
 
 def test_a_queue_that_lost_its_data_is_told_so_also_by_an_operator_that_has_just_begun() -> None:
     group, records = found()
-    assert told_of(group.state, ORDERS, {}, [0, 1, 2, 3], first=True)[1].startswith(EMPTY)
+    assert contradiction_event(group.state, ORDERS, {}, [0, 1, 2, 3], first=True)[1].startswith(EMPTY)
     changed = {**records, 0: Ownership(Uid("uid-b"), Epoch(1))}
-    assert told_of(group.state, ORDERS, changed, [0], first=True)[0] == "LedgerRebuilt"
+    assert contradiction_event(group.state, ORDERS, changed, [0], first=True)[0] == "LedgerRebuilt"

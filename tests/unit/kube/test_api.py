@@ -137,8 +137,8 @@ async def test_an_answer_tells_the_servers_time(date: str | None, told: float | 
     before = asyncio.get_running_loop().time()
     await api.get("/api/v1/pods")
     if told is None:
-        assert api.told is None
+        assert api.server_time is None
     else:
-        assert api.told is not None
-        assert api.told.seconds == told
-        assert before <= api.told.asked <= api.told.answered <= asyncio.get_running_loop().time()
+        assert api.server_time is not None
+        assert api.server_time.seconds == told
+        assert before <= api.server_time.asked <= api.server_time.answered <= asyncio.get_running_loop().time()

@@ -77,14 +77,14 @@ def test_what_is_kept_of_releases_is_hardly_more_than_their_text(name: str, told
         assert tracemalloc.get_traced_memory()[0] - before < 1.5 * 6 * len(text)
     finally:
         tracemalloc.stop()
-    assert all(len(one.said) == of for one in kept)
-    assert kept[7].said[Uid("0" if of > 1 else "u")].names(QueueName("q" if of > 1 else "0"), 1, Epoch(17))
+    assert all(len(one.releases) == of for one in kept)
+    assert kept[7].releases[Uid("0" if of > 1 else "u")].names(QueueName("q" if of > 1 else "0"), 1, Epoch(17))
 
 
 def test_a_holder_is_a_uid() -> None:
     assert lease({"holderIdentity": "u" * LONGEST_UID}).holder == "u" * LONGEST_UID
     beyond = lease({"holderIdentity": "u" * (LONGEST_UID + 1)}, releases='{"u":{"orders":"5@12"}}')
-    assert (beyond.holder, beyond.said) == (None, {})
+    assert (beyond.holder, beyond.releases) == (None, {})
     assert "spec.holderIdentity" in (beyond.problem or "")
 
 

@@ -165,7 +165,7 @@ def test_a_member_is_not_away() -> None:
 def test_a_session_speaks_only_for_its_own() -> None:
     own = Release(Uid("u-a"), QueueName("orders"), 1, Epoch(7))
     foreign = Release(Uid("u-b"), QueueName("orders"), 2, Epoch(7))
-    seen = membership("orders", [POD], [replace(SESSION, own=says(own, foreign))], lambda lease: False)
+    seen = membership("orders", [POD], [replace(SESSION, own_releases=says(own, foreign))], lambda lease: False)
     assert own in seen.releases and foreign not in seen.releases
 
 
@@ -173,14 +173,14 @@ def test_a_driver_speaks_for_its_executors() -> None:
     word = Release(Uid("u-3"), QueueName("orders"), 1, Epoch(7))
     other = replace(EXECUTOR, name=MemberId("exec-4"), uid=Uid("u-4"), owners=frozenset({Uid("u-else")}))
     false_word = Release(Uid("u-4"), QueueName("orders"), 2, Epoch(7))
-    driver = replace(DRIVER, own=says(word, false_word))
+    driver = replace(DRIVER, own_releases=says(word, false_word))
     seen = membership("orders", [EXECUTOR, other], [driver], lambda lease: False)
     assert word in seen.releases and false_word not in seen.releases
 
 
 def test_a_grant_that_does_not_read_is_told_when_somebody_asks_for_it() -> None:
     said = parse_releases('{"u-a":{"orders":"9-3@5","returns":"1@2"}}')
-    seen = membership("orders", [POD], [replace(SESSION, own=said)], lambda lease: False)
+    seen = membership("orders", [POD], [replace(SESSION, own_releases=said)], lambda lease: False)
     assert Release(Uid("u-a"), QueueName("returns"), 1, Epoch(2)) in seen.releases
     assert list(seen.refused()) == []
     assert Release(Uid("u-a"), QueueName("orders"), 4, Epoch(5)) not in seen.releases

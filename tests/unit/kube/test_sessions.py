@@ -101,14 +101,14 @@ def test_a_lease_is_read() -> None:
         )
     )
     assert seen is not None
-    assert seen.said == parse_releases('{"u1":{"orders":"5@12"}}')
+    assert seen.releases == parse_releases('{"u1":{"orders":"5@12"}}')
     assert (seen.executors, seen.spark_app, seen.duration) == (frozenset({"1", "2"}), "app-1", 20)
 
 
 def test_releases_that_do_not_read_are_a_problem_and_no_releases() -> None:
     seen = view(manifest(**{"baton.dev/releases": '{"u1":"5@12"}'}))
     assert seen is not None
-    assert seen.said == {}
+    assert seen.releases == {}
     assert "baton.dev/releases" in (seen.problem or "")
 
 
@@ -124,8 +124,8 @@ def test_a_pods_lease_speaks_of_that_pod_only_and_a_drivers_of_all() -> None:
     text = '{"u1":{"orders":"5@12"},"u2":{"orders":"6@12"},"u3":7}'
     lease = manifest(**{"baton.dev/releases": text.replace(',"u3":7', "")})
     drivers = view(lease)
-    assert drivers is not None and set(drivers.said) == {"u1", "u2"}
+    assert drivers is not None and set(drivers.releases) == {"u1", "u2"}
     own = manifest(**{"baton.dev/releases": text})
     own["metadata"]["name"] = "baton-a"  # type: ignore[index]
     seen = view(own)
-    assert seen is not None and set(seen.said) == {"u1"} and seen.problem is None
+    assert seen is not None and set(seen.releases) == {"u1"} and seen.problem is None
