@@ -1,4 +1,4 @@
-"""An API server over HTTP, of which a test says what it answers: for what speaks HTTP itself, as kopf does."""
+"""An API server over HTTP with scripted answers, for clients such as kopf that use HTTP themselves."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ DEEP = "too deep for Python's parser"
 
 
 class HttpApiServer:
-    """Lists and watches. Everything is there and empty, until a test says otherwise."""
+    """Lists and watches. All kinds exist and are empty unless a test changes that."""
 
     def __init__(self) -> None:
         self.served = set(WatchedKind)

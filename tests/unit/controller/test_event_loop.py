@@ -1,4 +1,4 @@
-"""How long an event loop is held up."""
+"""Stalls of an event loop."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What the engine is shown of queues that are there, away, unknown, or to be let go of."""
+"""The engine's observation of queues that exist, are away, are unknown, or are given up."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Work that would hold up the event loop is done on threads, and what does not come to its end is waited for only so long."""
+"""Large work runs on threads, and work that never ends is waited for only for a limited time."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ LARGE, SMALL = MUCH + 1, MUCH
 
 
 class Works:
-    """Each goes on, on its thread, until it is told to end."""
+    """Calls that each block their thread until released."""
 
     def __init__(self, longest: float = 60) -> None:
         self.large_work = LargeWork(longest)

@@ -1,4 +1,4 @@
-"""The ledger at the API server: claimed, replaced, overruled, and left to a later leader."""
+"""The ledger at the API server: claimed, replaced, restored, and left to a later leader."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ LEASE = leases_path("baton", "operator")
 
 
 class Desk:
-    """A ledger_writer who leads, in a term."""
+    """An operator that leads in one term, and its writer of the ledger."""
 
     def __init__(self, api: ShopApi, identity: str = "one", owner: LedgerOwner = OWNER) -> None:
         self.api = api
@@ -44,7 +44,7 @@ class Desk:
         return LedgerWriter(self.api, self._owner, self.elector, OperatorReleases(self.api, clock), clock, lambda: self.booked)
 
     async def written(self) -> LedgerWriter:
-        """Of a ledger that it has claimed, with a first word in it."""
+        """A writer that has claimed the ledger and written it once."""
         writer = await self.open()
         await writer.claim()
         await writer.write({"group": "1"})
@@ -376,7 +376,7 @@ async def test_who_does_not_lead_does_not_write() -> None:
 
 
 async def succeeded() -> tuple[ShopApi, Desk, LedgerWriter]:
-    """Who wrote the ledger, before another one led and wrote it and gave the lead back."""
+    """A writer of the ledger after another leader led, wrote it and gave the lead up."""
     api = ShopApi()
     first = Desk(api)
     ledger_writer = await first.written()
@@ -474,7 +474,7 @@ ORDERS = QueueName("orders")
 
 
 def found() -> tuple[Group, dict[int, Ownership]]:
-    """A group at rest, and what its queue has recorded."""
+    """A group at rest, and its owner records."""
     group = Group(4, incarnation="run").start("a", "b")
     return group, {p.number: Ownership(*record) for p, record in group.records.items()}
 

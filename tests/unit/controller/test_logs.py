@@ -1,4 +1,4 @@
-"""What a log line may hold: what happened and where, and nothing of what a function had in its variables."""
+"""Log lines contain what happened and where, and no local variables."""
 
 import asyncio
 import json

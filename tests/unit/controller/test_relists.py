@@ -1,4 +1,4 @@
-"""The lists that all groups of a scope share, and what becomes of those that fail."""
+"""Lists that all groups of a scope share, and lists that fail."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,7 +35,7 @@ LEDGER = {"metadata": {"namespace": "shop", "name": "orders-assignments", "uid":
 
 
 class Lists(Api):
-    """An API server with one pod, its session and one ledger. What is in `refused` fails, by namespace and resource. HANG never
+    """An API server with one pod, its session and one ledger. Lists in `refused` fail, by namespace and resource; HANG never
     answers."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Lists(Api):
         self.begun: list[tuple[str, str]] = []
         self.refused: dict[tuple[str, str], Exception | str] = {}
         self.gate: asyncio.Future[None] | None = None
-        """While it is shut, lists of pods wait at it."""
+        """Lists of pods wait for this future."""
 
     async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
         namespace, resource = path.split("/")[-2:]
@@ -97,7 +97,7 @@ class Served:
                 lister.want(at)
 
     async def tended(self, seconds: float) -> None:
-        """As a leader does."""
+        """Call `tend` regularly, like a leader, for `seconds`."""
         until = self.clock.ticks() + seconds
         while self.clock.ticks() < until:
             self.relists.tend()

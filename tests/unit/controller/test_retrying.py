@@ -1,4 +1,4 @@
-"""Work that is tried until it works."""
+"""Work that is retried until it succeeds."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A step, then the ledger, then the effects; and what becomes of a step of which nobody knows whether it was written."""
+"""A step, then the ledger, then the effects; and steps whose write got no answer."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

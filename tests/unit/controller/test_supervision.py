@@ -1,4 +1,4 @@
-"""Background tasks that fail or end are said, counted, and started again."""
+"""Background tasks that fail or end are logged, counted and restarted."""
 
 import ast
 import asyncio
@@ -113,7 +113,7 @@ def unsupervised(tree: ast.AST) -> Iterator[int]:
 
 
 async def deaf(cancellations: float) -> None:
-    """A task that loses so many cancellations."""
+    """A task that swallows so many cancellations."""
     while True:
         try:
             await asyncio.Event().wait()

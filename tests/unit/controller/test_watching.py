@@ -1,4 +1,4 @@
-"""kopf under supervision: what one namespace answers is no other's trouble."""
+"""kopf's watches: failures of one namespace affect no other."""
 
 import asyncio
 import threading
@@ -22,17 +22,17 @@ def manifest(namespace: str, name: str, version: int = 3) -> Json:
 
 
 class TwoNamespaces:
-    """Watched at one server."""
+    """Watches at one server."""
 
     def __init__(self, server: HttpApiServer, kubeconfig: Path) -> None:
         self.server = server
         self.heard: list[tuple[WatchedKind, str, str]] = []
         self.parts: set[tuple[str, tuple[str, ...]]] = set()
-        """What there was of each object, by name."""
+        """Events of each object, by name."""
         self.broke: list[tuple[WatchedKind, str | None]] = []
         self.listed: list[tuple[WatchedKind, str | None]] = []
         self.there: Set[Key] = set()
-        """What the last list showed."""
+        """Objects of the last list."""
         feed = WatchEvents(asyncio.get_running_loop(), self._hear, lambda *what: self.broke.append(what), self._listed)
         self.watching = Watching(kubeconfig, ["shop", "bank"], feed)
 
@@ -209,7 +209,7 @@ async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
 
 
 async def test_a_list_outdates_events_that_wait_of_objects_that_it_does_not_have() -> None:
-    """A pod that came and went while the watch was broken came back, for its first event was delivered last."""
+    """A pod created and deleted while the watch was broken used to come back, because its first event was delivered last."""
     heard: list[str] = []
     feed = WatchEvents(asyncio.get_running_loop(), lambda of, kind, one: heard.append(one["metadata"]["name"]))
     for version, name in enumerate(["gone", "there", "new"], start=1):

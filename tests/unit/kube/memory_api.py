@@ -1,4 +1,4 @@
-"""The API server in memory and a client of it, as unit tests use them: objects by path, and answers that do not come."""
+"""An in-memory API server and client for unit tests: objects by path, and answers that get lost."""
 
 from collections.abc import Mapping
 from random import Random
@@ -13,8 +13,8 @@ _AWAY = Refuse(503, "ServiceUnavailable", "away")
 
 
 class ShopApi(MemoryApi):
-    """There are the namespaces `shop` and `baton`, and nothing in them. Its controllers never act: a test of one object need not
-    make the owner that the object names."""
+    """A server with the empty namespaces `shop` and `baton`. Its controllers never act, so a test need not create the owner that
+    an object names."""
 
     def __init__(self) -> None:
         super().__init__(ApiServer(Random(1), lambda: 0.0, later=lambda seconds, do: None), self._wrong)
@@ -27,20 +27,20 @@ class ShopApi(MemoryApi):
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": name}})
 
     def put(self, path: str, body: Mapping[str, Any]) -> None:
-        """As another client would, with no questions asked."""
+        """Store an object as another client would, without validation."""
         about = _target(path)
         made, _ = received(body)
         named = {"name": about.name, "namespace": about.namespace, "uid": "uid", **made.get("metadata", {})}
         self.server.store.put(about.kind, about.key, {**made, "metadata": Manifest(named)})
 
     def remove(self, path: str) -> Manifest:
-        """Likewise; returns the object as it was."""
+        """Remove an object as another client would; returns it."""
         about = _target(path)
         return self.server.store.remove(about.kind, about.key)
 
     @property
     def objects(self) -> dict[str, Manifest]:
-        """By path."""
+        """All objects by path."""
         return {
             f"{kind.root}/namespaces/{namespace}/{kind.plural}/{name}": found
             for kind in KINDS

@@ -1,4 +1,4 @@
-"""How requests take turns, with a connection that leaves them waiting; and how much of an answer is read."""
+"""Requests take turns on a connection that leaves them waiting, and large answers are not read to their end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from baton.kube.errors import PageTooLargeError, UnavailableError
 
 
 class Connection:
-    """Answers nothing before it is told to, and says how many wait for an answer."""
+    """Answers only when told to, and counts the requests that wait."""
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()
@@ -76,7 +76,7 @@ async def test_an_api_server_that_does_not_answer_is_said_to_be_away(monkeypatch
 
 
 class Pages:
-    """An API server whose objects have a mebibyte each; `sent` counts what of its answers was taken."""
+    """An API server whose objects have a MiB each; `sent` counts the bytes read of its answers."""
 
     def __init__(self) -> None:
         self.limits: list[int] = []

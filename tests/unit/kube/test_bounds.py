@@ -1,4 +1,4 @@
-"""What pods and Leases say is read up to a bound each; beyond it, it counts as nothing, and that is told."""
+"""Values of pods and Leases are read up to a limit; longer ones count as absent and are reported."""
 
 import json
 import tracemalloc

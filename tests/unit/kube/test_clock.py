@@ -1,4 +1,4 @@
-"""Whose time the operator's clock tells."""
+"""The operator's clock follows the API server's."""
 
 import pytest
 

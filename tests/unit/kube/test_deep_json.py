@@ -1,4 +1,4 @@
-"""Whatever depth an object has, it is read, and so is all that is read with it."""
+"""Objects of any depth are read, together with the others of their list."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from baton.kube.errors import UnavailableError
 from baton.kube.following import follow
 
 LEVELS = 9_000
-"""An API server takes ten thousand, and of ten thousand Python reads none."""
+"""Levels: an API server accepts ten thousand, which Python's parser cannot read."""
 
 DEEP = b'{"f:a}":[' * LEVELS + b'"\\"]"' + b"]}" * LEVELS
 
@@ -35,7 +35,7 @@ def names(those: list[dict[str, Any]]) -> list[str]:
 
 
 class Answers:
-    """An API server that gives one answer to everything."""
+    """An API server with the same answer to every request."""
 
     def __init__(self, status: int, body: bytes, events: bytes = b"") -> None:
         self._status, self._body, self._events = status, body, events

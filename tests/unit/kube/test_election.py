@@ -1,4 +1,4 @@
-"""Who leads, and what becomes of the Lease."""
+"""Which candidate leads, and what happens to the Lease."""
 
 from math import inf, nan
 

@@ -1,4 +1,4 @@
-"""The elector over time: slow answers, requests that hang or are refused, and whose Lease it gives up."""
+"""The elector over time: slow answers, requests that hang or are refused, and giving up the Lease."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ PATH = leases_path("baton", "operator")
 
 
 class Candidate:
-    """One elector in virtual time. `fault` is what its requests meet."""
+    """One elector in virtual time, whose requests meet `fault`."""
 
     def __init__(self, terms: Terms, latency: float, rival: "Candidate | None" = None) -> None:
         loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ def lives(story: Callable[[Candidate], Awaitable[None]], terms: Terms | None = N
 
 
 def test_a_renewal_counts_from_when_it_was_begun() -> None:
-    """Whoever sees it may see it as soon as it was sent."""
+    """Others may see a renewal as soon as it was sent."""
 
     async def story(one: Candidate) -> None:
         begun = one.now()
@@ -123,7 +123,7 @@ def test_the_lead_of_one_that_died_is_taken_as_soon_as_it_lapses() -> None:
 
 
 def test_a_connection_that_died_without_a_word_does_not_cost_the_lead() -> None:
-    """A request on it is never answered; another connection works."""
+    """Requests on one connection are never answered; another connection works."""
 
     async def story(one: Candidate) -> None:
         running = asyncio.create_task(one.elector.run())
@@ -140,7 +140,7 @@ def test_a_connection_that_died_without_a_word_does_not_cost_the_lead() -> None:
 
 
 def test_a_slow_server_whose_answers_are_late_one_in_fifty_does_not_cost_the_lead() -> None:
-    """0.5 s each, and 5 s one in fifty, with the default terms, for an hour."""
+    """Requests of 0.5 s, one in fifty of 5 s, with the default terms, for an hour."""
     chance = Random(31)
 
     async def story(one: Candidate) -> None:
@@ -225,7 +225,7 @@ def test_another_release_counts_as_alive_from_when_its_renewal_may_have_been_mad
 
 
 def written(one: Candidate) -> int:
-    """How often the Lease was."""
+    """Number of requests for the Lease."""
     return int(one.server.request("get", PATH)["metadata"]["resourceVersion"])
 
 
@@ -247,7 +247,7 @@ def test_hundreds_that_ask_at_once_share_an_attempt_and_hold_up_no_renewal() -> 
 
 
 def test_who_asks_is_told_what_is_so_from_then_on() -> None:
-    """The attempt that is under way may have looked before."""
+    """An attempt under way may have read the Lease before."""
 
     async def story(one: Candidate) -> None:
         await one.elector.attempt()

@@ -1,4 +1,4 @@
-"""What the API server takes as an event."""
+"""Events stay within the API server's limits."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""Whatever a tenant writes into an object: it is read, or it is passed over, and nobody else's objects notice."""
+"""Any content that a tenant writes into an object is read or skipped, without effect on objects of others."""
 
 import tracemalloc
 from typing import Any
@@ -201,7 +201,7 @@ def test_releases_cost_what_their_text_costs_and_not_what_they_name(text: str, n
 @pytest.mark.parametrize("name", [*POD_NAMES, *LEASE_NAMES])
 @pytest.mark.parametrize("piece", ["a", "a.", "1", "[", ",", "a,", "-", "0-1000000@1,", "\x00", "é"])
 def test_the_work_grows_no_faster_than_the_text(name: str, piece: str) -> None:
-    """A regular expression that tries again and again takes minutes for this; the limit above is the test."""
+    """A backtracking regular expression would take minutes for this; the limit above is the test."""
     for kind, holder in ((pods, "a"), (leases, "orders-driver")):
         of = {"namespace": "shop", "name": holder, "uid": "u", "labels": {"baton.dev/group": "orders"}}
         kind.view({"metadata": {**of, "annotations": {name: piece * (250_000 // len(piece))}}})

@@ -1,4 +1,4 @@
-"""A kubeconfig with certificates and a key in itself: nothing of them is left in a file, whatever becomes of the process."""
+"""Embedded certificates and keys of a kubeconfig are never left in a file, even if the process is killed."""
 
 import ssl
 import tempfile
@@ -19,7 +19,7 @@ from tests.self_signed import self_signed
 
 
 class ApiServer(BaseHTTPRequestHandler):
-    """Knows who asks by a certificate."""
+    """A server that authenticates clients by certificate."""
 
     def do_GET(self) -> None:
         answer = b'{"items": []}'
@@ -119,7 +119,7 @@ async def test_a_kubeconfig_that_does_not_do_leaves_no_file(kubeconfig: Path, te
 
 
 def test_threads_may_read_a_kubeconfig_at_the_same_time(kubeconfig: Path) -> None:
-    """The library has one file for all: the first to be done took it from the others."""
+    """The library shares one file between clients; the first to finish used to remove it."""
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(lambda _: ApiConnection.from_kubeconfig(str(kubeconfig)), range(64)))
     assert made[-1].request("GET", "/api/v1/pods") == {"items": []}

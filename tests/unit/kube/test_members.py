@@ -1,4 +1,4 @@
-"""Who takes part."""
+"""Membership of pods."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Whose requests may be under way: in virtual time, with calls that say how long they take."""
+"""Turns of requests, in virtual time, with calls of given durations."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ AT_ONCE, LATE, HANGS = 8, 1.0, 10.0
 
 
 class Server:
-    """Counts what is under way, by namespace."""
+    """Counts requests under way, by namespace."""
 
     def __init__(self) -> None:
         self.turns = NamespaceTurns(AT_ONCE, LATE)

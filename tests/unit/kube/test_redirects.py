@@ -1,4 +1,4 @@
-"""What answers through the API server's proxy leads nobody to another path with the own token, and says no more than is read."""
+"""A pod that answers through the API server's proxy cannot redirect the client with its token, or send too much."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ POD = "/api/v1/namespaces/baton/pods/operator:8080/proxy/groups/lag"
 
 @asynccontextmanager
 async def _api(answer: Callable[[], web.StreamResponse], asked: list[str], token: str = "Bearer secret") -> AsyncIterator[Api]:
-    """Of a server on loopback that answers so. `token` "": who asks has none."""
+    """Client of a loopback server with this answer. `token` "": without a token."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         assert request.headers.get("Authorization", "") == token

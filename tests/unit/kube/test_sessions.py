@@ -1,4 +1,4 @@
-"""When a session has lapsed, and what Leases say."""
+"""Lapsed sessions, and the content of Leases."""
 
 from dataclasses import replace
 

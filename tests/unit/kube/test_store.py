@@ -1,4 +1,4 @@
-"""Watches and lists of the same objects, in whatever order they arrive."""
+"""Watch events and lists of the same objects, arriving in any order."""
 
 from typing import Any
 
