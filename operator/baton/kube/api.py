@@ -183,9 +183,11 @@ class Api:
             data = await (answer.read() if most is None else _read_at_most(answer.response, most))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unavailable(method, path, error) from None
-        if 200 <= answer.status <= 299:
-            return await _read(method, path, data)
-        raise refusal(answer.status, await _error_body(data))
+        if not 200 <= answer.status <= 299:
+            raise refusal(answer.status, await _error_body(data))
+        if (made := await _parsed_object(data)) is None:
+            raise UnavailableError(f"{method} {path}: the answer is not a JSON object, so it is not from the API server")
+        return made
 
     def _note_time(self, date: str | None, asked: float) -> None:
         if (seconds := from_http_text(date or "")) is not None:
@@ -207,14 +209,12 @@ def _turn_of(method: str, path: str) -> tuple[str, Order]:
     return namespace, {"events": Order.EVENT, "pods": Order.ANNOTATION}.get(resource, Order.LEDGER)
 
 
-async def _read(method: str, path: str, data: bytes) -> Json:
+async def _parsed_object(data: bytes) -> Json | None:
     try:
         made = await parsed(data)
     except ValueError:
-        made = None
-    if not isinstance(made, dict):
-        raise UnavailableError(f"{method} {path}: the answer is not a JSON object, so it is not from the API server")
-    return made
+        return None
+    return made if isinstance(made, dict) else None
 
 
 async def parsed(text: bytes) -> Any:
@@ -258,11 +258,8 @@ async def _read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 async def _error_body(data: bytes) -> Json:
-    try:
-        said = await parsed(data)
-    except ValueError:
-        said = None
-    return said if isinstance(said, dict) else {"message": data[:200].decode(errors="replace")}
+    made = await _parsed_object(data)
+    return {"message": data[:200].decode(errors="replace")} if made is None else made
 
 
 @asynccontextmanager
