@@ -37,7 +37,7 @@ class Fleet:
             for n in range(self.members)
         ]
         leases = [
-            LeaseView("shop", session_lease_name(pod.name), "orders", pod.uid, own=said)
+            LeaseView("shop", session_lease_name(pod.name), "orders", pod.uid, own_releases=said)
             for pod in pods
             for said in [{pod.uid: self.words[pod.uid]} if pod.uid in self.words else {}]
         ]
