@@ -27,8 +27,8 @@ class Reader(Protocol):
     - `is_full()`, if the queue limits a pod's unacknowledged entries: whether the limit is reached. Safe from any thread.
     - `begin_again(partition, epoch, offset, times)`, if `Entries.times` is set: count another attempt at an entry, before it
       begins. False: the entry is finished, or a dead letter now.
-    - `survived(partition, epoch, offset)`, if the queue counts processes that may have ended on an entry: called after each failed
-      attempt at an entry, which this process survived. Sends no request and raises nothing.
+    - `survived(partition, epoch, offset)`, if the queue counts processes that may have ended on an entry: called after each
+      failed attempt at an entry, which this process survived. Sends no request and raises nothing.
     """
 
     def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:
