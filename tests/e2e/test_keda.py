@@ -160,7 +160,7 @@ def scaled_by_keda(cluster: Cluster, example: str, group: str, target: int, quic
 
 
 def asleep(fleet: Fleet) -> bool:
-    return fleet.group()["status"].get("state") == "ScaledToZero" and not fleet.pods()
+    return fleet.group().get("status", {}).get("state") == "ScaledToZero" and not fleet.pods()
 
 
 def processed(server: RedisServer, queue: str) -> int:
