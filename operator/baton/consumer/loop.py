@@ -162,7 +162,8 @@ class ConsumerLoop:
         return f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
 
     def oldest(self) -> Mapping[QueueName, float]:
-        """Return, by queue, the seconds since the first attempt at the program's oldest unfinished entry; 0 if it has none."""
+        """Return, by queue, the seconds since the first attempt at the program's oldest unfinished entry, without the
+        delays that the program asked for; 0 if it has none."""
         now, found = time.monotonic(), dict[QueueName, float]()
         for holding in self._turns.holdings:
             age = max(0.0, now - holding.unfinished_since)

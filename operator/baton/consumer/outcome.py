@@ -24,6 +24,8 @@ class Nack:
     why: str
     delay: float | None = None
     """Seconds until the next attempt; None: 0.1 to 5, longer each time."""
+    by_policy: bool = False
+    """Whether the delay is a retry policy's, and not one that the program asked for this time."""
     alone: bool = False
     """Whether the next attempt is a batch by itself: a batch failed, and it is unknown which of its entries is to blame."""
 
@@ -150,7 +152,7 @@ def apply_policy(failed: Nack, by: Policies, kind: type[Exception], attempt: int
         return failed
     if policy.attempts is not None and attempt + 1 >= policy.attempts:
         return DeadLetter(bounded(f"after {counted(attempt + 1, 'attempt')}: {failed.why}"))
-    return replace(failed, delay=policy.wait(attempt)) if failed.delay is None else failed
+    return replace(failed, delay=policy.wait(attempt), by_policy=True) if failed.delay is None else failed
 
 
 def outcome_of(error: Exception, dead_letter_on: tuple[type[Exception], ...] = ()) -> Nack | DeadLetter:

@@ -211,7 +211,10 @@ class EntrySequence:
         tries = self.tries[raw.offset] = raw.attempt + 1
         delay = backoff(tries) if outcome.delay is None else outcome.delay
         self.failed[raw.offset] = Failure(outcome.why, now + delay)
-        return raw.again(tries, outcome.why, alone=raw.alone or outcome.alone)
+        again = raw.again(tries, outcome.why, alone=raw.alone or outcome.alone)
+        if not outcome.by_policy:
+            again.since += outcome.delay or 0.0  # the handler asked for this wait, so it is not stuck
+        return again
 
     def _put_back(self, entries: list[HeldEntry]) -> None:
         if self.dropped:
@@ -375,8 +378,8 @@ class HeldPartition:
 
     @property
     def unfinished_since(self) -> float:
-        """When the program got the oldest of those, or of the entries that wait for a retry (monotonic); inf: there are none. Any
-        thread may use this."""
+        """When the program got the oldest of those, or of the entries that wait for a retry (monotonic), plus the delays that it
+        asked for; inf: there are none. Any thread may use this."""
         failed = [
             entry
             for one in list(self.sequences.values())

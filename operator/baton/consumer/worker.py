@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Self
 
@@ -80,9 +81,9 @@ class Progress:
         raised = outcome_of(error, self._options.dead_letter_on)
         outcome = by_policy(first, raised, type(error))
         if self._options.batch is not None and (len(self._delivery.current) > 1 or isinstance(outcome, Nack)):
-            explicit = raised.delay if isinstance(raised, Nack) else None
-            delay = outcome.delay if isinstance(outcome, Nack) else explicit or 0.0
-            outcome = Nack(raised.why, delay, alone=True)
+            if isinstance(outcome, DeadLetter):
+                outcome = Nack(raised.why, (raised.delay if isinstance(raised, Nack) else None) or 0.0)
+            outcome = replace(outcome, alone=True)
         entries, _ = self._end("retry" if isinstance(outcome, Nack) else "dead_letter")
         _log(error, outcome, entries)
         self._outcomes = [*self._pop_outcomes(), (entries, outcome)]

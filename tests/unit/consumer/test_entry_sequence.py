@@ -203,3 +203,16 @@ def test_an_entry_of_a_failed_batch_is_a_batch_of_its_own() -> None:
     one.settle([entries[2]], ACK, 0.0)
     one.failed.clear()
     assert [told(one.hand_out(9)) for _ in range(3)] == [["a"], ["b"], ["d"]]
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [(Nack("no"), 0.0), (Nack("no", 3600.0), 3600.0), (Nack("no", 3600.0, by_policy=True), 0.0)],
+    ids=["default", "asked for", "policy"],
+)
+def test_a_delay_that_the_handler_asked_for_makes_an_entry_no_older(failure: Nack, expected: float) -> None:
+    one = sequence("a")
+    entries = one.hand_out(1)
+    since = one.holding.unfinished_since
+    one.settle(entries, failure, since)
+    assert one.holding.unfinished_since - since == pytest.approx(expected)
