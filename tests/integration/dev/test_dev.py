@@ -286,7 +286,7 @@ def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
     dev.start()
     until((dev.folder / "dev" / "address.json").exists)
     second = subprocess.run([BATON, "dev"], env=dev.environment, capture_output=True, text=True, check=False)
-    assert second.returncode == 1 and "another `baton dev` runs" in second.stderr
+    assert second.returncode == 1 and "another `baton dev` uses" in second.stderr
     wrong: list[str | Path] = [BATON, "dev", "run", "--", str(tmp_path / "nothing")]
     absent = subprocess.run(wrong, env=dev.environment, capture_output=True, text=True, check=False)
     assert absent.returncode == 1 and "cannot be run" in absent.stderr

@@ -89,12 +89,12 @@ def test_while_a_topic_is_not_there_and_at_the_end_no_connection_is_left_open(de
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--kafka-url", "127.0.0.1:9092"], "not a URL of Kafka"),
-        (["--kafka-url", "kafka://127.0.0.1"], "no host:port"),
+        (["--kafka-url", "127.0.0.1:9092"], "not the URL of a Kafka"),
+        (["--kafka-url", "kafka://127.0.0.1"], "not host:port"),
         (["--kafka-url", "kafka://127.0.0.1:9092", "--partitions", "3"], "omit --partitions"),
         (["--kafka-url", "kafka://127.0.0.1:9092", "--redis-url", "redis://127.0.0.1:6379/0"], "one server"),
-        (["--kafka-url", "kafka://127.0.0.1:9092", "--topic", "a b"], "no name of a topic"),
-        (["--topic", "orders"], "give --kafka-url, too"),
+        (["--kafka-url", "kafka://127.0.0.1:9092", "--topic", "a b"], "an invalid topic"),
+        (["--topic", "orders"], "--topic needs --kafka-url"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(dev: Dev, arguments: list[str], said: str) -> None:

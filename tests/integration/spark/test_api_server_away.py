@@ -72,8 +72,8 @@ def test_batches_go_on_nobody_takes_the_group_and_what_changes_hands_waits_for_i
 
         link.refuse()
         link.cut()
-        [before] = api.leases()
         wait_for(session._session.lapsed, "its Lease has lapsed")
+        [before] = api.leases()  # not sooner: a renewal may have been on its way
         send(0)
         send(1)
         wait_for(orders.committed, "batches go on")
