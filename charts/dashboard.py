@@ -48,23 +48,23 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Lag", "Entries that are not done yet.", _by_group(f"baton_group_lag{_OF}")),
             Panel(
                 "Time to work it off",
-                "As fast as entries were done in the last minute; while none is done, the age of the oldest.",
+                "At the rate of the last minute. If none was processed, the age of the oldest entry.",
                 _by_group(f"baton_group_lag_seconds{_OF}"),
                 "s",
             ),
             Panel(
                 "Members",
-                "Pods that take part.",
+                "Pods that may own partitions.",
                 ((f"sum by (namespace, group, role) (baton_members{_OF})", "{{namespace}}/{{group}} {{role}}"),),
             ),
             Panel(
                 "Partitions by state",
-                "Unassigned ones have no owner.",
+                "Unassigned partitions have no owner.",
                 ((f"sum by (state) (baton_partitions{_OF})", "{{state}}"),),
             ),
             Panel(
                 "Partitions with the most to do",
-                "One that grows alone has a slow owner, or most of the keys.",
+                "A single growing partition has a slow owner, or most of the keys.",
                 ((f"topk(10, baton_queue_lag{_OF})", "{{group}} {{queue}}/{{partition}}"),),
             ),
         ),
@@ -72,10 +72,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Hand-offs",
         (
-            Panel("Partitions on the move", "They change hands now.", _by_group(f"baton_moving_partitions{_OF}")),
+            Panel("Moving partitions", "Hand-offs in progress.", _by_group(f"baton_moving_partitions{_OF}")),
             Panel(
                 "Moves",
-                "Beside the least that would have done: two lines that lie upon each other are best.",
+                "Moves, and the fewest that were possible. Ideally the two lines are equal.",
                 (
                     (f"sum({_since('baton_moves_total')})", "moves"),
                     (f"sum({_since('baton_moves_lower_bound_total')})", "the least"),
@@ -85,13 +85,13 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Hold-down", "How long changes waited for the fleet to settle.", _quantiles("baton_holddown_seconds"), "s"),
             Panel(
                 "From a ready pod to the ledger",
-                "What the operator itself takes.",
+                "The operator's own share of the time.",
                 _quantiles("baton_ready_to_ledger_seconds"),
                 "s",
             ),
             Panel(
                 "Deadlines missed",
-                "Owners that did not let go in time, and were fenced off: their work comes again.",
+                "Owners that did not release in time and were fenced off. Their unfinished entries are redelivered.",
                 _by_group(_since("baton_deadline_misses_total")),
             ),
         ),
@@ -101,15 +101,15 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "Answers",
-                "1: the queue answers.",
+                "1 if the queue answers.",
                 ((f"min by (namespace, queue) (baton_queue_reachable{_OF})", "{{namespace}}/{{queue}}"),),
             ),
             Panel(
                 "Stale owners refused",
-                "By the queue itself. Now and then is a missed deadline.",
+                "Requests of former owners that the queue rejected. An occasional one comes from a missed deadline.",
                 _by_group(_since("baton_stale_refused_total")),
             ),
-            Panel("Dead letters of Redis", "Entries that were set aside.", _by_group(_since("baton_dead_letters_total"))),
+            Panel("Dead letters of Redis", "Entries that became dead letters.", _by_group(_since("baton_dead_letters_total"))),
         ),
     ),
     (
@@ -117,39 +117,39 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "Entries done",
-                "In a second.",
+                "Per second.",
                 ((f"sum by (queue) (rate(baton_consumer_handled_total{_LATELY}))", "{{queue}}"),),
             ),
             Panel(
                 "Partitions of each consumer",
-                "With those that it is to let go of.",
+                "Includes partitions being released.",
                 (("sum by (instance, queue) (baton_consumer_partitions)", "{{instance}} {{queue}}"),),
             ),
             Panel(
                 "Failed and repeated entries",
-                "In a second.",
+                "Per second.",
                 (
                     (f"sum(rate(baton_consumer_failed_total{_LATELY}))", "failed"),
                     (f"sum(rate(baton_consumer_redelivered_total{_LATELY}))", "came again"),
                     (f"sum(rate(baton_consumer_dead_letters_total{_LATELY}))", "set aside"),
                 ),
             ),
-            Panel("Handling time", "Of an entry or a batch.", _quantiles("baton_consumer_handling_seconds", ""), "s"),
+            Panel("Handling time", "Duration of a handler call, for an entry or a batch.", _quantiles("baton_consumer_handling_seconds", ""), "s"),
             Panel(
                 "Outcomes of attempts",
-                "In a second.",
+                "Per second.",
                 ((f"sum by (outcome) (rate(baton_consumer_handling_seconds_count{_LATELY}))", "{{outcome}}"),),
             ),
-            Panel("Attempts", "Until an entry is done or a dead letter.", _quantiles("baton_consumer_attempts", "")),
+            Panel("Attempts", "Attempts that an entry took until it was done or a dead letter.", _quantiles("baton_consumer_attempts", "")),
             Panel(
                 "The oldest entry in hand",
-                "One that grows steadily is a handler that does not return.",
+                "Steady growth means a handler that does not return.",
                 (("max by (queue) (baton_consumer_oldest_entry_seconds)", "{{queue}}"),),
                 "s",
             ),
             Panel(
                 "Handlers over handler_timeout",
-                "In a second.",
+                "Per second.",
                 ((f"sum by (queue) (rate(baton_consumer_handler_timeouts_total{_LATELY}))", "{{queue}}"),),
             ),
             Panel(
@@ -165,23 +165,23 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Leader", "1: one replica of the release leads.", (("sum by (release) (baton_leader)", "{{release}}"),)),
             Panel(
                 "The oldest round",
-                "Of any group; about 30 seconds in health.",
+                "Age of the oldest reconciliation of any group; about 30 seconds is normal.",
                 ((f"max(baton_reconcile_age_seconds{_OF})", "seconds"),),
                 "s",
             ),
-            Panel("Stalls", "The event loop stood still for so long.", (("max(baton_loop_stall_seconds)", "seconds"),), "s"),
+            Panel("Stalls", "How long the event loop was blocked.", (("max(baton_loop_stall_seconds)", "seconds"),), "s"),
             Panel(
                 "Ledgers written",
-                "In a second, and what failed.",
+                "Per second, and failures.",
                 (
                     (f"sum(rate(baton_ledger_writes_total{_OF}{_LATELY}))", "written"),
                     (f"sum(rate(baton_ledger_failures_total{_OF}{_LATELY}))", "failed"),
                 ),
             ),
-            Panel("Largest ledger", "It can have about 900 KiB.", ((f"max(baton_ledger_bytes{_OF})", "bytes"),), "bytes"),
+            Panel("Largest ledger", "The limit is about 900 KiB.", ((f"max(baton_ledger_bytes{_OF})", "bytes"),), "bytes"),
             Panel(
                 "Room",
-                "Partitions that are booked, of those that there may be.",
+                "Booked partitions, and the limit.",
                 (("sum(baton_booked_partitions)", "booked"), ("max(baton_most_partitions)", "at most")),
             ),
         ),
