@@ -294,7 +294,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_there(
     assert f"not in it: pods of {empty.namespace}: " in done.stderr
     assert stat.S_IMODE((await asyncio.to_thread(file.stat)).st_mode) == 0o600
     again = await bundle(looker.kubeconfig, "-n", empty.namespace, "--file", str(file))
-    assert again.returncode == 2 and "is there already" in again.stderr
+    assert again.returncode == 2 and "exists already" in again.stderr
 
 
 async def test_a_group_that_is_not_there_makes_no_archive(empty: World, kubeconfig: Path, tmp_path: Path) -> None:
