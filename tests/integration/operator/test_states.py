@@ -177,7 +177,7 @@ async def test_a_group_that_no_operator_looks_after_is_known_as_such(
     assert re.fullmatch(r"\d+[sm]\d*s?", (await shown(control_plane, "orders", empty.namespace))["CHANGED"])
     screen = (await status(kubeconfig, "orders", "-n", empty.namespace)).stdout
     assert f"{empty.namespace}/orders: Unknown" in screen
-    assert re.search(r"No operator has looked since \S+Z \(1\d min ago\): all this is as of then \(Ready\)\.", screen)
+    assert re.search(r"No operator has looked since \S+Z \(1\d min ago\): everything shown is as of then \(Ready\)\.", screen)
 
 
 async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_last_look_is_old(
@@ -197,7 +197,7 @@ async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_la
     done = await status(kubeconfig, "orders", "-n", empty.namespace)
     assert done.returncode == 3, done.stdout
     line, more = done.stdout[done.stdout.index("No operator has looked") :].splitlines()[:2]
-    assert re.match(r"No operator has looked since \S+Z \(\d+ s ago\): all this is as of then \(Ready\)\. Nothing is moved", line)
+    assert re.match(r"No operator has looked since \S+Z \(\d+ s ago\): everything shown is as of then \(Ready\)\. Until one does, nothing moves", line)
     leader = f"The Lease of its leader, operator in namespace {empty.namespace}, was released, and last renewed "
     assert re.match(rf"{leader}\d+ s ago\. Does one run", more)
     done = await status(kubeconfig, "orders", "-n", empty.namespace, "-o", "json")

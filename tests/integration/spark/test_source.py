@@ -394,7 +394,7 @@ def test_a_query_that_fails_before_it_has_all_of_its_sources_leaves_no_listener(
     first.stop()
     wait_for(lambda: listening() == 0, "it does no more")
     twice = rows().union(rows()).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "second"))
-    assert "reads group orders twice" in failure(twice.start())
+    assert f"reads group {orders.name} twice" in failure(twice.start())
     wait_for(lambda: listening() == 0, "nor does the one that was there when the other was refused")
 
 
