@@ -193,7 +193,7 @@ async def test_another_password_in_the_file_is_used_from_the_next_connection_on(
                         lambda: announcements.wait(0.3),
                     ):
                         with pytest.raises(
-                            QueueUnreachable, match=f"refused the user or password for .* in {user} and {password}"
+                            QueueUnreachable, match=f"refused the user or password for .* from {user} and {password}"
                         ):
                             ask()
                     password.write_text(word)
