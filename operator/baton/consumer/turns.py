@@ -193,7 +193,7 @@ class Turns:
             for sequence, those in groupby(entries, key=attrgetter("sequence")):
                 run = list(those)
                 if isinstance(outcome, Nack):
-                    self._tell_survived(sequence.holding, run)
+                    self._tell_survived(sequence.holding, [entry for entry in run if sequence.has(entry)])
                 if sequence.acknowledge(run) if outcome is ACK else sequence.settle(run, outcome, now):
                     concerned.add(sequence.holding)
                 elif receipt is not None and sequence.holding.over:
@@ -207,6 +207,8 @@ class Turns:
 
     def _tell_survived(self, holding: HeldPartition, entries: Sequence[HeldEntry]) -> None:
         """Tell the queue that this process survived failed attempts, if it counts processes that ended on an entry."""
+        if not entries:
+            return  # the partition may be over, and its queue closed
         survived = getattr(self.holdings.reader(holding), "survived", None)
         if survived is not None:
             for entry in entries:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from baton.consumer import Backoff, Batch, Entry, HandlerTimeout, Retry, dispatcher
+from baton.consumer import Backoff, Batch, Consumer, Entry, HandlerTimeout, Retry, dispatcher
 from baton.consumer.metrics import ConsumerMetrics
 from baton.consumer.turns import Turns
-from baton.model.ids import Epoch
-from baton.testing import InMemoryReader, TestQueue
+from baton.model.ids import Epoch, QueueName
+from baton.testing import POD, InMemoryReader, TestQueue
 from tests.unit.consumer.readers import dead, offsets, queue_of
 from tests.waiting import HOUR, until
 
@@ -123,6 +123,51 @@ def test_the_queue_is_told_that_the_process_survived_while_it_hands_over() -> No
         may_fail.set()
         until(lambda: reader.released, "the partition is let go of")
     assert reader.survivors == attempts
+
+
+def test_a_queue_that_the_ledger_dropped_is_not_opened_again_for_a_failed_attempt() -> None:
+    begun, may_fail = threading.Event(), threading.Event()
+
+    def handle(entry: Entry) -> None:
+        begun.set()
+        may_fail.wait(HOUR)
+        raise ValueError("no")
+
+    queue, reader = queue_of(CountsEnds)
+    reader.survivors, opened = [], list[str]()
+
+    def open_queue(name: QueueName) -> InMemoryReader:
+        opened.append(name)
+        return reader
+
+    consumer = queue._consumer = Consumer(open_queue, queue._ledger, POD, None, signals=False)
+    with queue:
+        queue.start(handle, consumer=consumer)
+        queue.send("k", "v")
+        assert begun.wait(HOUR)
+        queue._ledger.take(0)
+        until(lambda: queue._ask(lambda turns: not list(turns.holdings), False))
+        may_fail.set()
+        until(lambda: queue._ask(lambda turns: not turns.dispatcher.out, False), "the attempt has failed")
+    assert (opened, reader.survivors) == ([QueueName("orders")], [])
+
+
+@pytest.mark.parametrize("options", [{}, {"max_entries": 2, "max_wait": HOUR}])
+def test_the_queue_is_not_told_of_an_error_after_an_acknowledgement(options: Any) -> None:
+    def handle(work: Entry | Batch) -> None:
+        first, *others = list(work) if isinstance(work, Batch) else [work]
+        first.ack()
+        if others or not options:
+            raise ValueError("no")
+
+    queue, reader = queue_of(CountsEnds)
+    reader.survivors = []
+    with queue:
+        queue.send("k", "v")
+        queue.send("k", "v")
+        queue.start(handle, manual_ack=True, **options)
+        queue.settled()
+    assert reader.survivors == (["1"] if options else [])
 
 
 def raises_retry(entry: Entry) -> None:
