@@ -38,6 +38,10 @@ class FinishedOffsets:
         """The number of finished entries behind an unfinished one."""
         return len(self._done)
 
+    def is_first(self, offset: int) -> bool:
+        """Whether this offset is the first unfinished one that was handed out."""
+        return self._out[:1] == [offset]
+
     def handed_out(self, offsets: Iterable[int]) -> None:
         """Add these offsets, in order."""
         self._out.extend(offsets)
@@ -111,7 +115,8 @@ class ReadPosition:
     exhausted: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: they become dead letters before anything else is handed out."""
     ended: int = 0
-    """How many earlier processes may have ended on the first entry; 0 once this process has survived an attempt at it."""
+    """How many earlier processes may have ended on the first entry; 0 once this process has survived an attempt at it, or at the
+    first unfinished entry behind it."""
     first_not_begun: bool = False
     """Whether earlier processes may have ended on the first entry and this one has not begun it. The entry is not reserved until
     then, so it is not counted if this process ends before."""
@@ -197,7 +202,8 @@ class ReadPosition:
     def one_by_one(self) -> bool:
         """Whether to hand out entries one by one and commit each at once, because earlier processes may have ended on one of
         them: one process with `maxRedeliveries`, two without. If this process ends too, it has ended on the entry at the
-        committed offset. Entries go out as usual once the first one has failed here: its key must not hold up the others."""
+        committed offset. Entries go out as usual once the first unfinished one has failed here: its key must not hold up the
+        others."""
         return self.ended > (0 if self.record.most else 1) and self.progress.offset < self.record.again
 
     @property
@@ -275,11 +281,12 @@ class ReadPosition:
         return replace(record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended else {})
 
     def survived(self, offset: int) -> bool:
-        """Record that this process survived an attempt at the entry: earlier processes that may have ended on it count as failed
-        attempts from now on. Return whether that changed the record."""
-        if offset != self.first or not self.ended:
+        """Record that this process survived an attempt at the first unfinished entry: earlier processes that may have ended on it
+        count as failed attempts from now on. Return whether that changed anything."""
+        if not self.ended or not self.progress.is_first(offset):
             return False
-        self.failures[offset] = self.tried(offset)
+        if tried := self.tried(offset):
+            self.failures[offset] = tried
         self.ended = 0
         return True
 

@@ -203,6 +203,27 @@ def test_processes_that_ended_on_an_entry_are_failed_attempts_once_one_survives_
     assert (left.ends, left.tries) == ({10: 1}, {10: 3 + begun}), "the next owner counts one process, the one that let go"
 
 
+@pytest.mark.parametrize("second", [11, 13], ids=["next to it", "behind a transaction marker"])
+def test_keys_go_on_if_the_first_entry_finishes_and_the_second_one_fails(second: int) -> None:
+    giver = position(taken_up(GRANTED, 10, 5000, "p-0"))
+    giver.handed_out([10, second, *range(20, 5000)])
+    giver.progress.finish(range(20, 5000))
+    giver.let_go = True
+    one = position(replace(taken_up(giver.last_record(), 10, 5000, "p-1"), most=5))
+    one.first_not_begun = False
+    one.handed_out([10])
+    one.progress.finish([10])
+    assert not one.survived(10), "it is finished"
+    one.commit_taken(one.offset, one.next_record(), 0.0)
+    assert one.room(0) == 1
+    one.handed_out([second])
+    assert one.survived(second)
+    one.commit_taken(one.offset, one.next_record(), 0.0)
+    assert (one.room(1), one.tried(second), one.next_record().tries) == (None, 0, {})
+    one.failed(second)
+    assert one.tried(second) == 1
+
+
 def test_the_next_commit_records_failures_even_after_a_look() -> None:
     one = position(GRANTED)
     one.handed_out([10, 11, 12])
