@@ -1,6 +1,7 @@
 """As on Redis: Kafka's records say at which committed offset processes ended, and how often."""
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from baton.queues.kafka.reader import KafkaReader
 from tests.crash_loop import PROGRAM, RETRIES, CrashLoop
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, read
-from tests.waiting import eventually, until
+from tests.waiting import PATIENCE, eventually, until
 
 OTHERS = [str(number) for number in range(60)]
 PARTITIONS = range(3)
@@ -102,6 +103,10 @@ async def test_an_attempt_that_fails_is_none_on_which_a_process_ended_also_befor
     assert record is not None and (record.tries, record.ends) == ({}, {0: 1})
     reader.survived(0, Epoch(1), "0")  # under another epoch: it changes nothing
     reader.survived(0, Epoch(2), "1")
+    woken = threading.Event()
+    reader.wait_for(frozenset({0}), woken.set)
+    if redeliveries:
+        assert not (reader.ready(0, Epoch(2)) or woken.is_set()), "the others wait"
     reader.survived(0, Epoch(2), "0")
 
     async def told() -> bool:
@@ -109,6 +114,8 @@ async def test_an_attempt_that_fails_is_none_on_which_a_process_ended_also_befor
         return record is not None and (record.tries, record.ends) == ({0: 1}, {})
 
     await eventually(told, "a commit in the background tells it")
+    assert await asyncio.to_thread(woken.wait, PATIENCE)
+    await asyncio.to_thread(until, lambda: reader.ready(0, Epoch(2)), "the others no longer wait")
     assert not await asyncio.to_thread(reader.let_go, {0: Epoch(2)}, 5.0)
     assert await told(), "and the last commit"
 

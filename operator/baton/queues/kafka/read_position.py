@@ -115,8 +115,11 @@ class ReadPosition:
     exhausted: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: they become dead letters before anything else is handed out."""
     ended: int = 0
-    """How many earlier processes may have ended on the first entry; 0 once this process has survived an attempt at it, or at the
-    first unfinished entry behind it."""
+    """How many earlier processes may have ended on the first entry; 0 once a commit has recorded that this process `outlived` an
+    attempt at it, or at the first unfinished entry behind it."""
+    outlived: bool = False
+    """Whether this process has survived such an attempt and no commit has recorded it. Until then this process counts as ended on
+    that entry if another one ends it, so the others wait."""
     first_not_begun: bool = False
     """Whether earlier processes may have ended on the first entry and this one has not begun it. The entry is not reserved until
     then, so it is not counted if this process ends before."""
@@ -186,7 +189,7 @@ class ReadPosition:
     def has_news(self) -> bool:
         """Whether there is anything to commit."""
         failures = {**self.failures}  # the reader's thread may add some meanwhile
-        return self.uncommitted or any(count > self.record.tries.get(entry, 0) for entry, count in failures.items())
+        return self.uncommitted or self.outlived or any(count > self.record.tries.get(entry, 0) for entry, count in failures.items())
 
     @property
     def reservation_low(self) -> bool:
@@ -202,8 +205,8 @@ class ReadPosition:
     def one_by_one(self) -> bool:
         """Whether to hand out entries one by one and commit each at once, because earlier processes may have ended on one of
         them: one process with `maxRedeliveries`, two without. If this process ends too, it has ended on the entry at the
-        committed offset. Entries go out as usual once the first unfinished one has failed here: its key must not hold up the
-        others."""
+        committed offset. Entries go out as usual once the first unfinished one has failed here and that is committed: its key
+        must not hold up the others."""
         return self.ended > (0 if self.record.most else 1) and self.progress.offset < self.record.again
 
     @property
@@ -245,6 +248,8 @@ class ReadPosition:
         """Note that the broker took a commit that was sent at `asked_at`."""
         self.record, self.committed_at, self.recorded = record, asked_at, self.progress.end
         self.sure_at = max(self.sure_at, asked_at)
+        if self.outlived and not record.ends:  # else the commit was under way before
+            self.ended, self.outlived = 0, False
         self.set_committed(offset)
 
     def set_committed(self, offset: int) -> None:
@@ -278,16 +283,16 @@ class ReadPosition:
 
     def _record_here(self) -> Record:
         record = replace(self.record, tries={**self.record.tries, **self.failures}).at(self.offset)
-        return replace(record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended else {})
+        return replace(record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended and not self.outlived else {})
 
     def survived(self, offset: int) -> bool:
-        """Record that this process survived an attempt at the first unfinished entry: earlier processes that may have ended on it
-        count as failed attempts from now on. Return whether that changed anything."""
-        if not self.ended or not self.progress.is_first(offset):
+        """Note that this process survived an attempt at the first unfinished entry: earlier processes that may have ended on it
+        count as failed attempts from now on. Return whether the next commit has to record that."""
+        if not self.ended or self.outlived or not self.progress.is_first(offset):
             return False
         if tried := self.tried(offset):
             self.failures[offset] = tried
-        self.ended = 0
+        self.outlived = True
         return True
 
     def failed(self, offset: int) -> None:

@@ -5,7 +5,7 @@ Kafka rejects no reader, so the reader itself checks the owner records after som
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import cast
 
@@ -39,7 +39,7 @@ _TAKEN_UP_WITHIN = 0.5
 """Seconds that letting go waits for a partition that is still being taken up: with many partitions, or a slow broker, that takes
 longer, and the others are read meanwhile."""
 _FULL = "as many finished entries or outputs as allowed wait behind it: nothing more is handed out until it is finished"
-_ENDED = "processes have ended while it was worked on more often than maxRedeliveries allows"
+_ENDED = "it failed, or processes ended on it, more often than maxRedeliveries allows"
 
 
 class KafkaReader:
@@ -72,7 +72,7 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(
-            self._loop, self._commits.commit_several, self._commits.check_all, self._commits.is_about_to_let_go
+            self._loop, self._commit_several, self._commits.check_all, self._commits.is_about_to_let_go
         )
         self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, lambda: self._woken())
         self._woken: Callable[[], None] = lambda: None
@@ -151,7 +151,7 @@ class KafkaReader:
             self._commit(partition, position)
         else:
             self._check_if_due(partition, position)
-            self._background.due(partition)
+            self._background.due(partition, at_once=position.outlived)
         exhausted = position.too_often(int(offset))
         if exhausted:
             self.set_aside(partition, epoch, offset, why)
@@ -169,11 +169,11 @@ class KafkaReader:
         return True
 
     def survived(self, partition: int, epoch: Epoch, offset: str) -> None:
-        """See `Reader`. The next commit records it."""
+        """See `Reader`. A commit in the background records it, at once: entries of other keys may wait for it."""
         position = self._positions.get(partition)
         if position is not None and position.epoch == epoch and position.survived(int(offset)):
             with suppress(QueueUnreachable):  # the commit that was refused is tried again
-                self._background.due(partition)
+                self._background.due(partition, at_once=True)
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """Write the entry to the topic for dead letters, then finish it."""
@@ -291,6 +291,14 @@ class KafkaReader:
 
     def _commit(self, partition: int, position: ReadPosition) -> None:
         self._loop.run(self._commits.commit(partition, position))
+
+    async def _commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
+        """Commit these in the background. Report partitions of which more may be read since."""
+        held_up = [one for number in partitions if (one := self._positions.get(number)) is not None and one.outlived]
+        problems = await self._commits.commit_several(partitions)
+        if not all(one.outlived for one in held_up):
+            self._woken()
+        return problems
 
     # -- fetching
 

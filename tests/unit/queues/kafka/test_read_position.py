@@ -139,6 +139,7 @@ def test_without_a_limit_entries_come_one_by_one_after_two_ended_processes() -> 
     assert (once.one_by_one, twice.one_by_one) == (False, True)
     twice.handed_out([10])
     twice.failed(10)
+    twice.commit_taken(10, twice.next_record(), 0.0)
     assert (twice.one_by_one, twice.tried(10)) == (False, 3), "it has failed, and ended none"
 
 
@@ -153,6 +154,7 @@ def test_a_failing_entry_does_not_hold_up_others_however_often_it_is_handed_over
         assert (one.room(1), one.tried(10)) == (0 if most and owner else None, 2 * owner), "with a limit until it has failed"
         one.failed(10)
         one.counted(10)
+        one.commit_taken(10, one.next_record(), 0.0)
         assert one.room(1) is None
         one.handed_out(range(11, 5000))
         one.progress.finish(range(11, 5000))
@@ -195,12 +197,31 @@ def test_processes_that_ended_on_an_entry_are_failed_attempts_once_one_survives_
     one.handed_out([10, 11])
     assert not one.survived(11), "it is not the first entry"
     assert one.survived(10) and not one.survived(10)
-    assert (one.ended, one.one_by_one, one.tried(10), one.has_news) == (0, False, 3, True)
+    assert (one.one_by_one, one.tried(10), one.has_news) == (True, 3, True)
     if begun:
         one.failed(10)
     assert (one.next_record().ends, one.next_record().tries) == ({}, {10: 3 + begun})
     left = taken_up(one.last_record(), 10, 12, "p-2")
     assert (left.ends, left.tries) == ({10: 1}, {10: 3 + begun}), "the next owner counts one process, the one that let go"
+
+
+def test_other_entries_wait_until_a_commit_has_recorded_that_the_first_one_ended_no_process() -> None:
+    record = replace(GRANTED, most=3)
+    for process in range(4):
+        record = taken_up(record, 10, 20, f"p-{process}")
+        one = position(record)
+        one.first_not_begun = False
+        one.handed_out([10])
+        assert one.tried(10) == process
+        one.commit_taken(10, before := one.next_record(), 0.0)
+        one.survived(10)
+        one.commit_taken(10, before, 0.0)  # it was under way
+        assert (one.room(1), one.has_news) == (0 if process else None, bool(process)), "another entry may end the process"
+        one.commit_taken(10, one.next_record(), 0.0)
+        assert (one.room(1), one.has_news) == (None, False)
+        one.handed_out(range(11, 20))  # and 15 ends the process
+        record = one.record
+        assert (record.ends, record.tries) == ({}, {10: process} if process else {})
 
 
 @pytest.mark.parametrize("second", [11, 13], ids=["next to it", "behind a transaction marker"])
