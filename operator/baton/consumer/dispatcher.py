@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
+from operator import attrgetter
 
 from baton.consumer.callbacks import Call
 from baton.consumer.entry import HeldEntry, shown_key
@@ -85,6 +87,8 @@ class Want:
 
 log = logging.getLogger(__name__)
 
+_HAS_FAILED = attrgetter("tries")
+
 _WARN_FROM = 2
 """Number of earlier deliveries from which a leftover is logged. A pod on a lost node leaves entries that were handed out once."""
 
@@ -144,6 +148,9 @@ def _warn(sequence: EntrySequence) -> None:
 
 _MOST_BY_KEY = 1000
 """Maximum number of entries in hand of a partition whose keys are worked on concurrently."""
+_MOST_BEHIND = 2
+"""Batches of entries that may wait behind failed ones of their keys, in all partitions: at least _MOST_BY_KEY entries and
+SLICE_BYTES, as other keys should go on. At that limit, partitions with failed entries are not read."""
 _LONGEST_TURN = 0.05
 """Seconds for which one turn asks a queue whether entries may begin: each retry takes a request. Other entries wait for the next
 turn, so that finished entries are acknowledged in between."""
@@ -168,6 +175,8 @@ class Dispatcher:
         self._holdings = holdings
         self._requests = requests
         self._leftovers = Leftovers(holdings, requests)
+        self._crowded = False
+        """Whether as much as `_MOST_BEHIND` allows waits behind failed entries."""
 
     def serve(self, quiet: Callable[[], bool]) -> bool:
         """Hand out callbacks and entries to waiting workers, as long as the loop is `quiet`. Returns False if there was nothing
@@ -350,12 +359,9 @@ class Dispatcher:
             # Within limits, entries that wait behind a slow or a failed entry of their key must not keep others from being read.
             active = (one for one in holding.sequences.values() if not (one.left_over or one.failed))
             begun = sum(1 if one.out else len(one.waiting) for one in active)
-            return min(self._requests.slice(self.workers) - begun, self._most_by_key(self.workers) - holding.in_hand)
+            most = max(self.workers, min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES)))
+            return min(self._requests.slice(self.workers) - begun, most - holding.in_hand)
         return 0 if holding.in_hand else self._requests.slice()
-
-    def _most_by_key(self, least: int) -> int:
-        """Return the maximum number of entries in hand of a partition."""
-        return max(least, min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES)))
 
     def _shares(self, holding: HeldPartition, now: float) -> list[list[EntrySequence]]:
         """Divide the ready sequences of the partition among the workers."""
@@ -369,6 +375,7 @@ class Dispatcher:
         turns = self._turns()
         worked = called_back = False
         entries, large = self._amount(turns, now, size, retries=False)  # failing keys must not keep others from being read
+        self._crowded = self._is_crowded(size)
         for holding, reader in self._having(turns):
             if entries >= size.entries or large >= size.bytes:
                 break
@@ -380,6 +387,8 @@ class Dispatcher:
                 worked |= self._requests.read(holding, reader, min(size.entries - entries, self._requests.within(left)), left)
                 after = self._amount([holding], now, size, retries=False)
                 entries, large = entries + after[0] - before[0], large + after[1] - before[1]
+                if any(map(_HAS_FAILED, holding.sequences.values())):
+                    self._crowded = self._is_crowded(size)
                 if not quiet():
                     return True
         entries, large = self._amount(turns, now, size)
@@ -400,9 +409,22 @@ class Dispatcher:
     def _may_read(self, holding: HeldPartition, now: float, most: int) -> bool:
         if holding.letting_go and holding.read_before:
             return False
+        if not holding.by_key and any(sequence.failed for sequence in holding.sequences.values()):
+            return False  # what is behind them waits for their retry
+        if self._crowded and holding.by_key and any(map(_HAS_FAILED, holding.sequences.values())):
+            return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
-            return holding.by_key and holding.in_hand < self._most_by_key(most)  # the waiting entries are not due yet
+            bound = min(max(most, _MOST_BY_KEY), self._requests.within(SLICE_BYTES))
+            return holding.by_key and holding.in_hand < bound  # the waiting entries are not due yet
         return self.shared or holding.by_key or not holding.out
+
+    def _is_crowded(self, size: BatchSize) -> bool:
+        """Return whether as much as `_MOST_BEHIND` allows waits behind failed entries."""
+        failed = [one for holding in self._holdings if holding.by_key for one in holding.sequences.values() if one.tries]
+        behind = [entry for sequence in failed for entry in islice(sequence.waiting, 1, None)]
+        if len(behind) >= max(_MOST_BEHIND * size.entries, _MOST_BY_KEY):
+            return True
+        return size.bytes < inf and sum(entry.size for entry in behind) >= max(_MOST_BEHIND * size.bytes, SLICE_BYTES)
 
     def _amount(self, holdings: Iterable[HeldPartition], now: float, size: BatchSize, *, retries: bool = True) -> tuple[int, int]:
         """Return how many entries are ready for a batch, and their bytes if the batch has a limit. `retries`: count sequences

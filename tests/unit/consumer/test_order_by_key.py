@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -97,3 +98,49 @@ def test_a_hundred_failing_keys_do_not_starve_a_healthy_one(options: dict[str, A
         until(lambda: queue.acked)
         since = reader.retries - before
     assert min(since[offset] for offset in failed) <= 1, "the healthy key waits for one turn of the others at most"
+
+
+class CountsInHand(InMemoryReader):
+    """Counts the entries that were read and are not acknowledged."""
+
+    in_hand = most = 0
+
+    def read(self, *asked: Any, **how: Any) -> Sequence[Any]:
+        entries = super().read(*asked, **how)
+        self.in_hand += len(entries)
+        self.most = max(self.most, self.in_hand)
+        return entries
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+        self.in_hand -= len(offsets)
+        super().ack(partition, epoch, offsets, soon=soon)
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+@pytest.mark.parametrize("delay", [0.0, 0.05])
+@pytest.mark.parametrize(("each", "size", "batch", "bounds"), [(80, 0, 500, {}), (30, 500_000, 8, {"max_bytes": 4_000_000})])
+def test_two_batches_wait_behind_failing_entries_of_many_partitions(
+    order: Any, delay: float, each: int, size: int, batch: int, bounds: Any
+) -> None:
+    tries = Counter[int]()
+    many, value = 50, bytes(size)
+
+    def handle(batch: Batch) -> None:
+        for entry in batch:
+            if entry.value == b"bad" and tries[entry.partition] < 8:
+                tries[entry.partition] += 1
+                entry.nack(delay=delay)
+            else:
+                entry.ack()
+
+    queue, reader = queue_of(CountsInHand, many)
+    with queue:
+        for partition in range(many):
+            queue.send("k", "bad", partition=partition)
+        queue.start(handle, order=order, manual_ack=True, max_entries=500, max_wait=0, **bounds)
+        until(lambda: len(tries) == many)
+        for _ in range(each):
+            for partition in range(many):
+                queue.send("k", value, partition=partition)
+        queue.settled()
+    assert reader.most <= many + (1 + 2 + 1) * batch, "failing ones, a batch at work, two that wait, and one that was read last"

@@ -189,7 +189,9 @@ class ReadPosition:
     def has_news(self) -> bool:
         """Whether there is anything to commit."""
         failures = {**self.failures}  # the reader's thread may add some meanwhile
-        return self.uncommitted or self.outlived or any(count > self.record.tries.get(entry, 0) for entry, count in failures.items())
+        return (
+            self.uncommitted or self.outlived or any(count > self.record.tries.get(entry, 0) for entry, count in failures.items())
+        )
 
     @property
     def reservation_low(self) -> bool:
@@ -283,7 +285,9 @@ class ReadPosition:
 
     def _record_here(self) -> Record:
         record = replace(self.record, tries={**self.record.tries, **self.failures}).at(self.offset)
-        return replace(record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended and not self.outlived else {})
+        return replace(
+            record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended and not self.outlived else {}
+        )
 
     def survived(self, offset: int) -> bool:
         """Note that this process survived an attempt at the first unfinished entry: earlier processes that may have ended on it
