@@ -177,6 +177,8 @@ class Dispatcher:
         self._leftovers = Leftovers(holdings, requests)
         self._crowded = False
         """Whether as much as `_MOST_BEHIND` allows waits behind failed entries."""
+        self._was_alone = False
+        """Whether the last batch was an entry alone: then the next one begins with others."""
 
     def serve(self, quiet: Callable[[], bool]) -> bool:
         """Hand out callbacks and entries to waiting workers, as long as the loop is `quiet`. Returns False if there was nothing
@@ -437,24 +439,31 @@ class Dispatcher:
     def _gather(self, in_hand: Sequence[HeldPartition], size: BatchSize, now: float) -> list[Part]:
         parts: list[Part] = []
         room, left, until = size.entries, size.bytes, time.monotonic() + _LONGEST_TURN
-        for holding in in_hand:
+        ready = [sequence for holding in in_hand for sequence in holding.ready(now, shared=self.shared)]
+        if not self._was_alone:  # failed sequences come last, and an entry that comes alone needs an empty batch
+            ready.sort(key=lambda sequence: not sequence.waiting[0].alone)
+        self._was_alone = False
+        for sequence in ready:
+            holding = sequence.holding
             if now < self._requests.not_before(holding):
                 continue
             reader = self._holdings.reader(holding)
-            for sequence in holding.ready(now, shared=self.shared):
-                while room and now >= sequence.due and not (parts and sequence.waiting[0].alone):
-                    if time.monotonic() > until:
-                        return _still_held(parts)
-                    holding.served_at = now
-                    if not self._requests.may_begin(sequence, reader):
-                        break
-                    # An entry that is larger than a batch may be is a batch by itself.
-                    found = sequence.hand_out(room, left) or ([] if parts else sequence.hand_out(1))
-                    if not found or found[0].alone:
-                        return _still_held([(sequence, found)] if found else parts)
-                    room -= len(found)
-                    left -= sum(entry.size for entry in found) if left < inf else 0
-                    parts.append((sequence, found))
+            while room and now >= sequence.due and not (parts and sequence.waiting[0].alone):
+                if time.monotonic() > until:
+                    return _still_held(parts)
+                holding.served_at = now
+                if not self._requests.may_begin(sequence, reader):
+                    break
+                # An entry that is larger than a batch may be is a batch by itself.
+                found = sequence.hand_out(room, left) or ([] if parts else sequence.hand_out(1))
+                if found and found[0].alone:
+                    self._was_alone = True
+                    return _still_held([(sequence, found)])
+                if not found:
+                    return _still_held(parts)
+                room -= len(found)
+                left -= sum(entry.size for entry in found) if left < inf else 0
+                parts.append((sequence, found))
         return _still_held(parts)
 
     def _deliver(self, want: Want, parts: Sequence[Part]) -> None:

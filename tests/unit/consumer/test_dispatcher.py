@@ -9,7 +9,7 @@ import pytest
 
 from baton.consumer import turns
 from baton.consumer.dispatcher import BatchSize, Delivery, Dispatcher, Want
-from baton.consumer.outcome import ACK
+from baton.consumer.outcome import ACK, Nack
 from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, QueueName
@@ -150,6 +150,28 @@ def test_a_batch_has_nothing_of_a_partition_that_is_lost_while_it_is_gathered(si
     kept.take_in(Entries([entry(1, 0, b"a", b"large" * 3)]), 2)
     parts = Dispatcher(holdings, RequestsThatLose())._gather([lost, kept], size, time.monotonic())
     assert lost.over and all(not sequence.holding.over for sequence, _ in parts)
+
+
+class RequestsThatAllow(QueueRequests):
+    def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
+        sequence.failed.pop(sequence.waiting[0].offset, None)
+        return True
+
+
+def test_an_entry_of_a_failed_batch_takes_turns_with_other_keys() -> None:
+    holdings: Any = SimpleNamespace(reader=lambda holding: None)
+    listener: Any = None
+    held = HeldPartition(Partition(QUEUE, 0), Epoch(1), listener, by_key=True)
+    held.take_in(Entries([entry(0, 0, b"bad", b"1"), *(entry(0, number, b"hot", b"1") for number in range(1, 10))]), 0)
+    dispatcher = Dispatcher(holdings, RequestsThatAllow())
+    bad = held.sequences[b"bad"]
+    bad.settle(bad.hand_out(1), Nack("no", 0.0, alone=True), 0.0)
+    found: list[bytes] = []
+    for _ in range(5):
+        [(sequence, entries)] = dispatcher._gather([held], BatchSize(2), time.monotonic())
+        found.append(entries[0].key)
+        sequence.settle(entries, Nack("no", 0.0, alone=True) if sequence is bad else ACK, 0.0)
+    assert found == [b"bad", b"hot", b"bad", b"hot", b"bad"]
 
 
 def entry(partition: int, offset: int, key: bytes, value: bytes) -> Entry:
