@@ -39,6 +39,7 @@ class KafkaOnlooker:
     def partitions(self) -> int:
         with self._explained():
             topic = self._client.list_topics(self._topic, timeout=_ANSWERS_WITHIN).topics[self._topic]
+            self._trouble = ""
             if topic.error is not None:
                 raise QueueUnreachable(why_not_read(self._address, self._topic, None, topic.error))
             return len(topic.partitions)
@@ -89,6 +90,7 @@ class KafkaOnlooker:
         found = self._client.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_ANSWERS_WITHIN)
         if found is None:
             raise self._silent()
+        self._trouble = ""
         return found
 
     def _committed(self, partition: int) -> int:
@@ -105,6 +107,7 @@ class KafkaOnlooker:
         partition = message.partition()
         if message.error() is not None:
             raise QueueUnreachable(why_not_read(self._address, self._topic, partition, message.error()))
+        self._trouble = ""
         return MessageEntries(QueueName(self._topic), partition, Epoch(0), [message], [message.offset()], 0)[0]
 
     @contextmanager
@@ -122,7 +125,7 @@ class KafkaOnlooker:
         return QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}: {cure}")
 
     def _heard(self, error: KafkaError) -> None:
-        """Keep the latest error that names a cause: "1/1 brokers are down", which librdkafka adds to it, names none."""
+        """Keep the latest error since the last answer that names a cause: "1/1 brokers are down", which librdkafka adds to it, names none."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._trouble:
             self._trouble = f" ({error.str()})"
 

@@ -1,6 +1,7 @@
 """The errors of people's commands and producers when no broker answers."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,3 +78,32 @@ def test_the_message_names_the_cause_and_not_only_that_all_brokers_are_down(
     with pytest.raises(QueueUnreachable) as told:
         onlooker.partitions()
     assert f"({cause.str()})" in str(told.value)
+
+
+class LostClient(SilentClient):
+    """librdkafka's client where a broker answers once."""
+
+    answers = 0
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        self.answers += 1
+        if self.answers == 2:
+            return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None})})
+        return super().list_topics(topic, timeout)
+
+
+def test_a_message_does_not_name_a_cause_from_before_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = [REFUSED]
+
+    def client(address: KafkaAddress, group: str, *, error_cb: Callable[[KafkaError], None], **more: object) -> SilentClient:
+        return LostClient(errors, error_cb)
+
+    monkeypatch.setattr("baton.queues.kafka.onlooker.fetching_client", client)
+    onlooker = KafkaOnlooker(read("kafka://kafka:9092"), "orders")
+    with pytest.raises(QueueUnreachable, match="refused"):
+        onlooker.partitions()
+    assert onlooker.partitions() == 1
+    errors.clear()
+    with pytest.raises(QueueUnreachable) as told:
+        onlooker.partitions()
+    assert "refused" not in str(told.value)
