@@ -87,10 +87,8 @@ class Want:
 
 log = logging.getLogger(__name__)
 
-_HAS_FAILED = attrgetter("tries")
-
 _WARN_FROM = 2
-"""Number of earlier deliveries from which a leftover is logged. A pod on a lost node leaves entries that were handed out once."""
+"""A leftover is logged from this number of earlier deliveries on. One is normal: the pod's node may have been lost."""
 
 
 class Leftovers:
@@ -148,6 +146,7 @@ def _warn(sequence: EntrySequence) -> None:
 
 _MOST_BY_KEY = 1000
 """Maximum number of entries in hand of a partition whose keys are worked on concurrently."""
+_HAS_FAILED = attrgetter("tries")
 _MOST_BEHIND = 2
 """Batches of entries that may wait behind failed ones of their keys, in all partitions: at least _MOST_BY_KEY entries and
 SLICE_BYTES, as other keys should go on. At that limit, partitions with failed entries are not read."""

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY = 1.0
 """Seconds."""
 _FULL_FOR = 5.0
-"""Seconds at the limit after which it is logged: a program that acknowledges may be at the limit for moments."""
+"""Seconds at the limit before it is logged. A program that acknowledges reaches the limit for moments only."""
 
 
 class SlowProgram:

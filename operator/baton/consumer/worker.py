@@ -26,8 +26,8 @@ _REPORT_EVERY = 0.05
 
 
 class Progress:
-    """A worker's progress with one delivery. At the end of the context, entries that were not begun go back to the loop, unless
-    the handler ends the process: another worker would begin the current entry, not marked redelivered, or entries behind it."""
+    """A worker's progress with one delivery. At the end of the context, entries that were not begun go back to the loop. If
+    the handler ends the process, they do not: another worker would begin them, unmarked, before the process is gone."""
 
     def __init__(self, loop: ConsumerLoop, delivery: Delivery, options: CheckedOptions) -> None:
         self._loop = loop

@@ -115,7 +115,7 @@ class Pauses:
 _TRIES = 6
 """Tries to grant while another operator grants too. The pause after the first is at most as long as the try took."""
 _LONGEST_TRY = 0.2
-"""Seconds that a try counts at most for the pause."""
+"""Upper limit, in seconds, for the length of a try when the pause is computed."""
 _ELECTS_WITHIN, _PAUSE = 2.0, 0.02
 """Seconds to wait for a leader, and between two looks: a new partition has none for a moment."""
 _A_RELEASE = 2.0

@@ -229,7 +229,7 @@ class KafkaAnnouncer:
 _EVERY, _SHORT_PAUSE = 0.2, 0.015
 """Seconds between two requests for announcements, and at least between two looks at a partition that the pod is to receive."""
 _LESS_OFTEN = 40
-"""After a longer wait for it, the pause is one part in so many of that wait."""
+"""After a longer wait, the pause is this fraction (1/n) of the time waited."""
 _HEARD_WITHIN = 0.3
 """Seconds after which all pods have read an announcement. Until then the owner of a paused partition goes on; then it hands the
 partition to a pod that expects it."""
@@ -341,8 +341,8 @@ class KafkaAnnouncements:
         self._fetchers.close()
 
     def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
-        """Look; after an error these partitions are no longer due, as one announcement would otherwise keep this pod from all
-        others. The ledger says the same."""
+        """Look once. After an error, do not try these partitions again: one bad announcement would block all others, and the
+        ledger says the same."""
         try:
             return self.look(partitions, beside_pending=False)
         except Exception:

@@ -23,11 +23,11 @@ EVERY, SELDOM = 1.0, 5.0
 """Seconds from one commit to the next, normally and if commits take long. If the process is killed, everything finished since the
 last successful commit began comes again."""
 _LONG = 25
-"""Commits get at most one part in so many of the time, until the pause reaches SELDOM, when they take a fifth of a second. Each
-partition's commit is three requests and five appends to the broker's log: a thousand pods with ten partitions each send thirty
-thousand requests every second."""
+"""Commits take at most 1/_LONG of the time. The pause grows to SELDOM at most, so commits of more than a fifth of a second take a
+larger share. Each partition's commit is three requests and five appends to the broker's log: a thousand pods with ten partitions
+each send thirty thousand requests every second."""
 AT_ONCE_EVERY = 0.05
-"""Seconds between commits while a caller waits for outputs that are sent with them."""
+"""Seconds between commits while a caller waits for outputs that are sent with them, or for a record."""
 PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds before a failed commit is tried again if a caller waits for it, else EVERY; the pause doubles with each try. Other
 commits do not wait for it."""

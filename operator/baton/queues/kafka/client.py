@@ -372,8 +372,7 @@ _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAIL
 
 
 _AT_ONCE = 2
-"""Requests under way on a connection. The time for an answer counts from when they were sent, so only one more waits at the
-broker."""
+"""Requests in flight on a connection: one is answered and one waits. More would wait at the broker while their time runs."""
 _LANES = (ConnectionGroup.DEFAULT, 2, 3, 4)
 """Connections to a broker, which answers one request of each at a time: a hand-off has several for each of its partitions."""
 

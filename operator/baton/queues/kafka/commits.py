@@ -80,13 +80,13 @@ def owner_of(record: Record | None) -> Ownership:
 # -- An owner's reads and commits of owner records.
 
 _TRIES = 5
-"""Tries in a row before others are reported to take tokens meanwhile."""
+"""Failed tries in a row after which the error says that others keep taking tokens."""
 _SILENT_FOR = 1.0
-"""Seconds for which nothing more is released at a broker that took longer than this without confirming a release. What it refuses
-at once, such as outputs to a topic without the right, concerns one partition only."""
+"""Seconds. If a broker took longer than this without confirming a release, nothing more is released there for as long. An
+immediate refusal (no right to an output topic) concerns its partition only."""
 _AGAIN_AFTER = 6 * 3600.0
-"""Seconds after which an idle partition is committed again: offsets expire in a group without members, which it is if the
-operator may not join."""
+"""Seconds after which an idle partition is committed again. Offsets of a group without members expire, and the group has none if
+the operator may not join it."""
 
 
 class OwnerCommits:

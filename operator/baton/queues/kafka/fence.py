@@ -34,7 +34,7 @@ _OPEN_FOR = 10_000
 ENDS_WITHIN = 1.0
 """Seconds after which the process of a commit under way is assumed to have ended, or to sleep."""
 _ENDS_IN_ANSWERS = 3
-"""At a slow broker that many answers instead, up to PASSES_WITHIN: a commit waits for two."""
+"""At a slow broker: the time of this many answers instead, up to PASSES_WITHIN, as a commit waits for two answers."""
 _PAUSE = 0.005
 """Seconds between the first two looks at a commit under way; later pauses are longer."""
 GRANTED_WITHIN = 0.2
@@ -164,9 +164,9 @@ class PartitionTransactions:
 
     async def renewed(self, partition: int, change: Callable[[Committed], Record | None] = lambda seen: seen.record) -> Committed:
         """Take a new token and write it with the record that `change` returns, the present one by default. A commit under way is
-        aborted, and a process with an earlier token looks at the record. So a late process leaves a record with a dead token only
-        if it ends between two requests; then the owner in the record takes a token itself. A record without an owner stays as it
-        is, as others may set the group's offset meanwhile. Raises StaleToken if another process has taken a token since."""
+        aborted; its process then reads the record and sees the new token. Only a process that ends between the two requests
+        leaves a dead token in the record; the owner then takes a new one. A record without an owner stays as it is, as others may
+        set the group's offset meanwhile. Raises StaleToken if another process has taken a token since."""
         token = await self.init(partition)
         try:
             seen = await self.stable(partition)

@@ -102,8 +102,7 @@ _BYTES_OF_ALL = 64_000_000
 _AT_ONCE = 5_000
 """Messages of a poll: each poll makes the fetching thread wait for Python's lock, which handlers hold."""
 _LEAST_AT_ONCE = 100_000
-"""Bytes of a poll at least, if all partitions together have enough: librdkafka has fetched more than that, and would fetch the
-rest again."""
+"""Minimum bytes of a poll when enough is fetched: librdkafka has fetched more, and would have to fetch the rest again."""
 _MESSAGES_EXPECTED, _BYTES_EXPECTED = 2_000, 1_000_000
 """The limits of a partition that the pod is about to receive."""
 
@@ -261,8 +260,8 @@ _EXPECTED_FOR = 2.0
 """Seconds for which a partition is prefetched that the pod is about to receive: only a little, so its reader need not wait
 because enough is fetched of others."""
 _NEAR = 1_000
-"""Messages of a prefetched partition that may be dropped because the giver handles them. With more, the partition is fetched
-again, from behind them."""
+"""Up to this many prefetched messages are dropped if the giver has handled them. If there are more, the partition is fetched
+again behind them."""
 
 
 class Fetcher:

@@ -125,7 +125,8 @@ class KafkaOnlooker:
         return QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}: {cure}")
 
     def _heard(self, error: KafkaError) -> None:
-        """Keep the latest error since the last answer that names a cause: "1/1 brokers are down", which librdkafka adds to it, names none."""
+        """Keep the latest error since the last answer that names a cause: "1/1 brokers are down", which librdkafka adds to it,
+        names none."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._trouble:
             self._trouble = f" ({error.str()})"
 
