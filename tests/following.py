@@ -19,7 +19,7 @@ def tailing(*arguments: str) -> Iterator[IO[str]]:
         assert process.stdout is not None and process.stderr is not None
         try:
             said = process.stderr.readline()
-            assert "Ctrl-C ends it" in said, said + process.stderr.read()
+            assert "; Ctrl-C ends" in said, said + process.stderr.read()
             yield process.stdout
         finally:
             process.send_signal(signal.SIGINT)

@@ -84,7 +84,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(before: Machine) -> N
 def test_somebody_elses_bridge_is_named_and_stays(before: Machine) -> None:
     subprocess.run(["ip", "link", "add", "batonbr0", "type", "bridge"], check=True)
     try:
-        with pytest.raises(ClusterError, match="there is a link batonbr0 that no run folder"):
+        with pytest.raises(ClusterError, match="there is a link batonbr0 that belongs to no run folder"):
             Cluster(node=True).up()
         assert set(Machine.now().links) == {*before.links, "batonbr0"}
     finally:

@@ -66,12 +66,14 @@ async def test_a_redis_from_an_older_backup_believes_its_former_owner_until_the_
             now = (await empty.owned("orders")).get("b", {})
             return len(now) == 4 and all(now[number] > after[number] for number in now)
 
-        await eventually(granted_again, "it is granted again, above both", shown=lambda: empty.ledger_data("orders"))
+        await eventually(
+            granted_again, "all is granted again with higher epochs than both", shown=lambda: empty.ledger_data("orders")
+        )
         epochs = await owned_by(empty, "b")
         assert accepts(server, empty, present, epochs[0])
         assert not accepts(server, empty, former, before[0])
         assert not accepts(server, empty, present, after[0])
-        assert "above both" in await empty.event("LedgerRebuilt", "orders")
+        assert "with higher epochs" in await empty.event("LedgerRebuilt", "orders")
 
 
 async def test_a_ledger_from_an_older_backup_is_not_believed_and_no_former_owner_gets_in(
@@ -93,7 +95,7 @@ async def test_a_ledger_from_an_older_backup_is_not_believed_and_no_former_owner
     await empty.set_ready("a", True)
     assert not accepts(redis_server, empty, former, before[0])
     await start(empty, "two").leads()
-    assert "above both" in await empty.event("LedgerRebuilt", "orders")
+    assert "with higher epochs" in await empty.event("LedgerRebuilt", "orders")
 
     async def granted_again() -> bool:
         """Until then the ledger has some at their old epoch, which the queue refuses. What was to go to b before the queue was

@@ -165,11 +165,11 @@ def test_a_large_value_is_cut_for_people_and_nothing_in_it_moves_a_cursor(queue:
     [
         (["send"], 2, "use VALUE or --file"),
         (["send", "--file", "-", "a"], 2, "use VALUE or --file"),
-        (["send", "--file", "-", "--key", "a"], 2, "belong to VALUE"),
+        (["send", "--file", "-", "--key", "a"], 2, "are for VALUE"),
         (["send", "--header", "a", "b"], 2, "not a header such as trace=abc"),
         (["send", "--partition", "9", "a"], 1, "9"),
         (["peek", "--partition", "2"], 1, "there is no partition 2: "),
-        (["peek", "--partition", "0", "--offset", "3-1"], 2, "no offset"),
+        (["peek", "--partition", "0", "--offset", "3-1"], 2, "an invalid offset"),
         (["peek", "--partition", "0", "--kafka-url", "kafka://127.0.0.1:9"], 2, "use one server"),
         (["tail", "--topic", "a"], 2, "--topic needs --kafka-url"),
     ],
