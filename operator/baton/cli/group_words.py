@@ -7,6 +7,7 @@ from typing import NamedTuple
 from baton.api import ConditionStatus, Handoff, ProposalStatus, ProposedMove
 from baton.cli.group import UNKNOWN, GroupLook, Leader, QueueLook
 from baton.cli.printing import printable
+from baton.controller.problems import Reason
 from baton.model.names import OPERATOR_SELECTOR
 from baton.model.times import read_seconds, to_text
 from baton.model.wording import counted, first_of
@@ -55,7 +56,7 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
     if look.ledger_problem:
         yield GroupProblem("The ledger is invalid", f": {look.ledger_problem}")
     for mistake in look.unread:
-        yield GroupProblem("Cannot be read", f" (has this command the operator's release?): {mistake}")
+        yield GroupProblem("Cannot be read", f" (is this command of the operator's release? see `baton doctor`): {mistake}")
     for one in status.conditions:
         if one.status is not ConditionStatus.TRUE and _says_more(one.type, one.reason):
             severity = Severity.ERROR if one.type == "Ready" else Severity.WARNING
@@ -70,7 +71,7 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
             yield GroupProblem(what, f": `baton dead-letters list {name} -n {group.namespace}`", Severity.WARNING)
     ready, rebalancing = look.condition("Ready"), look.condition("Rebalancing")
     yield from _queue_problems(look.queues, ready.message if ready else "")
-    if rebalancing and "waited for" in rebalancing.message:
+    if rebalancing and rebalancing.reason == Reason.DEADLINE_MISSED:
         yield GroupProblem("Overdue", f": {rebalancing.message}", Severity.WARNING)
 
 

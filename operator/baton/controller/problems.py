@@ -52,6 +52,7 @@ class Reason(StrEnum):
     UNBALANCED = "Unbalanced"
     STABLE = "Stable"
     HANDING_OFF = "HandingOff"
+    DEADLINE_MISSED = "DeadlineMissed"
     HOLDDOWN = "Holddown"
     WAITING_FOR_APPROVAL = "WaitingForApproval"
     NOTHING_PROPOSED = "NothingProposed"

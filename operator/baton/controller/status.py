@@ -177,7 +177,7 @@ def rebalancing(moving: int, wait: Problem | None, overdue: Iterable[str] = ()) 
         return BareCondition(
             "Rebalancing",
             ConditionStatus.TRUE,
-            Reason.HANDING_OFF,
+            Reason.DEADLINE_MISSED if late else Reason.HANDING_OFF,
             f"{_changing_hands(moving)}{waiting if late else ''}",
         )
     if wait is not None and wait.reason is Reason.HOLDDOWN:

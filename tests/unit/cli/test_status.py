@@ -13,11 +13,12 @@ from baton.api.group import Approval
 from baton.cli.cluster import NoAnswerError
 from baton.cli.explain import find
 from baton.cli.group import GroupLook, Leader, look, partitions
-from baton.cli.group_words import handoff
+from baton.cli.group_words import handoff, problems_of
 from baton.cli.main import main
 from baton.cli.printing import console, table
 from baton.cli.status import group_table, screen
 from baton.console.group_page import group_page, group_row
+from baton.controller.status import rebalancing as rebalancing_condition
 from baton.engine import dump
 from baton.engine.observation import GroupSpec
 from baton.model.ids import Partition, QueueName
@@ -187,6 +188,16 @@ def test_what_is_wrong_with_a_queue_is_shown_too_once_for_all_that_share_it() ->
     assert "Durable of mail, orders is False: AtRisk: redis:6379 has appendonly no: set it to yes" in text
     assert text.count("redis:6379 does not answer") == 1, "the group's Ready says it"
     assert "Ready of" not in text
+
+
+@pytest.mark.parametrize(("overdue", "said"), [([], False), (["a"], True)])
+def test_a_member_that_missed_its_deadline_is_shown(overdue: list[str], said: bool) -> None:
+    kind, status, reason, message = rebalancing_condition(2, None, overdue)
+    conditions = [condition(kind, status, reason, message)]
+    one = seen({**MANIFEST, "status": {**MANIFEST["status"], "conditions": conditions}}, dump(rebalancing().state), QUEUES)
+    overdue_first = "Overdue: 2 partitions are changing hands; a did not let go by the deadline"
+    assert any(str(problem).startswith(overdue_first) for problem in problems_of(one)) is said
+    assert ("Overdue" in shown(one)) is said
 
 
 def test_a_proposal_is_shown_with_how_to_approve_it() -> None:

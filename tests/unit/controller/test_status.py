@@ -65,7 +65,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
         (0, Problem(Reason.PAUSED, "a pause"), [], "False", Reason.STABLE, "nothing moves: a pause"),
         (1, None, [], "True", Reason.HANDING_OFF, "1 partition is changing hands"),
         (3, HELD, [], "True", Reason.HANDING_OFF, "3 partitions are changing hands"),
-        (3, None, ["b", "a", "a"], "True", Reason.HANDING_OFF, "a, b did not let go by the deadline"),
+        (3, None, ["b", "a", "a"], "True", Reason.DEADLINE_MISSED, "a, b did not let go by the deadline"),
     ],
 )
 def test_rebalancing_is_told_in_a_sentence(
