@@ -33,7 +33,7 @@ class QueueFacts:
     resizing: Resizing | None = None
     """Set while the number of partitions changes."""
     check: QueueCheck = field(default_factory=QueueCheck)
-    """The last look. Empty: there was no look yet."""
+    """The last look, without owner records, lag and progress. Empty: there was no look yet."""
     warnings: tuple[str, ...] | None = None
     """Warnings of the last look, and partitions that cannot be granted. None: there was no look yet."""
 

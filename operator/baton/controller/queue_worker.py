@@ -22,7 +22,7 @@ from baton.model.ids import QueueName
 from baton.model.retrying import doubling
 from baton.model.wording import quoted
 from baton.queues.kind import ANSWERS_WITHIN
-from baton.queues.protocol import QueueAdapter, QueueConflict, QueueUnreachable, Resizing
+from baton.queues.protocol import QueueAdapter, QueueCheck, QueueConflict, QueueUnreachable, Resizing
 
 LOOK_EVERY = 5.0
 """Seconds between two looks, unless the queue asks for more (`QueueCheck.rest`)."""
@@ -208,6 +208,8 @@ class QueueWorker:
         next_owners = self.effects.work.next_owners
         surprised = adapter.fenced and self.records.found(seen.owners, afresh=afresh, next_owners=next_owners)
         owners = dict(self.records.known) if surprised else None
+        check = lasting(seen)
+        check = known.check if check == known.check else check  # facts with the same object compare fast
         self.facts = replace(
             self.facts,
             partitions=seen.partitions if seen.partitions is not None else self._asked_for,
@@ -215,7 +217,7 @@ class QueueWorker:
             owners=known.owners if owners is None else owners,
             problem=None if self.troubled_since is None else self.facts.problem,
             resizing=resizing,
-            check=seen,
+            check=check,
             warnings=seen.warnings + self.effects.warnings,
         )
         self.backlog.saw(seen, asked)
@@ -283,6 +285,12 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first failure; a _Turned comes before the failures that it interrupted."""
     flat = [_first(one) if isinstance(one, BaseExceptionGroup) else one for one in errors.exceptions]
     return next((one for one in flat if isinstance(one, _Turned)), flat[0])
+
+
+def lasting(seen: QueueCheck) -> QueueCheck:
+    """Return a look without what differs at every look while entries flow, so that equal facts need no new status. The backlog
+    has those numbers, and OwnerRecords the owner records."""
+    return seen._replace(owners={}, lag={}, unfinished={}, finished=None, oldest=None, rest=0.0)
 
 
 def queue_problem(queue: QueueName, error: Exception) -> Problem:

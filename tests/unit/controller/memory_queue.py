@@ -19,6 +19,8 @@ class MemoryQueue:
         self.records: dict[int, Ownership] = {}
         self.left: dict[int, int] = {}
         self.run = "run-1"
+        self.lag = {0: 5}
+        self.finished = 7
         self.down = False
         self.conflict: str | None = None
         self.calls: list[str] = []
@@ -52,7 +54,7 @@ class MemoryQueue:
 
     async def check(self) -> QueueCheck:
         await self._called("check")
-        return QueueCheck(self.run, self.count, dict(self.records), {0: 5}, 7, {0: 2}, {0: 1}, self.risks)
+        return QueueCheck(self.run, self.count, dict(self.records), dict(self.lag), self.finished, {0: 2}, {0: 1}, self.risks)
 
     async def ensure(self, count: int | None) -> Resizing | None:
         await self._called("ensure")

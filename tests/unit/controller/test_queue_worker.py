@@ -106,6 +106,21 @@ async def test_no_lag_is_told_of_a_queue_that_does_not_answer(kept: Kept) -> Non
     assert kept.lag() == {}
 
 
+async def test_facts_stay_the_same_while_entries_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_worker, "LOOK_EVERY", 0.01)
+    one = Kept(MemoryQueue())
+    try:
+        await until(one.lag)
+        before = one.worker.facts
+        one.queue.lag, one.queue.finished = {0: 9, 1: 3}, 99
+        await until(lambda: one.lag() == {0: 9, 1: 3})
+        assert one.worker.facts == before
+        assert one.worker.facts.check is before.check, "so they are compared fast"
+        assert not one.worker.facts.check.lag
+    finally:
+        one.task.cancel()
+
+
 async def test_its_records_are_shown_at_the_first_contact() -> None:
     queue = MemoryQueue(partitions=4)
     queue.records[1] = Ownership(Uid("u"), Epoch(7))
