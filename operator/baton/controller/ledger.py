@@ -102,6 +102,8 @@ class LedgerWriter:
         """The group's ledger when it was claimed. None: there was none."""
         self._stands: Stored | None = None
         """The ConfigMap as last written or seen. None: there is none."""
+        self._taken = False
+        """Whether a ConfigMap of the ledger's name was seen, so that a create without a look is not tried again."""
         self._unanswered: deque[Mapping[str, str]] = deque(maxlen=MOST_UNANSWERED)
         """Data of unanswered writes, each of which may have arrived or may still arrive."""
         self._overwritten = False
@@ -135,30 +137,38 @@ class LedgerWriter:
         created. A ledger that was found, could not be written, and was deleted since is written again.
 
         `absent`: a list made in this term showed no ledger, so it is created without looking for it first. A create never
-        overwrites: if it fails because the name is taken, the ledger is looked up and claimed as usual.
+        overwrites. If it is refused, because the name is taken or for another reason such as a full quota, which the API server
+        checks before it looks for the name, the ledger is looked up and claimed as usual.
         """
         self._must_lead()
         with self._counting():
-            if not (absent and await self._created()):
-                found, partitions = await self._see(), 0
-                if found is not None:
-                    self._found = found.data if found.owner_uid == self._owner.uid else None
-                    partitions = 0 if self._found is None else found.partitions
-                if absent:  # the failed create took time, in which another leader may have taken over
-                    await self._confirm_lead()
-                await self._send(self._found or {}, partitions)
+            if absent and self._stands is None and not self._taken:
+                await self._create()
+            else:
+                await self._look_and_claim()
         self.settled()
         return self._found
 
-    async def _created(self) -> bool:
-        """Create an empty ledger. False: the name is taken, or an earlier claim has already looked it up."""
-        if self._stands is not None or self._found is not None:
-            return False
+    async def _create(self) -> None:
+        """Create an empty ledger. If that is refused, claim the ledger that a look finds."""
         try:
             await self._send({}, 0)
-        except ConflictError:
-            return False
-        return True
+        except ApiError as error:
+            self._taken = isinstance(error, ConflictError)
+            await self._look_and_claim(error)
+
+    async def _look_and_claim(self, refused: ApiError | None = None) -> None:
+        """Claim the ledger that a look finds, or create it. `refused`: why a create before the look failed; raised if the look
+        finds nothing, unless the name was taken then."""
+        found, partitions = await self._see(), 0
+        if found is not None:
+            self._found = found.data if found.owner_uid == self._owner.uid else None
+            partitions = 0 if self._found is None else found.partitions
+        elif refused is not None and not isinstance(refused, ConflictError):
+            raise refused
+        if refused is not None:  # the create took time, in which another leader may have taken over
+            await self._confirm_lead()
+        await self._send(self._found or {}, partitions)
 
     def forsake(self) -> Mapping[str, str] | None:
         """Write nothing from now on, because the group is being deleted and its ledger can no longer be written. Returns the
@@ -273,6 +283,7 @@ class LedgerWriter:
         manifest = await self._api.find(self._owner.path)
         found = None if manifest is None else stored(manifest)
         if found is not None:
+            self._taken = True
             same = self._stands is not None and found.uid == self._stands.uid
             if not found.is_ledger_of(self._owner.group) and not same:
                 raise ForeignConfigMap(self._owner)

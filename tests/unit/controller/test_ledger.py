@@ -14,7 +14,7 @@ from baton.engine.state import PartitionRecord, in_doubt
 from baton.engine.step import size, step
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector, Terms
-from baton.kube.errors import ConflictError, UnavailableError
+from baton.kube.errors import ApiError, ConflictError, UnavailableError
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import PARTITIONS_ANNOTATION, ForeignConfigMap, LedgerOwner, stored
 from baton.kube.releases import OperatorReleases
@@ -184,6 +184,91 @@ async def test_a_foreign_config_map_that_no_list_of_ledgers_shows_is_left_alone(
     with pytest.raises(ForeignConfigMap):
         await (await Desk(api).open()).claim(absent=True)
     assert data(api) == {"mine": "1"}
+
+
+async def test_after_a_name_was_found_taken_claims_look_and_create_nothing() -> None:
+    api = ShopApi()
+    api.put(OWNER.path, {"metadata": {"name": "orders-assignments"}, "data": {"mine": "1"}})
+    ledger_writer = await Desk(api).open()
+    verbs = between(api, lambda: None)
+    for _ in range(2):
+        with pytest.raises(ForeignConfigMap):
+            await ledger_writer.claim(absent=True)
+    assert verbs == ["create", "get", "get"]
+    api.remove(OWNER.path)
+    assert await ledger_writer.claim(absent=True) is None
+    assert (verbs, data(api)) == (["create", "get", "get", "get", "create"], {})
+
+
+QUOTA = Refuse(403, "Forbidden", "exceeded quota: maps")
+
+
+def full(api: ShopApi) -> list[str]:
+    """Refuse creates because of a quota, before the name is looked for; returns the verbs of requests about ledgers."""
+    verbs: list[str] = []
+
+    def trouble(verb: str, path: str) -> Refuse | None:
+        verbs.extend([verb] if "/configmaps" in path else [])
+        return QUOTA if "/configmaps" in path and verb == "create" else None
+
+    api.trouble = trouble
+    return verbs
+
+
+async def test_a_foreign_config_map_is_named_although_the_quota_is_full() -> None:
+    api = ShopApi()
+    api.put(OWNER.path, {"metadata": {"name": "orders-assignments"}, "data": {"mine": "1"}})
+    ledger_writer = await Desk(api).open()
+    verbs = full(api)
+    for _ in range(2):
+        with pytest.raises(ForeignConfigMap):
+            await ledger_writer.claim(absent=True)
+    assert verbs == ["create", "get", "get"]
+
+
+async def test_a_ledger_that_no_list_showed_is_claimed_although_the_quota_is_full() -> None:
+    api = ShopApi()
+    await Desk(api).written()
+    ledger_writer = await Desk(api).open()
+    verbs = full(api)
+    assert await ledger_writer.claim(absent=True) == {"group": "1"}
+    assert verbs == ["create", "get", "update"]
+
+
+async def test_a_create_that_a_quota_refuses_is_tried_again_by_each_claim() -> None:
+    api = ShopApi()
+    ledger_writer = await Desk(api).open()
+    verbs = full(api)
+    for _ in range(2):
+        with pytest.raises(ApiError, match="exceeded quota"):
+            await ledger_writer.claim(absent=True)
+    assert verbs == ["create", "get"] * 2
+    api.trouble = no_trouble
+    assert await ledger_writer.claim(absent=True) is None
+    assert data(api) == {}
+
+
+async def test_the_lead_is_confirmed_only_after_a_create_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = ShopApi()
+    await Desk(api).written()
+    desk = Desk(api)
+    ledger_writer = await desk.open()
+    confirmed: list[bool] = []
+    confirm = desk.elector.confirm
+
+    async def counted() -> bool:
+        confirmed.append(await confirm())
+        return confirmed[-1]
+
+    monkeypatch.setattr(desk.elector, "confirm", counted)
+    refused = Refuse(503, "ServiceUnavailable", "away")
+    api.trouble = lambda verb, path: refused if (verb, path) == ("update", OWNER.path) else None
+    with pytest.raises(UnavailableError):
+        await ledger_writer.claim(absent=True)
+    api.trouble = no_trouble
+    assert confirmed == [True]
+    assert await ledger_writer.claim(absent=True) == {"group": "1"}
+    assert confirmed == [True], "the second claim looked first"
 
 
 async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
