@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -30,7 +30,7 @@ class PartitionRecord(NamedTuple):
     """The record of one partition."""
 
     epoch: Epoch = Epoch(0)
-    """The epoch of the last grant; without an owner, that of a move that has begun."""
+    """The epoch of the last grant, or of a move that began without an owner."""
     owner: MemberId | None = None
     """A giver owns the partition until the next grant."""
     last: MemberId | None = None
@@ -187,8 +187,8 @@ class Totals(NamedTuple):
 class PlanProblem(NamedTuple):
     """Why no plan can be made."""
 
-    reason: str
-    """A condition's reason, such as UnknownAssignor."""
+    reason: Literal["UnknownAssignor", "InvalidAssignment"]
+    """The reason of the condition Ready."""
     message: str
 
 

@@ -101,7 +101,8 @@ IN_FLIGHT = 9
 """The ledger may exceed the limit by a ninth, so that hand-offs that have begun can end."""
 
 OF_A_PART = 2 * IN_FLIGHT
-"""It may exceed the limit by half of that to begin a part of a plan. So a plan that fits once it is done can be carried out."""
+"""It may exceed the limit by half of that to begin a part of a plan. So a plan that fits once it is done can be carried out
+in parts."""
 
 
 class TooLarge(Exception):  # noqa: N818 -- says which limit
