@@ -74,8 +74,9 @@ class OtherReleases:
         self._groups.clear()
 
     def ledgers_listed(self, namespace: str | None) -> None:
-        """Free the groups whose ledger shows that no other release serves them. Call it right after the ledgers of this namespace
-        (None: of all) were listed, because an older list may lack a new ledger."""
+        """Free the groups that have no ledger, or one of another release than the one that served them (this release or a third).
+        A claim then finds out who serves them. Call it right after the ledgers of this namespace (None: of all) were listed,
+        because an older list may lack a new ledger."""
         for key, release in list(self._groups.items()):
             if namespace in (None, key[0]) and ((ledger := self._ledger(key)) is None or ledger.release != release):
                 self._let_go(key)

@@ -1,8 +1,8 @@
 """Lists as a safety net below the watches: complete lists correct what kopf's watches have reported.
 
-All kinds are listed when this replica begins to lead, and each kind every ten minutes, spread evenly; also a kind whose watch
-broke if kopf does not list it again soon. All groups of a scope share its lists, and wait for lists of their scope only. A scope
-is a namespace that the operator serves, or all namespaces.
+All kinds are listed when this replica begins to lead. Then each watched kind is listed every ten minutes, spread evenly, and
+again if its watch broke and kopf does not list it soon. Ledgers, which are not watched, are listed every minute. All groups of a
+scope share its lists, and wait for lists of their scope only. A scope is a namespace that the operator serves, or all namespaces.
 
 Each kind of a scope has a separate task, backoff and state. So a list that fails (a missing permission or kind, a server that is
 busy or never answers) delays no other.
