@@ -236,7 +236,7 @@ async def test_what_a_lower_limit_leaves_out_stays_as_its_ledger_says_until_ther
     for _ in range(2):
         await world.restart(most=24)
         message = await world.refuses("z")
-        assert "no room for the 8 partitions in the group's ledger" in message
+        assert "the operator has no room for the group's 8 partitions" in message
         await world.serves("a", 8)
         await asyncio.sleep(30)
         assert await world.ledger("z") == ledger

@@ -258,7 +258,7 @@ async def test_while_all_pods_stop_a_group_is_not_ready_with_partitions_that_hav
         return await shop.counts() == []
 
     await shop.until(unowned, True, 20)
-    assert "a, b stop and take no more" in await shop.told("NoMembers", 1)
+    assert "a, b are stopping and get no more" in await shop.told("NoMembers", 1)
 
     async def told_as_event() -> bool:
         return "no hand-offs in progress; 4 partitions have no owner" in await shop.notes("Ready")

@@ -42,7 +42,7 @@ IN_A_WHILE = [
     Refuse(409, "Conflict", "the object has been modified"),
     Hang(),
 ]
-CURES = ("ResourceQuota", "RBAC", "webhook or policy", "what the API server says", "fewer partitions", "start what")
+CURES = ("ResourceQuota", "RBAC", "webhook or policy", "the API server's log", "fewer partitions", "start what")
 
 
 def of_ledgers(fault: Fault) -> Callable[[str, str], Fault | None]:

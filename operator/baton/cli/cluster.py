@@ -162,7 +162,8 @@ def _meant(target: ClusterTarget) -> tuple[Path | None, str | None, str]:
 
 def _missing(error: NotFoundError, namespace: str) -> str:
     if error.reason != "NotFound" or "requested resource" in error.message:  # the path itself is unknown
-        return "this cluster has no ConsumerGroups: install Baton there, or choose another cluster with --context"
+        missing = "the kind ConsumerGroup is not installed in this cluster"
+        return f"{missing}: install Baton there, or choose another cluster with --context"
     return f"{error.message} in namespace {namespace}: `baton status -A` lists all groups, -n NAMESPACE chooses another namespace"
 
 

@@ -487,8 +487,11 @@ def deletions(facts: ClusterFacts) -> Iterator[CheckResult]:
     for what, since, finalizers in facts.deleted:
         began = read_seconds(since, facts.now)
         if facts.now - began > STUCK_AFTER:
-            cure = "see the group's condition Ready for what it waits for; is its operator running? Remove a finalizer only last"
-            says = f"is being deleted since {since}, and waits for {', '.join(finalizers) or 'no finalizer'}"
+            cure = (
+                "see the group's condition Ready for what it waits for; is its operator running? Remove a finalizer only as a "
+                "last resort"
+            )
+            says = f"has been waiting for deletion since {since}, because of {', '.join(finalizers) or 'no finalizer'}"
             yield CheckResult(Verdict.FAILED, what, says, cure)
 
 

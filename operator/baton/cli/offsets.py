@@ -178,7 +178,8 @@ def why_not(look: GroupLook, partitions: Sequence[Partition]) -> str | None:
     if group.spec is None or not group.spec.paused:
         return f"{group.full_name} is not paused: `baton pause {where}`, then stop its pods"
     if not look.spec_seen:
-        return f"no operator has seen yet that {group.full_name} is paused: `baton status {where}` shows whether one runs"
+        seen = f"no operator has seen yet that {group.full_name} is paused"
+        return f"{seen}: `baton status {where}` shows whether an operator is running"
     if unknown := [f"{one.queue}/{one.number}" for one in partitions if one not in state.records]:
         return f"{group.full_name} has no partition {first_of(unknown, _MOST_NAMED)} yet"
     if moving := [f"{one.queue}/{one.number}" for one in partitions if one in state.moves]:

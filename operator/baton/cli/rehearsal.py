@@ -239,7 +239,7 @@ def _moves(of: Comparison) -> str:
         return f"Nothing moves.{fresh}"
     moved = f"{counted(of.moves, 'partition moves', 'partitions move')}" if of.moves else "Nothing moves"
     if of.moves == of.lower_bound:
-        return f"{moved}, the minimum for a balance.{fresh}"
+        return f"{moved}, the fewest possible for a balance.{fresh}"
     if of.moves > of.lower_bound:
         return f"{moved}; {of.lower_bound} would suffice for a balance (solace).{fresh}"
     return f"{moved}; a balance in total and of each queue would take {of.lower_bound} (solace).{fresh}"

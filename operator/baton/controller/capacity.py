@@ -131,7 +131,7 @@ class GroupCapacity:
         must not be read. `at_all_events`: book them anyway, because the group is being deleted."""
         if partitions > self._capacity.room(self._key) and not at_all_events:
             self._capacity.wait(self._key, partitions - self._capacity.booked(self._key))
-            what = f"there is no room for the {counted(partitions, 'partition')} in the group's ledger"
+            what = f"the operator has no room for the group's {counted(partitions, 'partition')}"
             why = f"{what}, so owners stay as they are: {self._why(partitions)}"
             self.problem = Problem(Reason.OPERATOR_FULL, why)
             return self.problem

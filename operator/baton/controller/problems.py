@@ -1,6 +1,7 @@
 """Problems of a group or a queue: a reason for programs, and a sentence with the cure for people. Pure."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -133,20 +134,27 @@ class Stuck(Exception):  # noqa: N818 -- how the group is, in the user's words
         self.problem = problem
 
 
+_TOO_LARGE = "too large|larger than max|Too long"
+_RAISE_LIMIT = "raise the limit (etcd's --max-request-bytes, or that of a proxy before the API server)"
 _CURES = {
     "exceeded quota": "raise the ResourceQuota that it names, or delete what uses it up",
     "being terminated": "nothing can be done: the namespace is being deleted",
-    "denied (the )?request": "let the webhook or policy that it names pass ConfigMap {name}",
-    "webhook": "start what the webhook calls, or let it pass ConfigMap {name}",
+    "denied (the )?request": "let the webhook or policy that it names pass {what}",
+    "webhook": "start what the webhook calls, or let it pass {what}",
     r"User .* cannot": "give the operator the right that it names (the chart's RBAC has it)",
-    "field is immutable": "delete ConfigMap {name}, which was made immutable: it is written again at once, with the same "
-    "content; then replace the group's pods, because a kubelet never reads an immutable ConfigMap again",
-    "too large|larger than max|Too long": "use fewer partitions or members per group, remove what others added to ConfigMap "
-    "{name} (finalizers), or raise the limit (etcd's --max-request-bytes, or that of a proxy before the API server)",
+    _TOO_LARGE: f"make the object smaller, or {_RAISE_LIMIT}",
 }
 """The cure by a pattern of the API server's message; the first that matches."""
 
-_ELSE = "see what the API server says there, and its log"
+_LEDGER_CURES = {
+    **_CURES,
+    "field is immutable": "delete {what}, which was made immutable: it is written again at once, with the same content; then "
+    "replace the group's pods, because a kubelet never reads an immutable ConfigMap again",
+    _TOO_LARGE: "use fewer partitions or members per group, remove what others added to {what} (finalizers), or "
+    f"{_RAISE_LIMIT}",
+}
+
+_ELSE = "see this message and the API server's log"
 
 
 def is_gone(error: Exception) -> bool:
@@ -165,10 +173,11 @@ def ledger_refused(owner: LedgerOwner, error: Exception) -> Problem:
     if isinstance(error, ForeignConfigMap):
         return Problem(Reason.LEDGER_NAME_TAKEN, f"{error}. Until then no partition moves")
     what = f"ConfigMap {owner.namespace}/{owner.name}, the group's ledger, cannot be written"
+    cure = _cure(error, _LEDGER_CURES, f"ConfigMap {owner.name}")
     return Problem(
         Reason.SIZE_LIMIT if isinstance(error, TooLargeError) else Reason.LEDGER_REFUSED,
-        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, owner.name)}. Until then no partition moves, and owners "
-        "keep their partitions; the operator tries again every few seconds",
+        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {cure}. Until then no partition moves, and owners keep their "
+        "partitions; the operator tries again every few seconds",
     )
 
 
@@ -186,8 +195,8 @@ def request_refused(what: str, error: Exception) -> Problem:
     """Return the problem of any other refused request. `what`: such as "the finalizer x cannot be put on the group"."""
     return Problem(
         Reason.API_REFUSED,
-        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, 'and group')}. Until then no partition moves; the "
-        "operator tries again every few seconds",
+        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, _CURES, 'the request')}. Until then no partition "
+        "moves; the operator tries again every few seconds",
     )
 
 
@@ -221,7 +230,7 @@ def problem_of(error: BaseException) -> Problem:
             return failed(error)
 
 
-def _cure(error: Exception, name: str) -> str:
+def _cure(error: Exception, cures: Mapping[str, str], what: str) -> str:
     words = str(error)[: 8 * LONGEST_WORDS]
-    found = (cure for pattern, cure in _CURES.items() if re.search(pattern, words, re.IGNORECASE))
-    return next(found, _ELSE).format(name=name)
+    found = (cure for pattern, cure in cures.items() if re.search(pattern, words, re.IGNORECASE))
+    return next(found, _ELSE).format(what=what)

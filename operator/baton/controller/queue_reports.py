@@ -28,9 +28,7 @@ def resized(facts: QueueFacts, wanted: int | None) -> BareCondition:
         goes = f"will go from {facts.partitions:,} to {counted(wanted, 'partition')}"
         return BareCondition("Resized", ConditionStatus.FALSE, Reason.RESIZING, goes)
     if resizing is None:
-        return BareCondition(
-            "Resized", ConditionStatus.TRUE, Reason.RESIZED, "every key is where the number of partitions puts it"
-        )
+        return BareCondition("Resized", ConditionStatus.TRUE, Reason.RESIZED, "all keys are in their partitions for this number")
     then = "" if wanted in (None, resizing.after) else f"; after that it goes to {wanted:,} (spec.partitions)"
     return BareCondition("Resized", ConditionStatus.FALSE, Reason.RESIZING, f"{_goes(resizing)}{_waits(resizing)}{then}")
 

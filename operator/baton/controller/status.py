@@ -37,7 +37,7 @@ def waits_for(whole: Summary, *, paused: bool) -> Problem | None:
     if paused:
         return Problem(Reason.PAUSED, "spec.paused is true, so nothing new begins")
     if whole.held_back:
-        return Problem(Reason.SIZE_LIMIT, "decisions wait for room in the ledger")
+        return Problem(Reason.SIZE_LIMIT, "changes wait until the ledger has room")
     if (problem := plan_problem(whole)) is not None:
         return Problem(problem.reason, f"no plan can be made ({problem.reason})")
     if whole.proposal is not None:
@@ -209,13 +209,13 @@ def fenced(unfenced: Iterable[str]) -> BareCondition:
     names = ", ".join(sorted(unfenced))
     if not names:
         return BareCondition(
-            "Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues reject pods that do not own a partition"
+            "Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues reject pods that do not own the partition"
         )
     return BareCondition(
         "Fenced",
         ConditionStatus.FALSE,
         Reason.NOT_ENFORCED,
-        f"{names} cannot reject a former owner: only the consumers themselves stop working on its partitions",
+        f"{'queues' if ', ' in names else 'queue'} {names} cannot reject former owners; only the consumers stop themselves",
     )
 
 
@@ -360,9 +360,9 @@ def membership_problems(
     if asked_for == 0 or seen.staying or (seen.members and not unowned):
         return problems
     if seen.pods == 0 and seen.members:
-        stops = "stops and takes" if len(seen.members) == 1 else "stop and take"
+        stops = "is stopping and gets" if len(seen.members) == 1 else "are stopping and get"
         who = f"{_named(sorted(seen.members))} {stops} no"
-        why = f"{who} more partitions, and no other pod has the label baton.dev/group: {group}; start others"
+        why = f"{who} more partitions, and no other pod has the label baton.dev/group: {group}; start another pod"
     elif seen.pods == 0 and starts and asked_for and not (seen.drivers or seen.idle_drivers):
         why = f"waiting for {counted(asked_for, 'pod')}{whose}"
     elif seen.pods == 0:
@@ -371,7 +371,7 @@ def membership_problems(
         what = counted(seen.pods, "pod has", "pods have")
         whys = list(_left_out(group, seen, starts=starts))
         if drains := sorted(name for name, member in seen.members.items() if member.draining):
-            whys.append(f"{_named(drains)}: to be drained (annotation {DRAIN_ANNOTATION}); take that back, or start others")
+            whys.append(f"{_named(drains)}: to be drained (annotation {DRAIN_ANNOTATION}); undo that, or start another pod")
         why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
     failed = [f"the driver {name} failed: {words}" for name, words in islice(sorted(seen.drivers.items()), MOST_SENTENCES)]
     expected = starts and not seen.drivers and not seen.members and _BY_THEMSELVES.issuperset(seen.left_out.values())
@@ -489,7 +489,7 @@ def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
     """Return what a group that is being deleted still waits for."""
     reasons = (Reason.QUEUE_UNREACHABLE, Reason.LEDGER_REFUSED, Reason.LEDGER_NAME_TAKEN)
     waiting = "; ".join(sorted(one.message for one in others if one.reason in reasons))
-    blocked = f". It waits at most a minute for: {waiting}" if waiting else ""
+    blocked = f". It waits at most a minute, because {waiting}" if waiting else ""
     what = counted(left, "partition has", "partitions have")
     return Problem(Reason.DELETING, f"the group is being deleted: {what} yet to be released{blocked}")
 

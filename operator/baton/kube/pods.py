@@ -189,7 +189,7 @@ def _subscribed(text: str | None, problems: list[str]) -> frozenset[QueueName] |
     try:
         words = _names(text)
     except ValueError as error:
-        problems.append(f"annotation {SUBSCRIBED_ANNOTATION} {error}, so that it gets nothing: name the queues that it reads")
+        problems.append(f"annotation {SUBSCRIBED_ANNOTATION} {error}, so the pod gets no partitions: name its queues")
         return frozenset()
     return frozenset(map(QueueName, words)) or None
 

@@ -228,7 +228,7 @@ async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_f
         message = await empty.told("orders", "Deleting", seconds=15)
 
         async def waits_for_the_queue() -> bool:
-            return "It waits at most a minute for: Redis at" in (await empty.condition("orders"))["message"]
+            return "It waits at most a minute, because Redis at" in (await empty.condition("orders"))["message"]
 
         await eventually(waits_for_the_queue, f"it says more than {message}", shown=lambda: empty.condition("orders"))
         operator.kill()

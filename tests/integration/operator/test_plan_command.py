@@ -61,7 +61,7 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
 
     more = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--add", "1")).stdout
     assert f"{SHOP}/supposed by solace: 6 partitions, 3 members (1 without partitions so far)" in more
-    assert "2 partitions move, the minimum for a balance." in more
+    assert "2 partitions move, the fewest possible for a balance." in more
     assert "Balanced: 2 each." in more and "\nnew-1 " in more
 
     fewer = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--remove", "supposed-b")).stdout

@@ -141,7 +141,7 @@ SEVEN = {"a": "orders 0 3 6", "b": "orders 1 4", "c": "orders 2 5", "d": ""}
 def test_a_member_more() -> None:
     assert explained(request("solace", {"orders": 7}, SEVEN)).stdout == (
         "solace: 7 partitions, 4 members (1 without partitions so far)\n"
-        "1 partition moves, the minimum for a balance.\n"
+        "1 partition moves, the fewest possible for a balance.\n"
         "Balanced: 1 or 2 each.\n"
         "\n"
         "MEMBER  NOW  THEN  GAINS     LOSES\n"

@@ -273,7 +273,9 @@ def test_members_that_are_all_asked_to_stop_are_nobody_for_what_has_no_owner() -
     assert membership_problems("orders", "shop", going, unowned=0) == [], "they work on what they have"
     (problem,) = membership_problems("orders", "shop", going, unowned=12)
     assert problem.reason is Reason.NO_MEMBERS
-    assert "a, b stop and take no more partitions, and no other pod has the label baton.dev/group: orders" in problem.message
+    assert (
+        "a, b are stopping and get no more partitions, and no other pod has the label baton.dev/group: orders" in problem.message
+    )
     assert membership_problems("orders", "shop", going, 0, unowned=12) == [], "none is asked for"
     staying = GroupMembers({**going.members, MemberId("c"): ObservedMember(Uid("c"))}, pods=1)
     assert membership_problems("orders", "shop", staying, unowned=12) == []

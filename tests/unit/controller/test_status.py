@@ -16,7 +16,7 @@ from baton.api import (
 )
 from baton.api.group import Approval, GroupRebalance, Protocol
 from baton.controller.group_observation import QueueFacts, QueueSight
-from baton.controller.problems import Problem, Reason
+from baton.controller.problems import Problem, Reason, ledger_refused, request_refused
 from baton.controller.queue_reports import queue_status
 from baton.controller.status import (
     as_of,
@@ -35,6 +35,8 @@ from baton.controller.status import (
 )
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
+from baton.kube.errors import ApiError, TooLargeError
+from baton.kube.ledger_configmap import LedgerOwner
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import QueueName
@@ -82,11 +84,30 @@ def test_who_is_overdue_is_named_with_the_cure() -> None:
     assert "; a, b did not let go by the deadline, and the hand-off waits, because no queue can fence them off: stop them" in two
 
 
+IMMUTABLE = ApiError(422, "Invalid", "metadata.finalizers: Invalid value: field is immutable")
+WEBHOOK = ApiError(500, "InternalError", 'failed calling webhook "gate.example.com"')
+
+
+@pytest.mark.parametrize(
+    ("error", "of_ledger", "of_finalizer"),
+    [
+        (IMMUTABLE, "delete ConfigMap orders-assignments, which was made immutable", "see this message and the API server's log"),
+        (WEBHOOK, "let it pass ConfigMap orders-assignments", "let it pass the request"),
+        (TooLargeError(413, "", "too large"), "added to ConfigMap orders-assignments", "make the object smaller"),
+    ],
+)
+def test_a_refused_request_comes_with_its_own_cure(error: ApiError, of_ledger: str, of_finalizer: str) -> None:
+    assert of_ledger in ledger_refused(LedgerOwner("shop", "orders", "uid-1"), error).message
+    message = request_refused("the finalizer cannot be put on the group", error).message
+    assert of_finalizer in message and "ConfigMap" not in message
+
+
 def test_a_group_with_an_external_queue_is_not_fenced() -> None:
     assert fenced([])[1] is ConditionStatus.TRUE
     _, status, _, message = fenced(["returns", "orders"])
     assert status is ConditionStatus.FALSE
-    assert "orders, returns" in message
+    assert message.startswith("queues orders, returns cannot reject former owners")
+    assert fenced(["orders"])[3].startswith("queue orders cannot reject former owners")
 
 
 def queue(**fields: Any) -> QueueView:
@@ -355,7 +376,7 @@ def test_a_group_without_a_member_is_not_ready_unless_none_is_asked_for(asked_fo
 
 HELD_UNTIL = "1970-01-01T00:00:25Z"
 PAUSE = "spec.paused is true, so nothing new begins"
-ROOM = "decisions wait for room in the ledger"
+ROOM = "changes wait until the ledger has room"
 
 
 def shown(group: Group, *problems: Problem) -> ConsumerGroupStatus:
