@@ -108,7 +108,7 @@ def test_a_ledger_is_read_where_there_is_room_or_the_group_ends() -> None:
     booking = GroupCapacity(KEY, books)
     told = booking.begin(51, at_all_events=False)
     assert told is not None
-    assert "the 51 partitions in the group's ledger" in told.message
+    assert "the operator has no room for the group's 51 partitions" in told.message
     assert (books.booked(KEY), books.waiting) == (0, {"shop": 1})
     assert booking.begin(50, at_all_events=False) is None
     assert (books.booked(KEY), books.waiting, booking.problem) == (50, {}, None)
