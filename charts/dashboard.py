@@ -134,13 +134,22 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     (f"sum(rate(baton_consumer_dead_letters_total{_LATELY}))", "set aside"),
                 ),
             ),
-            Panel("Handling time", "Duration of a handler call, for an entry or a batch.", _quantiles("baton_consumer_handling_seconds", ""), "s"),
+            Panel(
+                "Handling time",
+                "Duration of a handler call, for an entry or a batch.",
+                _quantiles("baton_consumer_handling_seconds", ""),
+                "s",
+            ),
             Panel(
                 "Outcomes of attempts",
                 "Per second.",
                 ((f"sum by (outcome) (rate(baton_consumer_handling_seconds_count{_LATELY}))", "{{outcome}}"),),
             ),
-            Panel("Attempts", "Attempts that an entry took until it was done or a dead letter.", _quantiles("baton_consumer_attempts", "")),
+            Panel(
+                "Attempts",
+                "Attempts that an entry took until it was done or a dead letter.",
+                _quantiles("baton_consumer_attempts", ""),
+            ),
             Panel(
                 "The oldest entry in hand",
                 "Steady growth means a handler that does not return.",
