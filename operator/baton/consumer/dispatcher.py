@@ -6,9 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import islice
 from math import inf
-from operator import attrgetter
 
 from baton.consumer.callbacks import Call
 from baton.consumer.entry import HeldEntry, shown_key
@@ -145,11 +143,7 @@ def _warn(sequence: EntrySequence) -> None:
 
 
 _MOST_BY_KEY = 1000
-"""Maximum number of entries in hand of a partition whose keys are worked on concurrently."""
-_HAS_FAILED = attrgetter("tries")
-_MOST_BEHIND = 2
-"""Batches of entries that may wait behind failed ones of their keys, in all partitions: at least _MOST_BY_KEY entries and
-SLICE_BYTES, as other keys should go on. At that limit, partitions with failed entries are not read."""
+"""Maximum number of entries of a partition in hand with order="key"; of batches, only those behind slow and failed keys count."""
 _LONGEST_TURN = 0.05
 """Seconds for which one turn asks a queue whether entries may begin: each retry takes a request. Other entries wait for the next
 turn, so that finished entries are acknowledged in between."""
@@ -174,8 +168,6 @@ class Dispatcher:
         self._holdings = holdings
         self._requests = requests
         self._leftovers = Leftovers(holdings, requests)
-        self._crowded = False
-        """Whether as much as `_MOST_BEHIND` allows waits behind failed entries."""
         self._was_alone = False
         """Whether the last batch was an entry alone: then the next one begins with others."""
 
@@ -341,7 +333,7 @@ class Dispatcher:
         if not self.wants:
             return False
         size = self.wants[0].batch
-        return self._room(holding) > 0 if size is None else self._may_read(holding, now, size.entries)
+        return self._room(holding) > 0 if size is None else self._may_read(holding, now, size)
 
     def _begun(self, sequences: Iterable[EntrySequence], reader: Reader, until: float) -> Iterator[EntrySequence]:
         """Yield sequences whose first entry may be handed out. Stops asking the queue at `until` (monotonic), but asks for the
@@ -376,20 +368,17 @@ class Dispatcher:
         turns = self._turns()
         worked = called_back = False
         entries, large = self._amount(turns, now, size, retries=False)  # failing keys must not keep others from being read
-        self._crowded = self._is_crowded(size)
         for holding, reader in self._having(turns):
             if entries >= size.entries or large >= size.bytes:
                 break
             called_back |= holding.letting_go
-            if self._may_read(holding, now, size.entries):
+            if self._may_read(holding, now, size):
                 before = self._amount([holding], now, size, retries=False)
                 holding.served_at = now
                 left = size.bytes - large
                 worked |= self._requests.read(holding, reader, min(size.entries - entries, self._requests.within(left)), left)
                 after = self._amount([holding], now, size, retries=False)
                 entries, large = entries + after[0] - before[0], large + after[1] - before[1]
-                if any(map(_HAS_FAILED, holding.sequences.values())):
-                    self._crowded = self._is_crowded(size)
                 if not quiet():
                     return True
         entries, large = self._amount(turns, now, size)
@@ -399,33 +388,31 @@ class Dispatcher:
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
         in_hand = [holding for holding in turns if holding.sequences]
-        alone = any(sequence.waiting[0].alone for holding in in_hand for sequence in holding.ready(now, shared=self.shared))
-        if not (enough or alone or called_back):
+        # A batch with a retry is not completed: one that comes alone, or one behind which nothing is read.
+        retry = any(
+            sequence.waiting[0].alone or (sequence.failed and not holding.by_key)
+            for holding in in_hand
+            for sequence in holding.ready(now, shared=self.shared)
+        )
+        if not (enough or retry or called_back):
             return worked
         if parts := self._gather(in_hand, size, now):
             self.wants.popleft()
             self._deliver(want, parts)
         return True
 
-    def _may_read(self, holding: HeldPartition, now: float, most: int) -> bool:
+    def _may_read(self, holding: HeldPartition, now: float, size: BatchSize) -> bool:
         if holding.letting_go and holding.read_before:
             return False
-        if not holding.by_key and any(sequence.failed for sequence in holding.sequences.values()):
-            return False  # what is behind them waits for their retry
-        if self._crowded and holding.by_key and any(map(_HAS_FAILED, holding.sequences.values())):
+        if holding.by_key:
+            sequences = holding.sequences.values()
+            behind = sum(len(one.waiting) for one in sequences if one.failed or not one.ready(now, shared=self.shared))
+            return behind < min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES))
+        if any(sequence.failed for sequence in holding.sequences.values()):
+            return False  # entries behind a failed one wait for its retry
+        if holding.waiting and (holding.in_hand >= size.entries or not any(holding.ready(now, shared=self.shared))):
             return False
-        if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
-            bound = min(max(most, _MOST_BY_KEY), self._requests.within(SLICE_BYTES))
-            return holding.by_key and holding.in_hand < bound  # the waiting entries are not due yet
-        return self.shared or holding.by_key or not holding.out
-
-    def _is_crowded(self, size: BatchSize) -> bool:
-        """Return whether as much as `_MOST_BEHIND` allows waits behind failed entries."""
-        failed = [one for holding in self._holdings if holding.by_key for one in holding.sequences.values() if one.tries]
-        behind = [entry for sequence in failed for entry in islice(sequence.waiting, 1, None)]
-        if len(behind) >= max(_MOST_BEHIND * size.entries, _MOST_BY_KEY):
-            return True
-        return size.bytes < inf and sum(entry.size for entry in behind) >= max(_MOST_BEHIND * size.bytes, SLICE_BYTES)
+        return self.shared or not holding.out
 
     def _amount(self, holdings: Iterable[HeldPartition], now: float, size: BatchSize, *, retries: bool = True) -> tuple[int, int]:
         """Return how many entries are ready for a batch, and their bytes if the batch has a limit. `retries`: count sequences
@@ -451,7 +438,7 @@ class Dispatcher:
                 if time.monotonic() > until:
                     return _still_held(parts)
                 holding.served_at = now
-                if not self._requests.may_begin(sequence, reader):
+                if not self._requests.may_begin(sequence, reader) or (parts and sequence.waiting[0].alone):
                     break
                 # An entry that is larger than a batch may be is a batch by itself.
                 found = sequence.hand_out(room, left) or ([] if parts else sequence.hand_out(1))

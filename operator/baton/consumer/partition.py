@@ -419,10 +419,9 @@ class HeldPartition:
         return sequence
 
     def move_to_end(self, failed: EntrySequence) -> None:
-        """Have all other sequences served before a failed one: a turn has time for a few retries, each of which is a request.
-        Other threads may list the sequences meanwhile, and find all."""
-        if failed.key in self.sequences:
-            self.sequences = {**{key: one for key, one in self.sequences.items() if one is not failed}, failed.key: failed}
+        """Have all other sequences served before a failed one: a turn has time for a few retries, each of which is a request."""
+        if self.sequences.get(failed.key) is failed:
+            self.sequences[failed.key] = self.sequences.pop(failed.key)
 
     def tidy(self) -> None:
         """Forget sequences with nothing in hand."""

@@ -13,7 +13,7 @@ from baton.consumer import Batch, Entry
 from baton.model.ids import Epoch
 from baton.testing import InMemoryReader, TestQueue
 from tests.unit.consumer.readers import queue_of
-from tests.waiting import PATIENCE, eventually, until
+from tests.waiting import HOUR, PATIENCE, eventually, until
 
 
 async def test_a_consumer_that_runs_already_works_by_key_when_serve_says_so() -> None:
@@ -116,14 +116,20 @@ class CountsInHand(InMemoryReader):
         super().ack(partition, epoch, offsets, soon=soon)
 
 
-@pytest.mark.parametrize("order", ["partition", "key"])
 @pytest.mark.parametrize("delay", [0.0, 0.05])
-@pytest.mark.parametrize(("each", "size", "batch", "bounds"), [(80, 0, 500, {}), (30, 500_000, 8, {"max_bytes": 4_000_000})])
-def test_two_batches_wait_behind_failing_entries_of_many_partitions(
-    order: Any, delay: float, each: int, size: int, batch: int, bounds: Any
+@pytest.mark.parametrize(
+    ("order", "many", "each", "size", "bounds", "most"),
+    [
+        ("partition", 50, 80, 0, {}, 50 + 3 * 500),
+        ("partition", 50, 30, 500_000, {"max_bytes": 4_000_000}, 50 + 3 * 8),
+        ("key", 2, 100, 500_000, {"max_bytes": 4_000_000}, 2 * (1 + 16 + 2 * 8)),
+    ],
+    ids=["partition", "bytes", "key"],
+)
+def test_what_waits_behind_failing_entries_is_bounded(
+    order: Any, delay: float, many: int, each: int, size: int, bounds: Any, most: int
 ) -> None:
     tries = Counter[int]()
-    many, value = 50, bytes(size)
 
     def handle(batch: Batch) -> None:
         for entry in batch:
@@ -141,6 +147,26 @@ def test_two_batches_wait_behind_failing_entries_of_many_partitions(
         until(lambda: len(tries) == many)
         for _ in range(each):
             for partition in range(many):
-                queue.send("k", value, partition=partition)
+                queue.send("k", bytes(size), partition=partition)
         queue.settled()
-    assert reader.most <= many + (1 + 2 + 1) * batch, "failing ones, a batch at work, two that wait, and one that was read last"
+    assert reader.most <= most
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+def test_a_batch_with_a_retry_does_not_wait_to_be_full(order: Any) -> None:
+    failed = list[str]()
+
+    def handle(batch: Batch) -> None:
+        for entry in batch:
+            if entry.value == b"bad" and not failed:
+                failed.append(entry.offset)
+                entry.nack(delay=0)
+            else:
+                entry.ack()
+
+    with TestQueue() as queue:
+        queue.send("k", "bad")
+        for number in range(1999):
+            queue.send("k", str(number))
+        queue.start(handle, order=order, manual_ack=True, max_entries=500, max_wait=HOUR)
+        until(lambda: len(queue.acked) >= 1500)
