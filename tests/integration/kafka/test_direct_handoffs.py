@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -197,7 +198,8 @@ async def test_whoever_grants_before_the_owner_lets_go_has_granted(queue: Queue,
     await queue.operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await giver.hears(lambda heard: heard.paused)
     assert await queue.operator.grant(0, C, THREE) == (C, THREE, False), "the deadline has passed, and all has changed"
-    await giver.finishes(ONE, entries)
+    with suppress(StaleOwner):  # if its last look is a while ago
+        await giver.finishes(ONE, entries)
     await giver.lets_go(ONE)
     assert ((await record(queue)).uid, await queue.committed()) == (C, 0), "the giver's last word is refused"
 

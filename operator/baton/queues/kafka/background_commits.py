@@ -78,10 +78,10 @@ class BackgroundCommits:
         """Note that a partition that was handed over needs the mark of this process: within EVERY, however long commits take."""
         self._add(partition, to_mark=True)
 
-    def due_again(self, partitions: Iterable[int]) -> None:
-        """Commit these again because their offsets would expire."""
+    def due_again(self, partitions: Iterable[int], *, at_once: bool = False) -> None:
+        """Commit these also if nothing was finished, and if an earlier commit was refused."""
         for partition in partitions:
-            self._add(partition)
+            self._add(partition, at_once=at_once)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Forget the failures of partitions that were let go of: they do not concern a later owner."""

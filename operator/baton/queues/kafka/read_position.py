@@ -284,10 +284,9 @@ class ReadPosition:
         return replace(here, uid=then.uid, epoch=then.epoch, reader=BY_GIVER, reserved=reserved, released=False)
 
     def _record_here(self) -> Record:
+        may_end = self.ended and not self.outlived  # read before `failures`: another thread may be in `survived`
         record = replace(self.record, tries={**self.record.tries, **self.failures}).at(self.offset)
-        return replace(
-            record, stale=0 if self.caught_up else record.stale, ends=record.ends if self.ended and not self.outlived else {}
-        )
+        return replace(record, stale=0 if self.caught_up else record.stale, ends=record.ends if may_end else {})
 
     def survived(self, offset: int) -> bool:
         """Note that this process survived an attempt at the first unfinished entry: earlier processes that may have ended on it

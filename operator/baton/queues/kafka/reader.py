@@ -6,7 +6,6 @@ Kafka rejects no reader, so the reader itself checks the owner records after som
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import suppress
 from typing import cast
 
 from confluent_kafka import Message
@@ -172,8 +171,7 @@ class KafkaReader:
         """See `Reader`. A commit in the background records it, at once: entries of other keys may wait for it."""
         position = self._positions.get(partition)
         if position is not None and position.epoch == epoch and position.survived(int(offset)):
-            with suppress(QueueUnreachable):  # the commit that was refused is tried again
-                self._background.due(partition, at_once=True)
+            self._background.due_again([partition], at_once=True)
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """Write the entry to the topic for dead letters, then finish it."""
@@ -294,9 +292,9 @@ class KafkaReader:
 
     async def _commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         """Commit these in the background. Report partitions of which more may be read since."""
-        held_up = [one for number in partitions if (one := self._positions.get(number)) is not None and one.outlived]
+        held_up = [one for number in partitions if (one := self._positions.get(number)) is not None and one.ended]
         problems = await self._commits.commit_several(partitions)
-        if not all(one.outlived for one in held_up):
+        if not all(one.ended for one in held_up):
             self._woken()
         return problems
 
