@@ -37,7 +37,7 @@ class Process(NamedTuple):
 
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks after the machine's start; None: there is none, or it has ended.
+    """When the process started, in clock ticks after the machine's start; None: no such process, or it has ended.
 
     A process whose first thread has ended while others end still holds its sockets: it has not ended.
     """

@@ -16,7 +16,7 @@ _PAGE_HEADING = f"""# The resources
 <!-- Generated from operator/baton/api by `make generate`. Do not edit. -->
 
 Two namespaced resources of the API group `{API_GROUP}/{API_VERSION}`. Durations are whole seconds. `kubectl explain` shows every
-field, such as `cg.status.proposal`. Contradicting fields are refused at apply, with a remedy. A reference to a Secret has
+field, such as `cg.status.proposal`. Contradicting fields are refused at apply, with a cure. A reference to a Secret has
 `name` and `key`. [Conditions](conditions.md) have their own page.
 
 ```yaml

@@ -35,9 +35,9 @@ class Condition(Shape):
     status: ConditionStatus
     """True, False or Unknown."""
     reason: Annotated[str, Field(max_length=128)]
-    """The reason in one word, for programs. docs/reference/conditions.md lists all reasons with their remedies."""
+    """The reason in one word, for programs. docs/reference/conditions.md lists all reasons with their cures."""
     message: Annotated[str, Field(max_length=4096)] = ""
-    """The reason in a sentence, with the remedy."""
+    """The reason in a sentence, with the cure."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When the status last changed."""
     observed_generation: int | None = None
@@ -179,7 +179,7 @@ class Attributes:
     zones: Spans[frozenset[str]] = ()
     weights: Spans[Fraction] = ()
     problems: tuple[str, ...] = ()
-    """Mistakes in the entries, with their remedies."""
+    """Mistakes in the entries, with their cures."""
     top: int = -1
     """The highest partition named in the entries; -1: none."""
 

@@ -22,7 +22,7 @@ Entries = Mapping[str, Mapping[str, object]]
 
 
 class KubeconfigError(ValueError):
-    """A kubeconfig does not name an API server. The message is one line, with a remedy."""
+    """A kubeconfig does not name an API server. The message is one line, with a cure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`baton doctor`: read facts of a cluster and check them; each finding has a remedy. Facts that the caller may not read are
+"""`baton doctor`: read facts of a cluster and check them; each finding has a cure. Facts that the caller may not read are
 reported, and the rest is checked."""
 
 import asyncio
@@ -250,7 +250,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A finding: its verdict, subject, statement and remedy."""
+    """A finding: its verdict, subject, statement and cure."""
 
     verdict: Verdict
     about: str
@@ -528,7 +528,7 @@ def findings(facts: ClusterFacts) -> list[CheckResult]:
 @all_namespaces_option("the groups and queues")
 @output_option(wide="also passed checks", programs="a list of all findings")
 def doctor(all_namespaces: bool, form: Form, target: ClusterTarget) -> None:
-    """Check the installation, rights, queues, groups and pods, and show a remedy for each problem.
+    """Check the installation, rights, queues, groups and pods, and show a cure for each problem.
 
     Changes nothing. Exits with 1 if a check failed; warnings and what you may not read do not count.
     """

@@ -1,4 +1,4 @@
-"""A group in words: its problems with their remedies, and its moves. Pure."""
+"""A group in words: its problems with their cures, and its moves. Pure."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum

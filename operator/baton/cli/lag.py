@@ -170,10 +170,10 @@ WITHIN = 10.0
 
 
 FORWARD = "forward its port 8080 to your machine, and use --operator http://127.0.0.1:8080"
-"""The remedy for a missing right at a shell."""
+"""The cure for a missing right at a shell."""
 
 ASK_FOR_RIGHTS = "ask for the right to get leases and pods/proxy in that namespace (the guide of the console has the Role)"
-"""The remedy for a missing right in the cluster's console."""
+"""The cure for a missing right in the cluster's console."""
 
 
 async def lag_of(

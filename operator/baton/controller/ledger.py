@@ -101,7 +101,7 @@ class LedgerWriter:
         self._found: Mapping[str, str] | None = None
         """The group's ledger when it was claimed. None: there was none."""
         self._stands: Stored | None = None
-        """The ConfigMap as last written or seen. None: there is none."""
+        """The ConfigMap as last written or seen; None: not found."""
         self._taken = False
         """Whether a ConfigMap of the ledger's name was seen, so that a create without a look is not tried again."""
         self._unanswered: deque[Mapping[str, str]] = deque(maxlen=MOST_UNANSWERED)

@@ -56,8 +56,8 @@ class QueueWorker:
         self.records = OwnerRecords()
         self.effects = QueueEffects(self.records, clock, self._done)
         self.troubled_since: float | None = None
-        """Since when the queue carries out no effect (monotonic seconds); None: it does, or there is none. A queue may answer
-        to looks only, if its server is full or the user has lost the right to write."""
+        """Since when the queue carries out no effect (monotonic seconds); None: it does, or has none to carry out. A queue may
+        answer to looks only, if its server is full or the user has lost the right to write."""
         self.ended = False
         """The queue was given up, or could not be and is not waited for: the worker has nothing left to do."""
         self.begun_with: str | None = None

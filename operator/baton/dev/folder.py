@@ -12,7 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 
 class DevError(Exception):
-    """An error of `baton dev`. The message is one line, with a remedy."""
+    """An error of `baton dev`. The message is one line, with a cure."""
 
 
 @dataclass(frozen=True, slots=True)

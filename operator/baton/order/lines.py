@@ -1,4 +1,4 @@
-"""Records as lines of JSON. They come from outside: lines are limited, checked, and refused with their place and a remedy."""
+"""Records as lines of JSON. They come from outside: lines are limited, checked, and refused with their place and a cure."""
 
 import heapq
 import json
@@ -21,7 +21,7 @@ _LATEST = 253_402_300_800
 
 
 class RecordError(ValueError):
-    """An invalid line. The message is one line, with its place and a remedy."""
+    """An invalid line. The message is one line, with its place and a cure."""
 
 
 def processings(source: BinaryIO, name: str) -> Iterator[Processing]:

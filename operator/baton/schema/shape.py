@@ -25,7 +25,7 @@ class Shape(BaseModel):
 def rule(cel: str, message: str, *, field: str | None = None, reason: str | None = None) -> Rule:
     """Return a validation for the API server.
 
-    `message` names the field and the remedy. `field`: the path to report, below this object. `reason`: FieldValueInvalid,
+    `message` names the field and the cure. `field`: the path to report, below this object. `reason`: FieldValueInvalid,
     FieldValueForbidden, FieldValueRequired or FieldValueDuplicate.
     """
     made = {"rule": cel, "message": message}

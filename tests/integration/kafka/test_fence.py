@@ -186,7 +186,7 @@ async def test_an_operator_that_is_kept_out_of_the_group_for_a_while_says_why(
     with monkeypatch.context() as patched:
         patched.setattr(guard, "PROTOCOL", "another")
         first.start()
-        await eventually(joined, "somebody with another protocol is in the group", PATIENCE)
+        await eventually(joined, "a member with another protocol is in the group", PATIENCE)
     kept_out._guard.start()
     monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
 

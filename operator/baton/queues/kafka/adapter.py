@@ -192,7 +192,7 @@ class KafkaQueue:
         self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
     ) -> int | Ownership:
         """See QueueAdapter. The broker cannot keep an owner from reading, so the pause is announced. The record shows when the
-        owner has let go, or whom it has handed the partition to."""
+        owner has let go, or to which pod it has handed the partition."""
         self._pauses.begin(partition, epoch)
         now = await self._now.of(partition)
         direct = self._changes_only_owner((now or await self._before(partition)).record)

@@ -51,7 +51,7 @@ def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() ->
     pauses, handed_over = paused(), replace(RECORD, uid=Uid("b"), epoch=THREE)
     assert pauses.outstanding(0, TWO, handed_over) == Ownership(Uid("b"), THREE)
     pauses.reported(0, THREE)
-    assert pauses.outstanding(0, TWO, handed_over) == 0, "whoever asks again grants"
+    assert pauses.outstanding(0, TWO, handed_over) == 0, "the operator that asks again grants"
     assert pauses.outstanding(0, TWO, replace(handed_over, epoch=Epoch(4))) == Ownership(Uid("b"), Epoch(4))
 
 

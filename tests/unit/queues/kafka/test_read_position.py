@@ -360,7 +360,7 @@ def test_the_last_record_grants_the_partition_to_the_next_owner() -> None:
     record = left(GRANTED)
     assert (record.uid, record.epoch, record.reader, record.reserved) == (*B2[:2], BY_GIVER, 12 + AHEAD)
     assert not record.released, "it has an owner"
-    assert (record.marked, record.at(12).again_for_next(100)) == (0, 100), "whoever has it may have read, as far as anybody knows"
+    assert (record.marked, record.at(12).again_for_next(100)) == (0, 100), "its owner may have read entries"
 
 
 @pytest.mark.parametrize(
