@@ -18,7 +18,7 @@ from baton.cli.options import GROUP, PARTITION, ClusterTarget, Form, cluster_opt
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import say
 from baton.cli.rehearsal import WhatIf, compare
-from baton.controller.problems import EventReason
+from baton.controller.problems import JOINED, EventReason
 from baton.controller.status import handoff_of
 from baton.engine import GroupState
 from baton.engine.state import PartitionRecord
@@ -38,6 +38,7 @@ MOST_SHOWN = 10
 
 _NUMBERS = re.compile(r"\b(\d[\d,-]{0,300})…? of ([a-z0-9.-]{1,253})")
 _BETWEEN = re.compile(r"\bgo(?:es)? from (\S{1,253}) to (\S{1,253}?)[:;]")
+_FROM = re.compile(r" of \S+ from (\S{1,253}?)(?:[,:;]|$)")
 _ENDS = (EventReason.RELEASED, EventReason.GONE, EventReason.DEADLINE_MISSED)
 _BEGINNINGS = (EventReason.REVOKING, EventReason.REDIRECTED)
 
@@ -79,7 +80,7 @@ class PartitionHistory:
 
 def history(partition: Partition, owner: MemberId | None, events: Iterable[Mapping[str, Any]]) -> PartitionHistory:
     """Read the partition's history from the group's `events` (core/v1)."""
-    told = sorted((one for one in map(_read, events) if one and mentions(one.note, partition)), key=lambda one: one.at)
+    told = sorted((one for event in events for one in _read(event) if mentions(one.note, partition)), key=lambda one: one.at)
     grants = [at for at, one in enumerate(told) if one.reason == EventReason.GRANTED and one.note.startswith(f"{owner} owns ")]
     shown = tuple(told[-MOST_SHOWN:])
     if owner is None or not grants:
@@ -87,8 +88,10 @@ def history(partition: Partition, owner: MemberId | None, events: Iterable[Mappi
     # The events that led to the last grant: all since the grant before it.
     others = [at for at, one in enumerate(told[: grants[-1]]) if one.reason == EventReason.GRANTED]
     led = told[others[-1] + 1 if others else 0 : grants[-1]]
-    why = told[grants[-1]].why or next((one.why for one in reversed(led) if one.reason in _BEGINNINGS and one.why), "")
-    return PartitionHistory(told[grants[-1]].at, _giver(led), why, shown)
+    grant = told[grants[-1]]
+    why = grant.why or next((one.why for one in reversed(led) if one.reason in _BEGINNINGS and one.why), "")
+    giver = _FROM.search(grant.note)
+    return PartitionHistory(grant.at, _giver(led) if giver is None else giver[1], why, shown)
 
 
 def mentions(note: str, partition: Partition) -> bool:
@@ -116,14 +119,16 @@ def _giver(events: list[PartitionEvent]) -> str | None:
     return None
 
 
-def _read(event: Mapping[str, Any]) -> PartitionEvent | None:
+def _read(event: Mapping[str, Any]) -> list[PartitionEvent]:
+    """The sentences of an event of the operator."""
     if event.get("reportingComponent") != REPORTED_BY:
-        return None
+        return []
     metadata = event.get("metadata") or {}
     for text in (event.get("eventTime"), event.get("lastTimestamp"), metadata.get("creationTimestamp")):
         if text and (at := read_seconds(text, None)) is not None:
-            return PartitionEvent(at, str(event.get("reason"))[:128], str(event.get("message"))[:LONGEST_NOTE])
-    return None
+            notes = str(event.get("message"))[:LONGEST_NOTE].split(JOINED)
+            return [PartitionEvent(at, str(event.get("reason"))[:128], note) for note in notes]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """Kubernetes events of a group: their reasons and sentences, the rounds in which they are posted, log lines, and histograms.
 
 Events about partitions are posted in rounds: similar ones share a sentence, and one sentence sums up what would be too many to
-read. The event of a hand-off that begins waits until its queue has reported the outstanding messages.
+read. A hand-off that begins and ends in one round has one event, that of its grant.
 """
 
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
 import structlog
@@ -15,7 +14,7 @@ import structlog
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.large_work import aside
 from baton.controller.metrics import Metrics
-from baton.controller.problems import PASSING, EventReason, Problem, Reason
+from baton.controller.problems import JOINED, PASSING, EventReason, Problem, Reason
 from baton.engine.results import (
     ApprovalRefused,
     Approved,
@@ -101,13 +100,13 @@ def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
     """Return messages about members that got partitions."""
     members = _alike(those, lambda one: one.member)
     if len(members) > most:
-        note = f"{len(members):,} members own {_counted(those)} more{_paused(those) or _because(those)}"
+        note = f"{len(members):,} members own {_counted(those)} more{_paused(those)}{_because(those)}"
         return [EventMessage(EventReason.GRANTED, note)]
-    alike = _alike(those, lambda one: (one.member, one.paused_for is None, "" if one.paused_for is not None else one.why))
+    alike = _alike(those, lambda one: (one.member, one.previous, one.paused_for is None, one.why))
     if len(alike) > most:
         alike = members
     return [
-        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {named(some)}{_paused(some) or _because(some)}")
+        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {named(some)}{_from(some)}{_paused(some)}{_because(some)}")
         for some in alike
     ]
 
@@ -188,6 +187,13 @@ def _waits(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | No
     return f"{waits} for {counted(messages, 'unacknowledged message')}, {until}"
 
 
+def _from(those: Sequence[Granted]) -> str:
+    givers = {one.previous for one in those} - {None, those[0].member}
+    if len(givers) > 1:
+        return f" from {len(givers):,} members"
+    return f" from {givers.pop()}" if givers else ""
+
+
 def _paused(those: Sequence[Granted]) -> str:
     pauses = [one.paused_for for one in those if one.paused_for is not None]
     if not pauses:
@@ -235,7 +241,7 @@ ROUND, SLOW_ROUND = 1.0, 10.0
 """Seconds between two rounds: usually, and when the burst is used up."""
 
 PATIENCE = 1.0
-"""Seconds for which the event of a hand-off waits for the answer of its queue."""
+"""Seconds for which an event about a partition waits: for the answer of its queue, and for what follows it."""
 
 Happened = TypeVar("Happened", bound=OfPartition)
 
@@ -245,8 +251,21 @@ def _joined(messages: Iterable[EventMessage]) -> list[EventMessage]:
     made: dict[tuple[str, str], EventMessage] = {}
     for one in messages:
         key = (one.reason, "" if one.kind is Kind.NORMAL else one.note)
-        made[key] = one if key not in made else one._replace(note=f"{made[key].note}; and {one.note}")
+        made[key] = one if key not in made else one._replace(note=f"{made[key].note}{JOINED}{one.note}")
     return list(made.values())
+
+
+def _without_steps(those: Sequence[OfPartition]) -> list[OfPartition]:
+    """Leave out what a later grant of the partition makes plain, for it has the giver and the cause. A missed deadline stays."""
+    left: list[OfPartition] = []
+    granted: set[Partition] = set()
+    for one in reversed(those):
+        if isinstance(one, Granted):
+            granted.add(one.partition)
+        elif one.partition in granted and not isinstance(one, DeadlineMissed):
+            continue
+        left.append(one)
+    return left[::-1]
 
 
 def _of(those: Iterable[OfPartition], kind: type[Happened]) -> list[Happened]:
@@ -311,8 +330,7 @@ class EventRecorder:
 
     def flush(self) -> None:
         """Post all events that wait."""
-        those, self._waiting, self._round_due_at = [one for _, one in self._waiting], [], None
-        self._post(self._messages(those))
+        self._post(self._messages())
 
     def record_problem(self, problem: Problem | None, now: float) -> None:
         """Record the group's problem. An event is posted when the reason or the message changes (a Secret was missing, and now
@@ -412,53 +430,44 @@ class EventRecorder:
         for _, one in self._waiting:
             if isinstance(one, Revoked) and one.partition in unacknowledged:
                 self._answers.setdefault(one.partition, unacknowledged[one.partition])
-        ripe = self._ripe()
-        if ripe and now >= max(self._next_round(), ripe[0]):
-            self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
-            self._round_at = now
-            count = len(list(takewhile(lambda at: at <= now, ripe)))
-            ready, self._waiting = self._waiting[:count], self._waiting[count:]
-            messages, ripe = self._messages([one for _, one in ready]), self._ripe()
-        else:
-            messages = []
-        self._round_due_at = max(self._next_round(), ripe[0]) if ripe else None
-        return messages
+        if not self._waiting:
+            return []
+        apart = ROUND if self._tokens >= MOST_SENTENCES else SLOW_ROUND
+        self._round_due_at = max(self._waiting[0][0] + PATIENCE, self._round_at + apart)
+        if now < self._round_due_at:
+            return []
+        self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
+        self._round_at = now
+        return self._messages()
 
-    def _messages(self, those: Sequence[OfPartition | EventMessage]) -> list[EventMessage]:
+    def _messages(self) -> list[EventMessage]:
+        """Return the messages about all that waits, which waits no longer."""
+        those, self._waiting, self._round_due_at = [one for _, one in self._waiting], [], None
         messages: list[EventMessage] = []
         some: list[OfPartition] = []
         for one in those:
-            if isinstance(one, EventMessage):
-                messages += [*self._of_partitions(some), one]
-                some = []
-            else:
+            if not isinstance(one, EventMessage):
                 some.append(one)
-        return messages + self._of_partitions(some)
+                continue
+            messages += self._of_partitions(some)
+            some = []
+            if one.reason == EventReason.READY and messages and messages[-1].reason == EventReason.GRANTED:
+                messages[-1] = messages[-1]._replace(note=f"{messages[-1].note}; {one.note}")
+            else:
+                messages.append(one)
+        messages += self._of_partitions(some)
+        self._answers.clear()
+        return messages
 
     def _of_partitions(self, those: list[OfPartition]) -> list[EventMessage]:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
+        those = _without_steps(those)
         messages = revoked(_of(those, Revoked), self._answers, most)
         messages += redirected(_of(those, Redirected), most)
         messages += released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)
         messages = _joined(messages + granted(_of(those, Granted), most))
         self._tokens = max(0.0, self._tokens - len(messages))
-        for partition in {one.partition for one in those}:
-            self._answers.pop(partition, None)
         return messages
-
-    def _next_round(self) -> float:
-        return self._round_at + (ROUND if self._tokens >= MOST_SENTENCES else SLOW_ROUND)
-
-    def _ripe(self) -> list[float]:
-        """Return when each waiting event can be posted, after those before it. A hand-off waits for its queue's answer only until
-        something else happens to the partition."""
-        happened = Counter(one.partition for _, one in self._waiting if not isinstance(one, EventMessage))
-        return [
-            at + PATIENCE
-            if isinstance(one, Revoked) and one.partition not in self._answers and happened[one.partition] == 1
-            else at
-            for at, one in self._waiting
-        ]
 
     def _measure(self, events: Iterable[StepEvent], now: float) -> None:
         verbose, pause = logging.getLogger("baton.group").isEnabledFor(logging.DEBUG), None

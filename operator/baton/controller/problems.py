@@ -65,6 +65,10 @@ class Reason(StrEnum):
     RESIZING = "Resizing"
 
 
+JOINED = "; and "
+"""Between the sentences of one event."""
+
+
 class EventReason(StrEnum):
     """Reasons of events. A group also has events with the reasons of its Ready condition. docs/reference/events.md explains each
     of them."""

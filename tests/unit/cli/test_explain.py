@@ -10,6 +10,7 @@ from baton.cli.explain import REPORTED_BY, PartitionHistory, PartitionLook, hist
 from baton.cli.group import look
 from baton.cli.lag import ONE
 from baton.controller.events import granted, named, released, revoked
+from baton.controller.problems import JOINED
 from baton.engine.results import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
 from baton.engine.state import PartitionRecord
 from baton.engine.state_machine import PartitionState
@@ -41,10 +42,19 @@ def test_since_when_who_before_and_why(end: Released | DeadlineMissed) -> None:
     assert (told.since, told.before, told.why, len(told.events)) == (3.0, "exec-a", "exec-b joined", 3)
 
 
-def test_a_grant_without_a_hand_off_says_why_itself() -> None:
-    ((_, note, _),) = granted([Granted(FIVE, B, Epoch(2), None, None, "exec-b joined")], 10)
-    told = history(FIVE, B, [event(1, "Granted", note)])
-    assert (told.since, told.before, told.why) == (1.0, None, "exec-b joined")
+@pytest.mark.parametrize("before", [None, A])
+@pytest.mark.parametrize("paused", [None, 0.4])
+def test_a_grant_alone_says_why_and_who_before(before: MemberId | None, paused: float | None) -> None:
+    ((_, note, _),) = granted([Granted(FIVE, B, Epoch(2), before, paused, "exec-b joined")], 10)
+    for more in ("", f"{JOINED}exec-c owns partition 6 of orders from exec-d: exec-c joined", "; no hand-offs in progress"):
+        told = history(FIVE, B, [event(1, "Granted", note + more)])
+        assert (told.since, told.before, told.why) == (1.0, before, "exec-b joined")
+
+
+def test_each_sentence_of_an_event_counts_for_its_partition() -> None:
+    notes = [note for _, note, _ in granted([Granted(Partition(FIVE.queue, 4), A, Epoch(2)), Granted(FIVE, B, Epoch(2), A)], 10)]
+    told = history(FIVE, B, [event(1, "Granted", JOINED.join(notes))])
+    assert (told.since, told.before, [one.note for one in told.events]) == (1.0, "exec-a", [notes[1]])
 
 
 def test_what_others_report_and_grants_to_others_do_not_count() -> None:

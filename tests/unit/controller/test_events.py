@@ -97,32 +97,40 @@ def test_where_the_queue_tells_no_number_the_release_is_waited_for(answers: dict
     )
 
 
-async def test_what_is_told_of_the_group_keeps_its_place_between_what_happened_to_partitions() -> None:
+async def test_messages_about_the_group_keep_their_place_among_those_about_partitions() -> None:
     said = Said()
     one = recorder(said)
-    await one.record([Granted(partition(1), A, Epoch(1))], 10.0)
-    await one.record([revoked(5)], 10.1)
-    await one.record([StateChanged(State.READY), Granted(partition(5), B, Epoch(2), A), StandsBy(A)], 10.2)
+    await one.record([Granted(partition(1), A, Epoch(1)), revoked(5), StandsBy(A)], 10.0)
     one.record_problem(Problem(Reason.QUEUE_UNREACHABLE, "it is away"), 10.3)
+    await one.record([Granted(partition(5), B, Epoch(2), A)], 10.4)
     await one.post_due({}, 11.0)
-    order = ["Granted", "Revoking", "Granted", "StandsBy", "Ready", "QueueUnreachable"]
-    assert [str(reason) for reason, _, _ in said.said] == order
+    assert [str(reason) for reason, _, _ in said.said] == ["Revoking", "Granted", "StandsBy", "QueueUnreachable", "Granted"]
     assert one.due_at is None
     await one.record([StateChanged(State.HOLDDOWN, until=5.0)], 12.0)
     assert str(said.said[-1][0]) == "Holddown", "nothing else waits"
 
 
-async def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
+async def test_a_hand_off_within_a_second_is_one_event() -> None:
     said = Said()
     one = recorder(said)
-    await one.record([revoked(5)], 10.0)
-    assert said.said == []
-    assert one.due_at == 11.0
-    await one.post_due({partition(5): 0}, 10.02)
-    assert [note for _, note, _ in said.said] == [
-        "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; nothing is unacknowledged"
+    await one.record([revoked(5, "a", "b", "b joined"), revoked(6, "c", "b", "b joined")], 10.0)
+    assert (said.said, one.due_at) == ([], 11.0)
+    await one.record(
+        [Released(partition(5), A, ReleaseCause.CONSUMER), Granted(partition(5), B, Epoch(2), A, 0.2, "b joined")], 10.2
+    )
+    await one.record([StateChanged(State.READY)], 10.3)
+    await one.post_due({partition(6): 0}, 11.0)
+    assert [(str(reason), note) for reason, note, _ in said.said] == [
+        ("Revoking", "partition 6 of orders goes from c to b: b joined; nothing is unacknowledged"),
+        ("Granted", "b owns partition 5 of orders from a, paused for 0.2 s: b joined; no hand-offs in progress"),
     ]
     assert one.due_at is None
+
+
+def test_what_follows_a_grant_is_told_and_so_is_a_missed_deadline_before_it() -> None:
+    missed, grant = DeadlineMissed(partition(1), A, taken=True), Granted(partition(1), B, Epoch(2), A)
+    reasons = [str(reason) for reason, _, _ in told(revoked(1), missed, grant, revoked(1, "b", "c"))]
+    assert reasons == ["Revoking", "DeadlineMissed", "Granted"]
 
 
 def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
@@ -136,10 +144,8 @@ def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
 def test_what_happened_together_is_one_event_for_each_reason() -> None:
     releases = [Released(partition(1), A, ReleaseCause.CONSUMER), Released(partition(2), B, ReleaseCause.CONSUMER)]
     grants = [Granted(partition(1), B, Epoch(2)), Granted(partition(2), A, Epoch(2))]
-    assert notes(*releases, *grants) == [
-        "a has let go of partition 1 of orders; and b has let go of partition 2 of orders",
-        "b owns partition 1 of orders; and a owns partition 2 of orders",
-    ]
+    assert notes(*releases) == ["a has let go of partition 1 of orders; and b has let go of partition 2 of orders"]
+    assert notes(*grants) == ["b owns partition 1 of orders; and a owns partition 2 of orders"]
 
 
 def test_a_hand_off_that_turns_is_told() -> None:
@@ -154,7 +160,9 @@ def test_partitions_of_one_member_share_a_sentence() -> None:
 
 
 def test_a_grant_after_a_pause_says_how_long_it_was() -> None:
-    assert notes(Granted(partition(1), A, Epoch(2), B, paused_for=0.42)) == ["a owns partition 1 of orders, paused for 0.4 s"]
+    assert notes(Granted(partition(1), A, Epoch(2), B, paused_for=0.42)) == [
+        "a owns partition 1 of orders from b, paused for 0.4 s"
+    ]
 
 
 def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> None:
@@ -218,7 +226,7 @@ def test_a_step_of_ten_thousand_moves_is_a_few_sentences() -> None:
     many = [revoked(number, f"m{number % 700}", f"n{number % 300}", "300 pods joined") for number in range(10_000)]
     grants = [Granted(one.partition, one.receiver or A, Epoch(2), one.member, 0.5) for one in many]
     releases = [Released(one.partition, one.member, ReleaseCause.CONSUMER) for one in many]
-    assert notes(*many, *releases, *grants) == [
+    assert notes(*many) + notes(*releases) + notes(*grants) == [
         "10,000 partitions of orders go from 700 members to 300: 300 pods joined; they wait for their givers to release them, "
         "until 1970-01-01T00:00:03Z at most",
         "700 members have let go of 10,000 partitions of orders",
