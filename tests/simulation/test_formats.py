@@ -52,7 +52,7 @@ async def test_what_the_operator_writes(world: OneReplica) -> None:
         "finalizers of the group": group["metadata"]["finalizers"],
         "status of a queue": (await world.admin.get(f"{queues}/orders"))["status"],
         "lease of the operator": (await world.admin.get(leases_path("baton-system", "operator")))["spec"],
-        "an event": next(one for one in events if one["reason"] == "Ready"),
+        "an event": next(one for one in events if one["reason"] == "Granted"),
     }
     same("operator.json", found, VOLATILE)
 

@@ -4,7 +4,7 @@
 plan, or only continues the hand-offs that have begun (rule 9).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from baton.api.group import GroupNumbers, Protocol
@@ -13,11 +13,12 @@ from baton.engine.draft import Draft
 from baton.engine.holddown import balanced, settled
 from baton.engine.ledger import dump
 from baton.engine.membership import release_times
-from baton.engine.observation import HeldBack, Observation
-from baton.engine.results import Effect, StateChanged, StepEvent
+from baton.engine.observation import HeldBack, Observation, Outcome
+from baton.engine.results import Effect, Grant, StateChanged, StepEvent
 from baton.engine.rules import Mode, apply_rules, mode_of
 from baton.engine.state import GroupState, PartitionRecord, View, moment
 from baton.engine.state_machine import state_of, unopened, until_of, why_of
+from baton.queues.protocol import Ownership
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,24 @@ class Step:
 def step(state: GroupState, observation: Observation, now: float) -> Step:
     """Return the next state of a group. `now` is in seconds, on the clock of the observation. Pure.
 
-    Level-triggered: each step returns every effect that no observation has shown as done.
+    Level-triggered: each step returns every effect that no observation has shown as done. Grants at a queue that cannot fence are
+    done in the step, because nothing has to be done there: the ledger itself is the grant.
     """
+    made = _step(state, observation, now)
+    while granted := frozenset(_unfenced(made.effects, observation)):
+        more = _step(made.state, replace(observation, outcomes=granted, part=None if observation.part is None else 0), now)
+        made = replace(more, events=(*made.events, *more.events))
+    return made
+
+
+def _unfenced(effects: Iterable[Effect], observation: Observation) -> Iterator[Outcome]:
+    """The outcomes of grants at queues that cannot fence."""
+    for one in effects:
+        if isinstance(one, Grant) and not observation.queues[one.partition.queue].fenced:
+            yield Outcome(one.partition, Ownership(one.uid, one.epoch))
+
+
+def _step(state: GroupState, observation: Observation, now: float) -> Step:
     now, view = moment(now), state.view
     if view is not None and (view.wake_at is None or now < view.wake_at) and observation == view.observation:
         return Step(state, view.effects, (), view.wake_at)
