@@ -1,6 +1,7 @@
 """What a producer is given is looked at before anything is sent."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer, scripts
-from baton.queues.redis.batches import MOST, Batches, ScriptRun
+from baton.queues.redis.batches import ANSWERED_AT_ONCE, MOST, Batches, ScriptRun
 from baton.queues.redis.sending import waiting_entries
 
 
@@ -304,3 +305,19 @@ async def test_when_it_is_closed_who_still_waits_is_told_so() -> None:
     await batches.close()
     with pytest.raises(QueueUnreachable, match="closed"):
         await asking
+
+
+async def test_the_callers_of_one_round_trip_go_on_a_few_at_a_time() -> None:
+    """A thousand queues are asked together, and each works on its answer: other tasks get their turns in between."""
+    batches, turn, went_on = Batches(Server().send), 0, Counter[int]()
+
+    async def ask() -> None:
+        await batches.ask(request(8))
+        went_on[turn] += 1
+
+    asking = asyncio.gather(*(ask() for _ in range(MOST)))
+    while not asking.done():
+        await asyncio.sleep(0)
+        turn += 1
+    assert went_on.total() == MOST
+    assert max(went_on.values()) <= ANSWERED_AT_ONCE

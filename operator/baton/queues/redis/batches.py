@@ -23,6 +23,10 @@ MOST = 256
 """Total weight per round trip, so that the event loop and the server are blocked for only a few milliseconds."""
 
 
+ANSWERED_AT_ONCE = 32
+"""Callers that go on in one turn of the event loop. A thousand queues may be asked together, and each works on its answer."""
+
+
 class Hint(NamedTuple):
     """A pod that should read a partition's owner record."""
 
@@ -115,23 +119,23 @@ class Batches:
     async def _carry(self, those: Sequence[tuple[ScriptRun, asyncio.Future[object]]]) -> None:
         try:
             answers = await self._send([request for request, _ in those])
+            for place, ((_, future), answer) in enumerate(zip(those, answers, strict=True), 1):
+                if future.done():
+                    pass  # its caller was cancelled
+                elif isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+                if place % ANSWERED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
         except asyncio.CancelledError:
             _end(those, QueueUnreachable("the connection was closed"))
             raise
         except TimeoutError as error:
             _end(those, error)
             self._end_waiting(error)  # the server hangs, so they would only time out later
-            return
         except Exception as error:
             _end(those, error)
-            return
-        for (_, future), answer in zip(those, answers, strict=True):
-            if future.done():
-                continue  # its caller was cancelled
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
 
 
 def _end(those: Iterable[tuple[ScriptRun, asyncio.Future[Any]]], error: Exception) -> None:
