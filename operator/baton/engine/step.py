@@ -41,9 +41,10 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
     Level-triggered: each step returns every effect that no observation has shown as done. Grants at a queue that cannot fence are
     done in the step, because nothing has to be done there: the ledger itself is the grant.
     """
-    made = _step(state, observation, now)
-    while granted := frozenset(_unfenced(made.effects, observation)):
-        more = _step(made.state, replace(observation, outcomes=granted, part=None if observation.part is None else 0), now)
+    made, granted = _step(state, observation, now), frozenset[Outcome]()
+    while new := frozenset(_unfenced(made.effects, observation)) - granted:
+        granted |= new
+        more = _step(made.state, replace(observation, outcomes=new, part=None if observation.part is None else 0), now)
         made = replace(more, events=(*made.events, *more.events))
     return made
 
