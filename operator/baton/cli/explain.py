@@ -54,10 +54,8 @@ class PartitionEvent:
 
     @property
     def why(self) -> str:
-        """The cause in the note: after the first colon, up to the last semicolon; empty without a colon."""
-        return self.note.partition(": ")[2].rpartition("; ")[0] or (
-            "" if "; " in self.note else self.note.partition(": ")[2].strip()
-        )
+        """The cause in the note: after the first colon, up to the first semicolon; empty without a colon."""
+        return self.note.partition("; ")[0].partition(": ")[2]
 
     def to_json(self) -> Mapping[str, str]:
         """For programs."""

@@ -32,7 +32,7 @@ from baton.engine.results import (
     StepEvent,
     Withdrawn,
 )
-from baton.kube.events import Events, Kind, Regarding
+from baton.kube.events import LONGEST_NOTE, Events, Kind, Regarding
 from baton.model.ids import Partition
 from baton.model.ranges import format_numbers
 from baton.model.times import to_text
@@ -188,10 +188,8 @@ def _waits(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | No
 
 
 def _from(those: Sequence[Granted]) -> str:
-    givers = {one.previous for one in those} - {None, those[0].member}
-    if len(givers) > 1:
-        return f" from {len(givers):,} members"
-    return f" from {givers.pop()}" if givers else ""
+    giver = those[0].previous
+    return f" from {giver}" if giver not in (None, those[0].member) and all(one.previous == giver for one in those) else ""
 
 
 def _paused(those: Sequence[Granted]) -> str:
@@ -247,25 +245,20 @@ Happened = TypeVar("Happened", bound=OfPartition)
 
 
 def _joined(messages: Iterable[EventMessage]) -> list[EventMessage]:
-    """Join all messages of one reason that are not warnings, because posting an event costs as much as writing the ledger."""
-    made: dict[tuple[str, str], EventMessage] = {}
+    """Join messages of one reason that are not warnings, because posting an event costs as much as writing the ledger. And the
+    group is Ready at the end of the grant that made it so."""
+    made: list[EventMessage] = []
     for one in messages:
-        key = (one.reason, "" if one.kind is Kind.NORMAL else one.note)
-        made[key] = one if key not in made else one._replace(note=f"{made[key].note}{JOINED}{one.note}")
-    return list(made.values())
+        reason = made[-1].reason if made else None
+        between = JOINED if one.reason == reason else "; " if (reason, one.reason) == _END else None
+        if between and one.kind is Kind.NORMAL and len((note := f"{made[-1].note}{between}{one.note}").encode()) <= LONGEST_NOTE:
+            made[-1] = made[-1]._replace(note=note)
+        else:
+            made.append(one)
+    return made
 
 
-def _without_steps(those: Sequence[OfPartition]) -> list[OfPartition]:
-    """Leave out what a later grant of the partition makes plain, for it has the giver and the cause. A missed deadline stays."""
-    left: list[OfPartition] = []
-    granted: set[Partition] = set()
-    for one in reversed(those):
-        if isinstance(one, Granted):
-            granted.add(one.partition)
-        elif one.partition in granted and not isinstance(one, DeadlineMissed):
-            continue
-        left.append(one)
-    return left[::-1]
+_END = (EventReason.GRANTED, EventReason.READY)
 
 
 def _of(those: Iterable[OfPartition], kind: type[Happened]) -> list[Happened]:
@@ -446,28 +439,36 @@ class EventRecorder:
         messages: list[EventMessage] = []
         some: list[OfPartition] = []
         for one in those:
-            if not isinstance(one, EventMessage):
-                some.append(one)
-                continue
-            messages += self._of_partitions(some)
-            some = []
-            if one.reason == EventReason.READY and messages and messages[-1].reason == EventReason.GRANTED:
-                messages[-1] = messages[-1]._replace(note=f"{messages[-1].note}; {one.note}")
+            if isinstance(one, EventMessage):
+                messages += [*self._of_partitions(some), one]
+                some = []
             else:
-                messages.append(one)
-        messages += self._of_partitions(some)
+                some.append(one)
+        messages = _joined(messages + self._of_partitions(some))
         self._answers.clear()
+        self._tokens = max(0.0, self._tokens - len(messages))
         return messages
 
     def _of_partitions(self, those: list[OfPartition]) -> list[EventMessage]:
+        """Return the messages about partitions. The last grant of a partition has the giver and the cause, so it stands for the
+        steps before it, but for a missed deadline."""
+        last = {one.partition: place for place, one in enumerate(those) if isinstance(one, Granted)}
+        before: list[OfPartition] = []
+        after: list[OfPartition] = []
+        for place, one in enumerate(those):
+            grant = last.get(one.partition, place)
+            if place > grant:
+                after.append(one)
+            elif place == grant or isinstance(one, Granted | DeadlineMissed):
+                before.append(one)
+        return [*self._sentences(before), *self._sentences(after)]
+
+    def _sentences(self, those: list[OfPartition]) -> list[EventMessage]:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
-        those = _without_steps(those)
         messages = revoked(_of(those, Revoked), self._answers, most)
         messages += redirected(_of(those, Redirected), most)
         messages += released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)
-        messages = _joined(messages + granted(_of(those, Granted), most))
-        self._tokens = max(0.0, self._tokens - len(messages))
-        return messages
+        return messages + granted(_of(those, Granted), most)
 
     def _measure(self, events: Iterable[StepEvent], now: float) -> None:
         verbose, pause = logging.getLogger("baton.group").isEnabledFor(logging.DEBUG), None

@@ -4,7 +4,7 @@
 plan, or only continues the hand-offs that have begun (rule 9).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from baton.api.group import GroupNumbers, Protocol
@@ -14,7 +14,7 @@ from baton.engine.holddown import balanced, settled
 from baton.engine.ledger import dump
 from baton.engine.membership import release_times
 from baton.engine.observation import HeldBack, Observation, Outcome
-from baton.engine.results import Effect, Grant, StateChanged, StepEvent
+from baton.engine.results import Effect, Grant, ReleaseCause, StateChanged, StepEvent
 from baton.engine.rules import Mode, apply_rules, mode_of
 from baton.engine.state import GroupState, PartitionRecord, View, moment
 from baton.engine.state_machine import state_of, unopened, until_of, why_of
@@ -38,25 +38,8 @@ class Step:
 def step(state: GroupState, observation: Observation, now: float) -> Step:
     """Return the next state of a group. `now` is in seconds, on the clock of the observation. Pure.
 
-    Level-triggered: each step returns every effect that no observation has shown as done. Grants at a queue that cannot fence are
-    done in the step, because nothing has to be done there: the ledger itself is the grant.
+    Level-triggered: each step returns every effect that no observation has shown as done.
     """
-    made, granted = _step(state, observation, now), frozenset[Outcome]()
-    while new := frozenset(_unfenced(made.effects, observation)) - granted:
-        granted |= new
-        more = _step(made.state, replace(observation, outcomes=new, part=None if observation.part is None else 0), now)
-        made = replace(more, events=(*made.events, *more.events))
-    return made
-
-
-def _unfenced(effects: Iterable[Effect], observation: Observation) -> Iterator[Outcome]:
-    """The outcomes of grants at queues that cannot fence."""
-    for one in effects:
-        if isinstance(one, Grant) and not observation.queues[one.partition.queue].fenced:
-            yield Outcome(one.partition, Ownership(one.uid, one.epoch))
-
-
-def _step(state: GroupState, observation: Observation, now: float) -> Step:
     now, view = moment(now), state.view
     if view is not None and (view.wake_at is None or now < view.wake_at) and observation == view.observation:
         return Step(state, view.effects, (), view.wake_at)
@@ -144,8 +127,31 @@ class Fitted:
 def fitting_step(state: GroupState, observation: Observation, now: float, limit: int = SIZE_LIMIT) -> Fitted:
     """Return the step that does the most with a ledger that fits. `limit`: most bytes of the ledger after a plan.
 
+    Nothing has to be done at a queue that cannot fence, so the step also takes in its grants there, and one write of the ledger
+    has both. A giver that missed its deadline is named by a ledger first.
+
     Raises TooLarge if no step fits.
     """
+    first = _fitting_step(state, observation, now, limit)
+    if not (granted := frozenset(_granted_by_ledger(first.step, observation))):
+        return first
+    try:
+        more = _fitting_step(first.step.state, replace(observation, outcomes=granted), now, limit)
+    except TooLarge:
+        return first
+    return Fitted(replace(more.step, events=(*first.step.events, *more.step.events)), more.texts or first.texts, more.too_large)
+
+
+def _granted_by_ledger(made: Step, observation: Observation) -> Iterator[Outcome]:
+    """Yield the outcomes of grants at queues that cannot fence."""
+    for one in made.effects:
+        of = one.partition
+        unfenced = isinstance(one, Grant) and not observation.queues[of.queue].fenced
+        if unfenced and made.state.moves[of].released is not ReleaseCause.DEADLINE:
+            yield Outcome(of, Ownership(one.uid, one.epoch))
+
+
+def _fitting_step(state: GroupState, observation: Observation, now: float, limit: int) -> Fitted:
     too_large: TooLarge | None = None
     for held_back in HeldBack:
         made = step(state, replace(observation, held_back=held_back), now)

@@ -46,7 +46,11 @@ def test_since_when_who_before_and_why(end: Released | DeadlineMissed) -> None:
 @pytest.mark.parametrize("paused", [None, 0.4])
 def test_a_grant_alone_says_why_and_who_before(before: MemberId | None, paused: float | None) -> None:
     ((_, note, _),) = granted([Granted(FIVE, B, Epoch(2), before, paused, "exec-b joined")], 10)
-    for more in ("", f"{JOINED}exec-c owns partition 6 of orders from exec-d: exec-c joined", "; no hand-offs in progress"):
+    for more in (
+        "",
+        f"{JOINED}exec-c owns partition 6 of orders from exec-d: exec-c joined",
+        "; no hand-offs in progress; 3 partitions have no owner",
+    ):
         told = history(FIVE, B, [event(1, "Granted", note + more)])
         assert (told.since, told.before, told.why) == (1.0, before, "exec-b joined")
 

@@ -27,7 +27,7 @@ from baton.engine.results import (
     Withdrawn,
 )
 from baton.kube.clock import ApiServerClock
-from baton.kube.events import Events, Kind, Regarding
+from baton.kube.events import LONGEST_NOTE, Events, Kind, Regarding
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from tests.unit.kube.memory_api import ShopApi
 
@@ -129,8 +129,28 @@ async def test_a_hand_off_within_a_second_is_one_event() -> None:
 
 def test_what_follows_a_grant_is_told_and_so_is_a_missed_deadline_before_it() -> None:
     missed, grant = DeadlineMissed(partition(1), A, taken=True), Granted(partition(1), B, Epoch(2), A)
-    reasons = [str(reason) for reason, _, _ in told(revoked(1), missed, grant, revoked(1, "b", "c"))]
-    assert reasons == ["Revoking", "DeadlineMissed", "Granted"]
+    gone, other = Released(partition(1), B, ReleaseCause.GONE), Granted(partition(2), A, Epoch(1))
+    reasons = [str(reason) for reason, _, _ in told(revoked(1), missed, grant, gone, other, revoked(1, "b", "c"))]
+    assert reasons == ["DeadlineMissed", "Granted", "Revoking", "Gone"]
+    assert [str(reason) for reason, _, _ in told(grant, gone, StateChanged(State.READY))] == ["Granted", "Gone", "Ready"]
+
+
+def test_a_giver_is_named_where_it_is_that_of_all_partitions() -> None:
+    grants = [Granted(partition(number), B, Epoch(2), A if number == 5 else None) for number in range(6)]
+    kinds = [Granted(partition(10 + number), B, Epoch(2), A, why=f"cause {number}") for number in range(3)]
+    assert notes(*grants, *kinds) == ["b owns partitions 0-5,10-12 of orders: cause 0 and 2 more causes"]
+
+
+async def test_a_note_that_would_be_cut_is_an_event_of_its_own() -> None:
+    said = Said()
+    one = recorder(said)
+    long = [MemberId(f"{letter * 250}") for letter in "abc"]
+    await one.record([Granted(partition(number), member, Epoch(1), why="w" * 200) for number, member in enumerate(long)], 0.0)
+    await one.record([StateChanged(State.READY)], 0.1)
+    await one.post_due({}, 1.0)
+    assert [str(reason) for reason, _, _ in said.said] == ["Granted", "Granted"]
+    assert all(len(note) <= LONGEST_NOTE for _, note, _ in said.said)
+    assert said.said[-1][1].endswith("; no hand-offs in progress")
 
 
 def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:

@@ -13,7 +13,7 @@ from baton.engine.draft import Draft
 from baton.engine.member_slots import expire_reserved_slots
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue, Outcome
 from baton.engine.plan import TO_GRANT
-from baton.engine.results import StandsBy
+from baton.engine.results import StandsBy, StateChanged
 from baton.engine.state_machine import state_of
 from baton.engine.step import OF_A_PART, SIZE_LIMIT, TooLarge, fitting_step, size
 from baton.model.ids import OnDeadline, QueueName
@@ -384,3 +384,63 @@ def test_eight_hundred_members_with_four_thousand_partitions() -> None:
     assert set(loads.values()) == {5} and len(loads) == 800
     totals = fleet.state.totals
     assert totals.moves - before.moves == totals.lower_bound - before.lower_bound
+
+
+# Queues that cannot fence: their grants are in the ledger that decides them.
+
+
+def test_a_queue_that_cannot_fence_has_its_grants_in_the_step_that_decides_them() -> None:
+    group = Tight(2, fenced=False).join("a", "b")
+    made = group.step()
+    assert (group.owners(), made.effects) == ("ab", ())
+    assert [one.state for one in made.events if isinstance(one, StateChanged)] == [State.REBALANCING, State.READY]
+    made = group.leave("a").step()
+    assert (group.owners(), made.effects) == ("bb", ())
+
+
+def test_grants_of_an_eager_rebalance_wait_for_all_givers_also_where_nothing_fences() -> None:
+    group = Tight(4, GroupSpec(delay=0.0, protocol=Protocol.EAGER), fenced=False).join("a", "b")
+    group.step()
+    assert len(pauses(group.join("c").step())) == 4
+    group.release("a", 0).release("a", 2).release("b", 1).step()
+    assert "c" not in group.owners()
+    made = group.release("b", 3).step()
+    assert (made.effects, "c" in group.owners()) == ((), True)
+
+
+def test_a_ledger_names_a_giver_that_missed_its_deadline_before_another_owner() -> None:
+    group = Tight(2, fenced=False, max_handoff=0.0, on_deadline=OnDeadline.FORCE).join("a")
+    group.step()
+    assert grants(group.join("b").step()) == [(1, "b", 2)]
+    assert group.owners() == "aa"
+    group.settle()
+    assert group.owners() == "ab"
+
+
+@pytest.mark.parametrize("room", [300, 600, 1000])
+def test_parts_of_a_plan_end_balanced_also_where_grants_take_no_time(room: int) -> None:
+    group, twin = Tight(120, fenced=False), Tight(120, fenced=False)
+    for one in (group, twin):
+        one.start(*names(0, 4)).leave(*names(0, 2)).join(*names(4, 24))
+    twin.to_rest()
+    group.limit = twin.bytes + room
+    group.to_rest()
+    assert (group.too_large, len(group.loads()), group.loads()[-1]) == (None, 22, 6)
+
+
+def test_a_plan_of_known_members_has_no_more_room_than_another() -> None:
+    group, twin = Tight(40, fenced=False), Tight(40, fenced=False)
+    for one in (group, twin):
+        one.start(*names(0, 20)).resize(2000)
+    twin.settle()
+    before, group.limit = group.bytes, twin.bytes - 100
+    group.settle()
+    assert (group.bytes, group.too_large is None) == (before, False)
+
+
+def test_hand_offs_of_a_queue_that_cannot_fence_keep_to_their_pace() -> None:
+    spec = GroupSpec(delay=0.0, rebalance=GroupRebalance(max_concurrent_handoffs=1))
+    group = Tight(400, spec, fenced=False, max_handoff=0.0, on_deadline=OnDeadline.FORCE).join("a", "b")
+    group.settle()
+    group.join("c", "d").step()
+    assert len(group.state.moves) <= 1 and not set(group.owners()) & {"c", "d"}

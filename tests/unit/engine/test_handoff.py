@@ -5,7 +5,7 @@ from dataclasses import replace
 from baton.api.group import GroupRebalance, Protocol
 from baton.engine import Grant, Pause, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome
-from baton.engine.results import Granted, Redirected, Revoked, StateChanged
+from baton.engine.results import Redirected, Revoked
 from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from baton.queues.protocol import Ownership
 from tests.unit.engine.group import Group, grants, partition, pauses
@@ -401,23 +401,3 @@ def test_what_is_decided_in_the_step_in_which_a_rebalance_ends_is_counted_as_the
     group.settle(63)
     assert group.owners() == "abab"
     assert group.state.totals.moves == group.state.totals.lower_bound == 2
-
-
-def test_a_queue_that_cannot_fence_has_its_grants_in_the_step_that_decides_them() -> None:
-    group = Group(2, GroupSpec(delay=0), fenced=False).join("a", "b")
-    made = group.step()
-    assert (group.owners(), made.effects) == ("ab", ())
-    assert [type(one) for one in made.events if not isinstance(one, StateChanged)] == [Granted, Granted]
-    assert [one.state for one in made.events if isinstance(one, StateChanged)][-1] is State.READY
-    made = group.leave("a").step()
-    assert (group.owners(), made.effects) == ("bb", ())
-
-
-def test_grants_at_a_queue_that_cannot_fence_wait_for_all_givers_of_an_eager_rebalance() -> None:
-    group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER), fenced=False).join("a", "b")
-    group.step()
-    assert len(pauses(group.join("c").step())) == 4
-    group.release("a", 0).release("a", 2).release("b", 1).step()
-    assert "c" not in group.owners()
-    made = group.release("b", 3).step()
-    assert (made.effects, "c" in group.owners()) == ((), True)

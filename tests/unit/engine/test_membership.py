@@ -13,7 +13,7 @@ from baton.engine.results import Fenced
 from baton.engine.state_machine import state_of
 from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from baton.model.session import Release
-from tests.unit.engine.group import Group, pauses
+from tests.unit.engine.group import Group, grants, pauses
 
 # Pods that take no part, and may still work: where nothing fences, only their word or their end frees what they have.
 
@@ -66,7 +66,8 @@ def test_the_older_of_two_pods_with_one_identity_is_waited_for() -> None:
     assert pauses(group.join("b", instance="i").settle()) == [0]
     group.settle(at=40)
     assert group.owners() == "a"
-    group.leave("a").step(at=41)
+    assert grants(group.leave("a").step(at=41)) == [(0, "b", 2)]
+    group.settle()
     assert group.owners() == "b"
     assert group.state.totals.moves == 0, "it is the same static member"
 
