@@ -42,16 +42,17 @@ async def no_proposal(world: World, group: str) -> None:
     await eventually(so, f"{group} proposes nothing", shown=lambda: world.status(group))
 
 
-async def said(world: World, group: str, reason: str) -> str:
-    """Wait for an event about the group; the notes of all that there are, a line each."""
+async def said(world: World, group: str, reason: str, text: str = "") -> str:
+    """Wait for an event about the group with this text in its note; the note."""
     notes: list[str] = []
 
     async def so() -> bool:
-        notes[:] = [event["note"] for event in await world.events(reason) if event["regarding"]["name"] == group]
+        of_group = [event["note"] for event in await world.events(reason) if event["regarding"]["name"] == group]
+        notes[:] = [note for note in of_group if text in note]
         return bool(notes)
 
     await eventually(so, f"{group} has an event {reason}")
-    return "\n".join(notes)
+    return notes[0]
 
 
 async def with_proposal(world: World, group: str, url: str) -> dict[str, Any]:
@@ -88,8 +89,8 @@ async def test_a_proposal_is_shown_and_carried_out_by_an_annotation(
     await shop.spread("annotated", 2, 1, 1)
     await no_proposal(shop, "annotated")
     assert shown["id"] in await said(shop, "annotated", "Approved")
-    note = await said(shop, "annotated", "Granted")
-    assert f"annotated-c owns partition {move['partitions']} of annotated from {move['from']}, paused for " in note
+    granted = f"annotated-c owns partition {move['partitions']} of annotated from {move['from']}, paused for "
+    assert await said(shop, "annotated", "Granted", granted)
 
 
 async def test_an_approval_of_something_else_is_refused_with_an_event(
