@@ -17,7 +17,7 @@
   expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "baton.serviceAccount" . }}'
 {{- end -}}
 
-{{/* What is Kubernetes' own is none of the operator's business. */}}
+{{/* The operator writes nothing in the namespaces of Kubernetes itself. */}}
 {{- define "baton.admission.notOfKubernetes" -}}
 - expression: "!(request.namespace in ['kube-system', 'kube-public', 'kube-node-lease'])"
   reason: Forbidden

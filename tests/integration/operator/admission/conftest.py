@@ -70,7 +70,7 @@ async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list
             async with acting(kubeconfig, await token_of(world, "probe")) as nobody:
                 await nobody.write_lease(world.namespace, "baton-probe", "probe", "u")
         except ApiError as error:
-            return "Lease baton-probe is the word of the pod probe" in error.message
+            return "Lease baton-probe is the session of the pod probe" in error.message
         await api.delete(leases_path(world.namespace, "baton-probe"))
         return False
 

@@ -46,7 +46,7 @@ async def test_a_pod_writes_its_own_lease_and_no_other(consumers: World, act: Ac
     of_a, of_b = await uid(consumers, "a"), await uid(consumers, "b")
     await a.write_lease(here, "baton-a", "orders", of_a)
     message = await refused(b.write_lease(here, "baton-a", "orders", of_a, **RELEASES))
-    assert "Lease baton-a is the word of the pod a, which alone writes it: this is the token of the pod b" in message
+    assert "Lease baton-a is the session of the pod a, and only that pod writes it: this is the token of the pod b" in message
     assert "whose Lease is baton-b" in message
     assert "the word of the pod c" in await refused(b.write_lease(here, "baton-c", "orders", "u-c"))
     message = await refused(b.write_lease(here, "baton-b", "orders", of_a))
@@ -115,7 +115,7 @@ async def test_the_drivers_lease_is_written_by_whom_its_group_lets_join(consumer
     of_driver, of_consumer = await uid(consumers, "d"), await uid(consumers, "a")
     message = await refused(consumer.write_lease(here, "orders-driver", "orders", of_consumer))
     assert (
-        "Lease orders-driver is the word of the driver of ConsumerGroup orders: allow its service account the verb join"
+        "Lease orders-driver is the session of the driver of ConsumerGroup orders: allow its service account the verb join"
         in message
     )
     assert "is the UID of the pod that writes it" in await refused(
@@ -179,7 +179,7 @@ async def test_a_session_that_is_refused_says_so_in_one_line_with_the_cure(
     session.close()
     (said,) = [message for message in caplog.messages if "cannot be renewed" in message]
     assert "cannot be renewed: 403 leases.coordination.k8s.io" in said and "\n" not in said
-    assert "Lease baton-b is the word of the pod b, which alone writes it" in said
+    assert "Lease baton-b is the session of the pod b, and only that pod writes it" in said
 
 
 async def test_a_lease_without_the_label_is_nobodys_business(consumers: World, act: ActAs) -> None:
