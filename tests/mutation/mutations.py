@@ -178,7 +178,7 @@ ENGINE = (
 OPERATOR = (
     *_in("model/lease.py", "unit/model/test_session.py",
          ("election", "Vacancy.free", "return True")),
-    *_in("kube/elector.py", ("unit/kube/test_election.py", "unit/kube/test_elector.py"),
+    *_in("kube/elector.py", "unit/kube/test_elector.py",
          ("election", "still_leads", "return True"),
          ("election", "Elector._confirm", "return True"),
          ("election", "Elector._resign")),

@@ -22,6 +22,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError, refusal
 from baton.kube.store import WatchedKind
 from baton.simulation import virtual_time
+from tests.unit.kube.virtual_tests import told_by
 
 POD = {
     "metadata": {"namespace": "shop", "name": "a", "uid": "u-a", "resourceVersion": "3", "labels": {"baton.dev/group": "orders"}},
@@ -104,6 +105,7 @@ class Served:
             await asyncio.sleep(2)
 
 
+@told_by
 def played(story: Callable[[Served], Awaitable[None]]) -> None:
     async def main() -> None:
         served = Served()
@@ -115,312 +117,266 @@ def played(story: Callable[[Served], Awaitable[None]]) -> None:
     virtual_time.run(main())
 
 
-def test_what_vanished_while_nobody_looked_is_noticed() -> None:
-    async def story(one: Served) -> None:
+@played
+async def test_what_vanished_while_nobody_looked_is_noticed(one: Served) -> None:
+    one.want(0)
+    await asyncio.sleep(1)
+    assert one.cache.pods.get("shop", "a") is not None
+    one.api.pods = []
+    one.want(one.clock.ticks())
+    await asyncio.sleep(1)
+    assert one.cache.pods.get("shop", "a") is None
+    ledger = one.relists.ledger(("shop", "orders"))
+    assert ledger is not None and ledger.version == "7"
+    assert one.relists.ledger(("shop", "returns")) is None
+
+
+@played
+async def test_only_a_complete_list_that_is_new_enough_shows_that_a_group_has_no_ledger(one: Served) -> None:
+    orders, returns, loans = ("shop", "orders"), ("shop", "returns"), ("bank", "loans")
+    began = one.clock.ticks()
+    assert not one.relists.ledger_absent(returns, 0), "nothing has been listed"
+    one.api.refused["bank", "configmaps"] = FAILURES["403"]
+    one.want(began)
+    one.want(began, "bank")
+    await asyncio.sleep(1)
+    assert one.relists.ledger_absent(returns, began)
+    assert not one.relists.ledger_absent(orders, began)
+    assert not one.relists.ledger_absent(loans, began), "this namespace could not be listed"
+    assert not one.relists.ledger_absent(returns, began + 0.5), "the list is of an earlier term"
+
+
+@played
+async def test_many_who_ask_at_once_share_one_list(one: Served) -> None:
+    for _ in range(50):
         one.want(0)
-        await asyncio.sleep(1)
-        assert one.cache.pods.get("shop", "a") is not None
-        one.api.pods = []
-        one.want(one.clock.ticks())
-        await asyncio.sleep(1)
-        assert one.cache.pods.get("shop", "a") is None
-        ledger = one.relists.ledger(("shop", "orders"))
-        assert ledger is not None and ledger.version == "7"
-        assert one.relists.ledger(("shop", "returns")) is None
-
-    played(story)
+    await asyncio.sleep(1)
+    one.want(0)
+    assert one.api.times("pods") == 1
 
 
-def test_only_a_complete_list_that_is_new_enough_shows_that_a_group_has_no_ledger() -> None:
-    async def story(one: Served) -> None:
-        orders, returns, loans = ("shop", "orders"), ("shop", "returns"), ("bank", "loans")
-        began = one.clock.ticks()
-        assert not one.relists.ledger_absent(returns, 0), "nothing has been listed"
-        one.api.refused["bank", "configmaps"] = FAILURES["403"]
-        one.want(began)
-        one.want(began, "bank")
-        await asyncio.sleep(1)
-        assert one.relists.ledger_absent(returns, began)
-        assert not one.relists.ledger_absent(orders, began)
-        assert not one.relists.ledger_absent(loans, began), "this namespace could not be listed"
-        assert not one.relists.ledger_absent(returns, began + 0.5), "the list is of an earlier term"
-
-    played(story)
-
-
-def test_many_who_ask_at_once_share_one_list() -> None:
-    async def story(one: Served) -> None:
-        for _ in range(50):
-            one.want(0)
-        await asyncio.sleep(1)
-        one.want(0)
-        assert one.api.times("pods") == 1
-
-    played(story)
-
-
-def test_a_list_that_was_begun_before_is_not_new_enough() -> None:
-    async def story(one: Served) -> None:
-        one.api.gate = asyncio.get_running_loop().create_future()
-        one.want(0)
-        await asyncio.sleep(1)
-        one.want(one.clock.ticks())
-        await asyncio.sleep(1)
-        one.api.gate.set_result(None)
-        await asyncio.sleep(1)
-        assert one.api.times("pods") == 2
-        assert one.told.count((WatchedKind.PODS, "shop")) == 2
-
-    played(story)
+@played
+async def test_a_list_that_was_begun_before_is_not_new_enough(one: Served) -> None:
+    one.api.gate = asyncio.get_running_loop().create_future()
+    one.want(0)
+    await asyncio.sleep(1)
+    one.want(one.clock.ticks())
+    await asyncio.sleep(1)
+    one.api.gate.set_result(None)
+    await asyncio.sleep(1)
+    assert one.api.times("pods") == 2
+    assert one.told.count((WatchedKind.PODS, "shop")) == 2
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("resource", [of.value for of in WatchedKind])
-def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(failure: Exception | str, resource: str) -> None:
-    async def story(one: Served) -> None:
-        one.api.refused["bank", resource] = failure
-        begun = one.clock.ticks()
-        one.want(begun, "bank")
-        one.want(begun)
-        await asyncio.sleep(0.1)
-        assert set(one.told) == {(of, scope) for of in WatchedKind for scope in ("shop", "bank")} - {(resource, "bank")}
-        await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF + REQUEST_TIMEOUT)
-        (problem,) = one.relists.problems("bank")
-        assert f"cannot list {resource} in namespace bank" in problem.message
-        assert one.relists.problems("shop") == []
-        assert [scope for scope, _ in one.blind] == ["bank"]
-        (lister,) = [one for one in one.relists.listers if one.failing_since is not None]
-        assert (lister.scope, lister.of, lister.failing_since) == ("bank", resource, begun)
-        assert lister.failures.total() > 2
-        ((_, blind_at),) = one.blind
-        assert blind_at >= begun + BLIND_AFTER
-        del one.api.refused["bank", resource]
-        await asyncio.sleep(LONGEST_BACKOFF + REQUEST_TIMEOUT)
-        assert (resource, "bank") in one.told
-        assert one.relists.problems("bank") == []
-        assert [scope for scope, _ in one.blind] == ["bank", "bank"]
-
-    played(story)
-
-
-def test_lists_that_hang_in_many_namespaces_leave_turns_for_others() -> None:
-    async def story(one: Served) -> None:
-        many = [f"bank-{number}" for number in range(100)]
-        relists = Relists(one.api, one.cache, one.clock, one.tasks, [*many, "shop"])
-        one.api.refused = {(namespace, of.value): HANG for namespace in many for of in WatchedKind}
-        relists.want_all(one.clock.ticks())
-        await asyncio.sleep(REQUEST_TIMEOUT * 5 * len(many))
-        begun = one.clock.ticks()
-        assert await relists.seen("shop", begun, 1)
-        assert one.clock.ticks() == begun
-        await relists.stop()
-
-    played(story)
+@played
+async def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(
+    one: Served, failure: Exception | str, resource: str
+) -> None:
+    one.api.refused["bank", resource] = failure
+    begun = one.clock.ticks()
+    one.want(begun, "bank")
+    one.want(begun)
+    await asyncio.sleep(0.1)
+    assert set(one.told) == {(of, scope) for of in WatchedKind for scope in ("shop", "bank")} - {(resource, "bank")}
+    await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF + REQUEST_TIMEOUT)
+    (problem,) = one.relists.problems("bank")
+    assert f"cannot list {resource} in namespace bank" in problem.message
+    assert one.relists.problems("shop") == []
+    assert [scope for scope, _ in one.blind] == ["bank"]
+    (lister,) = [one for one in one.relists.listers if one.failing_since is not None]
+    assert (lister.scope, lister.of, lister.failing_since) == ("bank", resource, begun)
+    assert lister.failures.total() > 2
+    ((_, blind_at),) = one.blind
+    assert blind_at >= begun + BLIND_AFTER
+    del one.api.refused["bank", resource]
+    await asyncio.sleep(LONGEST_BACKOFF + REQUEST_TIMEOUT)
+    assert (resource, "bank") in one.told
+    assert one.relists.problems("bank") == []
+    assert [scope for scope, _ in one.blind] == ["bank", "bank"]
 
 
-def test_a_group_begins_when_its_own_namespace_has_been_seen() -> None:
-    async def story(one: Served) -> None:
-        one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
-        leads_since = one.clock.ticks()
-        assert await one.relists.seen("shop", leads_since, 5)
-        assert one.clock.ticks() == leads_since
-        assert not await one.relists.seen("bank", leads_since, 5)
-        assert one.clock.ticks() == leads_since + 5
-        assert not await one.relists.seen("bank", leads_since, 500)
-        one.api.refused = {}
-        assert await one.relists.seen("bank", leads_since, LONGEST_BACKOFF)
-
-    played(story)
+@played
+async def test_lists_that_hang_in_many_namespaces_leave_turns_for_others(one: Served) -> None:
+    many = [f"bank-{number}" for number in range(100)]
+    relists = Relists(one.api, one.cache, one.clock, one.tasks, [*many, "shop"])
+    one.api.refused = {(namespace, of.value): HANG for namespace in many for of in WatchedKind}
+    relists.want_all(one.clock.ticks())
+    await asyncio.sleep(REQUEST_TIMEOUT * 5 * len(many))
+    begun = one.clock.ticks()
+    assert await relists.seen("shop", begun, 1)
+    assert one.clock.ticks() == begun
+    await relists.stop()
 
 
-def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has() -> None:
-    async def story(one: Served) -> None:
-        assert await one.relists.seen("shop", one.clock.ticks(), 5)
-        await asyncio.sleep(50)
-        one.api.refused = {("shop", of.value): FAILURES["503"] for of in WatchedKind}
-        leads_since = one.clock.ticks()
-        assert await one.relists.seen("shop", leads_since, 60)
-        assert one.clock.ticks() == leads_since + PATIENCE
+@played
+async def test_a_group_begins_when_its_own_namespace_has_been_seen(one: Served) -> None:
+    one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
+    leads_since = one.clock.ticks()
+    assert await one.relists.seen("shop", leads_since, 5)
+    assert one.clock.ticks() == leads_since
+    assert not await one.relists.seen("bank", leads_since, 5)
+    assert one.clock.ticks() == leads_since + 5
+    assert not await one.relists.seen("bank", leads_since, 500)
+    one.api.refused = {}
+    assert await one.relists.seen("bank", leads_since, LONGEST_BACKOFF)
 
-    played(story)
+
+@played
+async def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has(one: Served) -> None:
+    assert await one.relists.seen("shop", one.clock.ticks(), 5)
+    await asyncio.sleep(50)
+    one.api.refused = {("shop", of.value): FAILURES["503"] for of in WatchedKind}
+    leads_since = one.clock.ticks()
+    assert await one.relists.seen("shop", leads_since, 60)
+    assert one.clock.ticks() == leads_since + PATIENCE
 
 
 @pytest.mark.parametrize("resource", [WatchedKind.PODS, WatchedKind.LEASES, WatchedKind.QUEUES])
-def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(resource: WatchedKind) -> None:
-    async def story(one: Served) -> None:
-        one.api.refused["shop", resource.value] = FAILURES["403"]
-        assert not await one.relists.seen("shop", one.clock.ticks(), 5 * PATIENCE)
-
-    played(story)
+@played
+async def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(one: Served, resource: WatchedKind) -> None:
+    one.api.refused["shop", resource.value] = FAILURES["403"]
+    assert not await one.relists.seen("shop", one.clock.ticks(), 5 * PATIENCE)
 
 
-def test_what_was_listed_once_and_is_refused_since_counts_as_seen() -> None:
-    async def story(one: Served) -> None:
-        one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
-        assert await one.relists.seen("shop", one.clock.ticks(), 5)
-        one.relists.want_all(one.clock.ticks())
-        await asyncio.sleep(100)
-        assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 100)
-        one.api.refused = {("shop", of.value): FAILURES["403"] for of in WatchedKind}
-        one.relists.want_all(one.clock.ticks())
-        await asyncio.sleep(100)
-        assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 0)
-
-    played(story)
+@played
+async def test_what_was_listed_once_and_is_refused_since_counts_as_seen(one: Served) -> None:
+    one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
+    assert await one.relists.seen("shop", one.clock.ticks(), 5)
+    one.relists.want_all(one.clock.ticks())
+    await asyncio.sleep(100)
+    assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 100)
+    one.api.refused = {("shop", of.value): FAILURES["403"] for of in WatchedKind}
+    one.relists.want_all(one.clock.ticks())
+    await asyncio.sleep(100)
+    assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 0)
 
 
-def test_after_lists_of_sessions_have_failed_for_long_everybody_gets_a_full_term() -> None:
-    async def story(one: Served) -> None:
-        one.want(one.clock.ticks())
-        await asyncio.sleep(1)
-        session = one.cache.leases.get("shop", "baton-a")
-        assert session is not None
-        one.api.refused["shop", WatchedKind.LEASES.value] = FAILURES["503"]
-        one.want(one.clock.ticks())
-        await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF)
-        one.api.refused.clear()
-        await asyncio.sleep(LONGEST_BACKOFF)
-        assert one.relists.problems("shop") == []
-        left = one.cache.sessions.lapses_at(session) - one.clock.ticks()
-        assert 0 < left <= session.duration, "who could not renew while the server was away"
-        await asyncio.sleep(left)
-        one.want(one.clock.ticks())
-        await asyncio.sleep(1)
-        assert one.cache.sessions.lapsed(session, one.clock.ticks())
-
-    played(story)
+@played
+async def test_after_lists_of_sessions_have_failed_for_long_everybody_gets_a_full_term(one: Served) -> None:
+    one.want(one.clock.ticks())
+    await asyncio.sleep(1)
+    session = one.cache.leases.get("shop", "baton-a")
+    assert session is not None
+    one.api.refused["shop", WatchedKind.LEASES.value] = FAILURES["503"]
+    one.want(one.clock.ticks())
+    await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF)
+    one.api.refused.clear()
+    await asyncio.sleep(LONGEST_BACKOFF)
+    assert one.relists.problems("shop") == []
+    left = one.cache.sessions.lapses_at(session) - one.clock.ticks()
+    assert 0 < left <= session.duration, "who could not renew while the server was away"
+    await asyncio.sleep(left)
+    one.want(one.clock.ticks())
+    await asyncio.sleep(1)
+    assert one.cache.sessions.lapsed(session, one.clock.ticks())
 
 
-def test_a_list_of_ledgers_that_fails_keeps_no_group_from_beginning() -> None:
-    async def story(one: Served) -> None:
-        one.api.refused["shop", "configmaps"] = FAILURES["403"]
-        assert await one.relists.seen("shop", one.clock.ticks(), 5)
-
-    played(story)
+@played
+async def test_a_list_of_ledgers_that_fails_keeps_no_group_from_beginning(one: Served) -> None:
+    one.api.refused["shop", "configmaps"] = FAILURES["403"]
+    assert await one.relists.seen("shop", one.clock.ticks(), 5)
 
 
-def test_everything_is_listed_seldom_and_one_kind_after_another() -> None:
-    async def story(one: Served) -> None:
-        one.relists.want_all(one.clock.ticks())
-        await asyncio.sleep(1)
-        one.api.begun.clear()
-        await one.tended(EVERY - 10)
-        assert {resource for _, resource in one.api.begun} == {"configmaps"}, "which are not watched"
-        assert one.api.times("configmaps") == pytest.approx(EVERY / LEDGERS_EVERY, abs=1)
-        one.api.begun.clear()
-        await one.tended(EVERY / 2)
-        half = set(one.api.begun)
-        await one.tended(EVERY / 2 + 10)
-        others = [(scope, of.value) for scope in ("shop", "bank") for of in WatchedKind if of is not WatchedKind.LEDGERS]
-        assert 2 <= len(half & set(others)) < len(others)
-        assert sorted(begun for begun in one.api.begun if begun in others) == sorted(others)
-
-    played(story)
+@played
+async def test_everything_is_listed_seldom_and_one_kind_after_another(one: Served) -> None:
+    one.relists.want_all(one.clock.ticks())
+    await asyncio.sleep(1)
+    one.api.begun.clear()
+    await one.tended(EVERY - 10)
+    assert {resource for _, resource in one.api.begun} == {"configmaps"}, "which are not watched"
+    assert one.api.times("configmaps") == pytest.approx(EVERY / LEDGERS_EVERY, abs=1)
+    one.api.begun.clear()
+    await one.tended(EVERY / 2)
+    half = set(one.api.begun)
+    await one.tended(EVERY / 2 + 10)
+    others = [(scope, of.value) for scope in ("shop", "bank") for of in WatchedKind if of is not WatchedKind.LEDGERS]
+    assert 2 <= len(half & set(others)) < len(others)
+    assert sorted(begun for begun in one.api.begun if begun in others) == sorted(others)
 
 
-def test_a_list_that_always_fails_keeps_no_other_from_being_listed() -> None:
-    async def story(one: Served) -> None:
-        one.api.refused["shop", "pods"] = FAILURES["403"]
-        one.relists.want_all(one.clock.ticks())
-        await asyncio.sleep(1)
-        one.api.begun.clear()
-        await one.tended(2 * EVERY)
-        assert {("bank", "pods"), ("bank", "leases"), ("shop", "leases")} <= set(one.api.begun)
-
-    played(story)
+@played
+async def test_a_list_that_always_fails_keeps_no_other_from_being_listed(one: Served) -> None:
+    one.api.refused["shop", "pods"] = FAILURES["403"]
+    one.relists.want_all(one.clock.ticks())
+    await asyncio.sleep(1)
+    one.api.begun.clear()
+    await one.tended(2 * EVERY)
+    assert {("bank", "pods"), ("bank", "leases"), ("shop", "leases")} <= set(one.api.begun)
 
 
-def test_a_kind_is_listed_after_its_watch_broke_and_not_all_the_time() -> None:
-    async def story(one: Served) -> None:
-        one.relists.want_all(one.clock.ticks())
-        await asyncio.sleep(1)
-        one.api.begun.clear()
-        await one.tended(30)
-        assert one.api.begun == []
+@played
+async def test_a_kind_is_listed_after_its_watch_broke_and_not_all_the_time(one: Served) -> None:
+    one.relists.want_all(one.clock.ticks())
+    await asyncio.sleep(1)
+    one.api.begun.clear()
+    await one.tended(30)
+    assert one.api.begun == []
+    one.relists.watch_broke(WatchedKind.PODS, "shop")
+    await one.tended(APART + 5)
+    assert one.api.begun == [("shop", "pods")]
+    for _ in range(30):
         one.relists.watch_broke(WatchedKind.PODS, "shop")
-        await one.tended(APART + 5)
-        assert one.api.begun == [("shop", "pods")]
-        for _ in range(30):
-            one.relists.watch_broke(WatchedKind.PODS, "shop")
-            await one.tended(1)
-        assert 2 <= one.api.times("pods") <= 2 + 60 / APART
-
-    played(story)
+        await one.tended(1)
+    assert 2 <= one.api.times("pods") <= 2 + 60 / APART
 
 
-def test_a_kind_that_kopf_has_listed_again_is_not_listed_and_what_vanished_is_gone() -> None:
-    async def story(one: Served) -> None:
-        one.relists.want_all(one.clock.ticks())
-        await asyncio.sleep(1)
-        one.api.begun.clear()
-        one.relists.watch_broke(WatchedKind.PODS, "shop")
-        await one.tended(APART - 3)
-        one.relists.go_on()
-        await one.tended(APART - 3)
-        one.relists.watch_listed(WatchedKind.PODS, "shop", set(), 9)
-        await one.tended(30)
-        assert one.api.begun == []
-        assert one.cache.pods.get("shop", "a") is None
-
-    played(story)
+@played
+async def test_a_kind_that_kopf_has_listed_again_is_not_listed_and_what_vanished_is_gone(one: Served) -> None:
+    one.relists.want_all(one.clock.ticks())
+    await asyncio.sleep(1)
+    one.api.begun.clear()
+    one.relists.watch_broke(WatchedKind.PODS, "shop")
+    await one.tended(APART - 3)
+    one.relists.go_on()
+    await one.tended(APART - 3)
+    one.relists.watch_listed(WatchedKind.PODS, "shop", set(), 9)
+    await one.tended(30)
+    assert one.api.begun == []
+    assert one.cache.pods.get("shop", "a") is None
 
 
-def test_a_group_that_doubts_a_session_is_woken_when_it_was_listed() -> None:
-    async def story(one: Served) -> None:
-        woken: list[tuple[str, str]] = []
-        one.cache.wake = woken.append
-        one.relists.want_sessions(("bank", "orders"), one.clock.ticks())
-        await asyncio.sleep(1)
-        assert woken == [("bank", "orders")]
-        assert {resource for _, resource in one.api.begun} == {"leases"}
-
-    played(story)
+@played
+async def test_a_group_that_doubts_a_session_is_woken_when_it_was_listed(one: Served) -> None:
+    woken: list[tuple[str, str]] = []
+    one.cache.wake = woken.append
+    one.relists.want_sessions(("bank", "orders"), one.clock.ticks())
+    await asyncio.sleep(1)
+    assert woken == [("bank", "orders")]
+    assert {resource for _, resource in one.api.begun} == {"leases"}
 
 
-def test_a_list_comes_in_pages_of_one_version() -> None:
-    class Paged(Lists):
-        async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
-            if not path.endswith("/shop/pods"):
-                return await super()._exchange(method, path, query)
-            at = int((query or {}).get("continue", 0))
-            pod = {**POD, "metadata": {**POD["metadata"], "name": f"pod-{at}"}}
-            return {"items": [pod], "metadata": {"resourceVersion": "9", "continue": str(at + 1) if at < 4 else ""}}
+class Paged(Lists):
+    """Its list of pods has `count` pods, and a page of more than `largest` is too large."""
 
-    async def story(one: Served) -> None:
-        relists = Relists(Paged(), one.cache, one.clock, one.tasks, ["shop"])
-        assert await relists.seen("shop", 0, 1)
-        assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{at}" for at in range(5)}
-        await relists.stop()
+    def __init__(self, count: int, largest: int = PAGE) -> None:
+        super().__init__()
+        self.count, self.largest = count, largest
+        self.asked: list[int] = []
 
-    played(story)
+    async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
+        if not path.endswith("/shop/pods"):
+            return await super()._exchange(method, path, query)
+        limit, at = int((query or {})["limit"]), int((query or {}).get("continue", 0))
+        self.asked.append(limit)
+        if limit > self.largest:
+            raise PageTooLargeError
+        numbers = range(at, min(self.count, at + limit))
+        pods = [{**POD, "metadata": {**POD["metadata"], "name": f"pod-{n}"}} for n in numbers]
+        more = str(numbers.stop) if numbers.stop < self.count else ""
+        return {"items": pods, "metadata": {"resourceVersion": "9", "continue": more}}
 
 
-def test_a_list_of_large_objects_comes_in_small_pages() -> None:
-    class Large(Lists):
-        largest = 10
-        asked: list[int]
-
-        async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
-            if not path.endswith("/shop/pods"):
-                return await super()._exchange(method, path, query)
-            limit, at = int((query or {})["limit"]), int((query or {}).get("continue", 0))
-            self.asked.append(limit)
-            if limit > self.largest:
-                raise PageTooLargeError
-            numbers = range(at, min(30, at + limit))
-            pods = [{**POD, "metadata": {**POD["metadata"], "name": f"pod-{n}"}} for n in numbers]
-            return {
-                "items": pods,
-                "metadata": {"resourceVersion": "9", "continue": str(numbers.stop) if numbers.stop < 30 else ""},
-            }
-
-    async def story(one: Served) -> None:
-        api = Large()
-        api.asked = []
-        relists = Relists(api, one.cache, one.clock, one.tasks, ["shop"])
-        assert await relists.seen("shop", 0, 1)
-        assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(30)}
-        assert api.asked == [PAGE, PAGE // 10, *[PAGE // 100] * 15]
-        await relists.stop()
-
-    played(story)
+@pytest.mark.parametrize(
+    ("api", "asked"),
+    [(Paged(2 * PAGE + 1), [PAGE] * 3), (Paged(30, largest=10), [PAGE, PAGE // 10, *[PAGE // 100] * 15])],
+    ids=["pages", "large objects"],
+)
+@played
+async def test_a_list_comes_in_pages_and_in_smaller_ones_if_objects_are_large(one: Served, api: Paged, asked: list[int]) -> None:
+    relists = Relists(api, one.cache, one.clock, one.tasks, ["shop"])
+    assert await relists.seen("shop", 0, 1)
+    assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(api.count)}
+    assert api.asked == asked
+    await relists.stop()

@@ -7,6 +7,7 @@ import pytest
 
 from baton.kube.namespace_turns import FEWEST, MOST_IDLE, NamespaceTurns, Order
 from baton.simulation import virtual_time
+from tests.unit.kube.virtual_tests import told_by
 
 AT_ONCE, LATE, HANGS = 8, 1.0, 10.0
 
@@ -41,6 +42,7 @@ class Server:
         return self.now() - begun
 
 
+@told_by
 def played(story: Callable[[Server], Awaitable[None]]) -> None:
     async def main() -> None:
         server = Server()
@@ -58,146 +60,122 @@ def played(story: Callable[[Server], Awaitable[None]]) -> None:
     virtual_time.run(main())
 
 
-def test_what_matters_most_goes_first_whoever_has_waited_longer() -> None:
-    async def story(server: Server) -> None:
-        server.calls(AT_ONCE, "busy", 0.1)
-        server.calls(2, "shop", 0.1)
-        await asyncio.sleep(0.01)
-        server.order.clear()
-        for order in reversed(Order):
-            server.calls(3, "shop", 0.1, order)
-        await asyncio.sleep(1)
-        assert [order for namespace, order in server.order if namespace == "shop"] == sorted(list(Order) * 3)
-
-    played(story)
+@played
+async def test_what_matters_most_goes_first_whoever_has_waited_longer(server: Server) -> None:
+    server.calls(AT_ONCE, "busy", 0.1)
+    server.calls(2, "shop", 0.1)
+    await asyncio.sleep(0.01)
+    server.order.clear()
+    for order in reversed(Order):
+        server.calls(3, "shop", 0.1, order)
+    await asyncio.sleep(1)
+    assert [order for namespace, order in server.order if namespace == "shop"] == sorted(list(Order) * 3)
 
 
-def test_namespaces_take_turns_however_many_wait_in_one() -> None:
-    async def story(server: Server) -> None:
-        server.calls(1000, "crowd", 0.1)
-        server.calls(1000, "throng", 0.1)
-        await asyncio.sleep(0)
-        assert await server.took("shop", 0.1) == pytest.approx(0.1), "one is left free for who comes next"
-        assert server.most <= AT_ONCE
-
-    played(story)
+@played
+async def test_namespaces_take_turns_however_many_wait_in_one(server: Server) -> None:
+    server.calls(1000, "crowd", 0.1)
+    server.calls(1000, "throng", 0.1)
+    await asyncio.sleep(0)
+    assert await server.took("shop", 0.1) == pytest.approx(0.1), "one is left free for who comes next"
+    assert server.most <= AT_ONCE
 
 
-def test_a_hundred_namespaces_that_hang_leave_turns_to_others() -> None:
-    async def story(server: Server) -> None:
-        for number in range(100):
-            server.calls(20, f"busy-{number}", HANGS)
-        await asyncio.sleep(100 / AT_ONCE + 3)  # so long it takes to find out
-        for _ in range(100):
-            assert await server.took("shop", 0.1) == pytest.approx(0.1)
-        assert server.most <= AT_ONCE * (HANGS / LATE + 2)
-
-    played(story)
+@played
+async def test_a_hundred_namespaces_that_hang_leave_turns_to_others(server: Server) -> None:
+    for number in range(100):
+        server.calls(20, f"busy-{number}", HANGS)
+    await asyncio.sleep(100 / AT_ONCE + 3)  # so long it takes to find out
+    for _ in range(100):
+        assert await server.took("shop", 0.1) == pytest.approx(0.1)
+    assert server.most <= AT_ONCE * (HANGS / LATE + 2)
 
 
-def test_a_namespace_that_hangs_keeps_others_for_no_moment_waiting() -> None:
-    async def story(server: Server) -> None:
-        server.calls(200, "busy", HANGS)
-        for _ in range(300):
-            assert await server.took("shop", 0.1) == pytest.approx(0.1)
-        assert server.under_way["busy"] <= FEWEST
-
-    played(story)
+@played
+async def test_a_namespace_that_hangs_keeps_others_for_no_moment_waiting(server: Server) -> None:
+    server.calls(200, "busy", HANGS)
+    for _ in range(300):
+        assert await server.took("shop", 0.1) == pytest.approx(0.1)
+    assert server.under_way["busy"] <= FEWEST
 
 
-def test_who_waits_behind_what_hangs_waits_for_as_long_as_that_takes() -> None:
-    async def story(server: Server) -> None:
-        server.calls(10, "busy", HANGS)
-        await asyncio.sleep(HANGS * 10)
-        assert all(task.done() and task.exception() is None for task in server.tasks)
-
-    played(story)
+@played
+async def test_who_waits_behind_what_hangs_waits_for_as_long_as_that_takes(server: Server) -> None:
+    server.calls(10, "busy", HANGS)
+    await asyncio.sleep(HANGS * 10)
+    assert all(task.done() and task.exception() is None for task in server.tasks)
 
 
 @pytest.mark.parametrize("order", [Order.READ, Order.STATUS, Order.ANNOTATION, Order.EVENT])
-def test_a_kind_of_request_that_hangs_keeps_no_ledger_of_its_namespace_waiting(order: Order) -> None:
-    async def story(server: Server) -> None:
-        server.calls(200, "shop", HANGS, order)
-        await asyncio.sleep(0)
-        for _ in range(300):
-            assert await server.took("shop", 0.1) <= 0.1 + LATE
-
-    played(story)
+@played
+async def test_a_kind_of_request_that_hangs_keeps_no_ledger_of_its_namespace_waiting(server: Server, order: Order) -> None:
+    server.calls(200, "shop", HANGS, order)
+    await asyncio.sleep(0)
+    for _ in range(300):
+        assert await server.took("shop", 0.1) <= 0.1 + LATE
 
 
-def test_what_is_answered_again_goes_on_as_before() -> None:
-    async def story(server: Server) -> None:
-        server.calls(10, "shop", HANGS)
-        await asyncio.sleep(HANGS * 10)
-        server.calls(100, "shop", 0.1)
-        await asyncio.sleep(5)
-        assert all(task.done() for task in server.tasks)
-        server.calls(AT_ONCE, "shop", 0.1)
-        await asyncio.sleep(0)
-        assert server.under_way["shop"] == AT_ONCE // 2
-
-    played(story)
+@played
+async def test_what_is_answered_again_goes_on_as_before(server: Server) -> None:
+    server.calls(10, "shop", HANGS)
+    await asyncio.sleep(HANGS * 10)
+    server.calls(100, "shop", 0.1)
+    await asyncio.sleep(5)
+    assert all(task.done() for task in server.tasks)
+    server.calls(AT_ONCE, "shop", 0.1)
+    await asyncio.sleep(0)
+    assert server.under_way["shop"] == AT_ONCE // 2
 
 
-def test_namespaces_without_requests_are_not_remembered_without_bound() -> None:
-    async def story(server: Server) -> None:
-        for number in range(2 * MOST_IDLE):
-            server.calls(1, f"shop-{number}", 1.5 * LATE)
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(2 * LATE)
-        await asyncio.gather(*server.tasks)
-        assert await server.took("shop", 0.1) == pytest.approx(0.1)
-        assert len(server.turns._lines) <= MOST_IDLE + len(Order) + 1
-
-    played(story)
+@played
+async def test_namespaces_without_requests_are_not_remembered_without_bound(server: Server) -> None:
+    for number in range(2 * MOST_IDLE):
+        server.calls(1, f"shop-{number}", 1.5 * LATE)
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(2 * LATE)
+    await asyncio.gather(*server.tasks)
+    assert await server.took("shop", 0.1) == pytest.approx(0.1)
+    assert len(server.turns._lines) <= MOST_IDLE + len(Order) + 1
 
 
-def test_one_answer_in_fifty_that_is_late_holds_up_its_namespace_for_a_moment() -> None:
-    async def story(server: Server) -> None:
-        begun = server.now()
-        for number in range(400):
-            server.calls(1, "shop", 5.0 if number % 50 == 0 else 0.5)
-        await asyncio.gather(*server.tasks)
-        assert server.now() - begun <= 2 * 400 * 0.6 / (AT_ONCE // 2)
-
-    played(story)
+@played
+async def test_one_answer_in_fifty_that_is_late_holds_up_its_namespace_for_a_moment(server: Server) -> None:
+    begun = server.now()
+    for number in range(400):
+        server.calls(1, "shop", 5.0 if number % 50 == 0 else 0.5)
+    await asyncio.gather(*server.tasks)
+    assert server.now() - begun <= 2 * 400 * 0.6 / (AT_ONCE // 2)
 
 
-def test_a_server_that_is_slow_for_all_still_answers_all() -> None:
-    async def story(server: Server) -> None:
-        for number in range(10):
-            server.calls(4, f"shop-{number}", 2.0)
-        await asyncio.sleep(20)
-        assert all(task.done() and task.exception() is None for task in server.tasks)
-        assert server.most <= AT_ONCE * 3
-
-    played(story)
+@played
+async def test_a_server_that_is_slow_for_all_still_answers_all(server: Server) -> None:
+    for number in range(10):
+        server.calls(4, f"shop-{number}", 2.0)
+    await asyncio.sleep(20)
+    assert all(task.done() and task.exception() is None for task in server.tasks)
+    assert server.most <= AT_ONCE * 3
 
 
-def test_while_it_is_closed_nothing_begins() -> None:
-    async def story(server: Server) -> None:
-        leads = False
-        server.turns.may_begin = lambda: leads
-        server.calls(3, "shop", 0.1)
-        await asyncio.sleep(100)
-        assert server.order == []
-        leads = True
-        server.turns.go_on()
-        await asyncio.sleep(0.2)
-        assert len(server.order) == 3
-
-    played(story)
+@played
+async def test_while_it_is_closed_nothing_begins(server: Server) -> None:
+    leads = False
+    server.turns.may_begin = lambda: leads
+    server.calls(3, "shop", 0.1)
+    await asyncio.sleep(100)
+    assert server.order == []
+    leads = True
+    server.turns.go_on()
+    await asyncio.sleep(0.2)
+    assert len(server.order) == 3
 
 
-def test_who_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
-    async def story(server: Server) -> None:
-        server.calls(20, "shop", 0.5)
-        await asyncio.sleep(0)
-        for task in server.tasks[10:]:
-            task.cancel()
-        await asyncio.sleep(0.5)
-        for task in server.tasks[4:8]:  # they have just been given their turns
-            task.cancel()
-        assert await server.took("shop", 0.1) <= 1.2
-
-    played(story)
+@played
+async def test_who_is_cancelled_while_it_waits_leaves_nothing_behind(server: Server) -> None:
+    server.calls(20, "shop", 0.5)
+    await asyncio.sleep(0)
+    for task in server.tasks[10:]:
+        task.cancel()
+    await asyncio.sleep(0.5)
+    for task in server.tasks[4:8]:  # they have just been given their turns
+        task.cancel()
+    assert await server.took("shop", 0.1) <= 1.2
