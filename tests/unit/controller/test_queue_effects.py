@@ -110,20 +110,6 @@ def test_that_only_the_release_is_waited_for_any_more_is_news_once() -> None:
     assert list(work.drained) == [(partition(0), Epoch(1))]
 
 
-def test_an_accepted_grant_that_is_not_wanted_any_more_is_told_before_anything_else_is_done() -> None:
-    """Its receiver is the owner, whatever the ledger has by then: it has to let go first."""
-    work = QueueWork()
-    work.want(grants(0))
-    taken(work)
-    assert work.want(grants(0, epoch=3)), "the answer is under way"
-    done(work, grants(0))
-    assert list(work.outcomes) == [accepted(one) for one in grants(0).values()]
-    assert taken(work) == []
-    assert not work.want(pauses(0, epoch=1)), "the ledger does not have it yet"
-    assert work.want(pauses(0, epoch=1), told=list(work.outcomes))
-    assert (list(work.outcomes), taken(work)) == ([], list(pauses(0, epoch=1).values()))
-
-
 def test_what_came_of_anything_at_another_server_is_asked_of_the_one_that_it_is_now() -> None:
     work = QueueWork()
     work.want({**grants(0), **pauses(1, epoch=3)})

@@ -29,6 +29,18 @@ def grant(number: int, uid: str, epoch: int, above: int | None = None) -> Grant:
     return Grant(partition(number), MemberId(f"pod-{uid}"), Uid(uid), Epoch(epoch), least)
 
 
+def pause(number: int, epoch: int, then: Grant | None = None) -> Pause:
+    return Pause(partition(number), Epoch(epoch), 100.0, then)
+
+
+def owner(uid: str, epoch: int) -> Ownership:
+    return Ownership(Uid(uid), Epoch(epoch))
+
+
+def outcome(number: int, uid: str, epoch: int) -> Outcome:
+    return Outcome(partition(number), owner(uid, epoch))
+
+
 async def until(so: Callable[[], object]) -> None:
     async def look() -> object:
         return so()
@@ -55,6 +67,12 @@ class Kept:
     def want(self, *effects: Effect, told: Collection[Outcome] = ()) -> None:
         self.worker.effects.want({effect.partition: effect for effect in effects}, told)
 
+    async def looked_for(self, partitions: int) -> None:
+        """Ask for another number of partitions, and wait for the look at the queue that this causes."""
+        looks = self.queue.calls.count("check")
+        self.worker.ask_for(partitions)
+        await until(lambda: self.queue.calls.count("check") > looks)
+
     @property
     def outcomes(self) -> set[Outcome]:
         return set(self.worker.effects.work.outcomes)
@@ -78,11 +96,25 @@ class Kept:
         self.news += 1
 
 
+Keep = Callable[[MemoryQueue], Kept]
+
+
 @pytest.fixture
-async def kept() -> AsyncIterator[Kept]:
-    one = Kept(MemoryQueue())
+async def keep() -> AsyncIterator[Keep]:
+    started: list[Kept] = []
+
+    def one(queue: MemoryQueue) -> Kept:
+        started.append(Kept(queue))
+        return started[-1]
+
     yield one
-    one.task.cancel()
+    for worker in started:
+        worker.task.cancel()
+
+
+@pytest.fixture
+async def kept(keep: Keep) -> Kept:
+    return keep(MemoryQueue())
 
 
 async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
@@ -98,47 +130,33 @@ async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
     assert kept.news >= 1
 
 
-async def test_no_lag_is_told_of_a_queue_that_does_not_answer(kept: Kept) -> None:
-    await until(kept.lag)
-    kept.queue.down = True
-    kept.worker.ask_for(6)
-    await until(lambda: kept.worker.facts.problem)
-    assert kept.lag() == {}
-
-
-async def test_facts_stay_the_same_while_entries_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_facts_stay_the_same_while_entries_flow(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_worker, "LOOK_EVERY", 0.01)
-    one = Kept(MemoryQueue())
-    try:
-        await until(one.lag)
-        before = one.worker.facts
-        one.queue.lag, one.queue.finished = {0: 9, 1: 3}, 99
-        await until(lambda: one.lag() == {0: 9, 1: 3})
-        assert one.worker.facts == before
-        assert one.worker.facts.check is before.check, "so they are compared fast"
-        assert not one.worker.facts.check.lag
-    finally:
-        one.task.cancel()
+    one = keep(MemoryQueue())
+    await until(one.lag)
+    before = one.worker.facts
+    one.queue.lag, one.queue.finished = {0: 9, 1: 3}, 99
+    await until(lambda: one.lag() == {0: 9, 1: 3})
+    assert one.worker.facts == before
+    assert one.worker.facts.check is before.check, "so they are compared fast"
+    assert not one.worker.facts.check.lag
 
 
-async def test_its_records_are_shown_at_the_first_contact() -> None:
+async def test_its_records_are_shown_at_the_first_contact(keep: Keep) -> None:
     queue = MemoryQueue(partitions=4)
-    queue.records[1] = Ownership(Uid("u"), Epoch(7))
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.partitions == 4)
-        assert one.worker.facts.owners == {1: Ownership(Uid("u"), Epoch(7))}
-    finally:
-        one.task.cancel()
+    queue.records[1] = owner("u", 7)
+    one = keep(queue)
+    await until(lambda: one.worker.facts.partitions == 4)
+    assert one.worker.facts.owners == {1: owner("u", 7)}
 
 
 async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kept: Kept) -> None:
     wanted = grant(0, "u", 3)
     kept.want(wanted)
-    outcome = Outcome(partition(0), Ownership(Uid("u"), Epoch(3)))
-    await until(lambda: kept.outcomes == {outcome})
+    accepted = outcome(0, "u", 3)
+    await until(lambda: kept.outcomes == {accepted})
     kept.want(wanted)  # the ledger could not be written: it is wanted still
-    assert kept.outcomes == {outcome}
+    assert kept.outcomes == {accepted}
     assert kept.queue.calls.count("grant") == 1
     kept.want(told=kept.outcomes)
     assert kept.outcomes == set()
@@ -153,10 +171,10 @@ async def test_a_partition_that_cannot_be_granted_keeps_no_other_from_it_and_is_
 
     def wanted(number: int) -> Effect:
         then = grant(number, "u", 4)
-        return Pause(partition(number), Epoch(3), 100.0, then) if paused else then
+        return pause(number, 3, then) if paused else then
 
     kept.want(*map(wanted, range(6)))
-    outcomes = {Outcome(partition(number), Ownership(Uid("u"), Epoch(4))) for number in range(6)}
+    outcomes = {outcome(number, "u", 4) for number in range(6)}
     await until(lambda: {one.partition.number for one in kept.outcomes} == {5})
     await until(lambda: kept.queue.calls.count("grant") > 20)
     kept.worker.ask_for(6)  # which it looks at
@@ -183,48 +201,39 @@ async def test_a_partition_that_cannot_be_granted_is_tried_again_once_whatever_i
         await until(partial(kept.warns, f"orders/0: it has no leader since {epoch}"))
     waiting = [task for task in asyncio.all_tasks() if "QueueEffects._again" in repr(task.get_coro())]
     assert len(waiting) == 1
-    kept.want(Pause(partition(0), Epoch(3), 100.0))
+    kept.want(pause(0, 3))
     assert kept.worker.effects.warnings == (), "nobody is to get it"
 
 
 async def test_a_partition_that_its_owner_has_handed_over_is_not_told_to_be_unavailable(kept: Kept) -> None:
     kept.queue.unavailable = {0: "it has no leader"}
-    pause = Pause(partition(0), Epoch(3), 100.0, grant(0, "u", 4))
-    kept.want(pause)
+    kept.want(pause(0, 3, grant(0, "u", 4)))
     await until(lambda: kept.worker.effects.warnings)
-    kept.queue.owners_say[0] = Ownership(Uid("u"), Epoch(4))
+    kept.queue.owners_say[0] = owner("u", 4)
     await until(lambda: kept.outcomes)
     assert kept.worker.effects.warnings == ()
 
 
 async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Kept) -> None:
-    kept.queue.records[0] = Ownership(Uid("other"), Epoch(9))
-    kept.want(grant(0, "u", 3))
-    await until(lambda: kept.outcomes == {Outcome(partition(0), Ownership(Uid("other"), Epoch(9)))})
-
-
-async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept: Kept) -> None:
-    kept.queue.left[2] = 1
-    kept.want(Pause(partition(2), Epoch(3), 100.0))
-    await until(lambda: "outstanding" in kept.queue.calls)
-    assert kept.drained == set()
-    kept.queue.left[2] = 0
-    await until(lambda: kept.drained == {(partition(2), Epoch(3))})
-    assert kept.queue.calls.count("pause") == 1
-    kept.want()
-    assert kept.drained == set()
+    kept.queue.records[0] = owner("other", 9)
+    kept.want(grant(0, "u", 3, above=1))
+    await until(lambda: kept.outcomes == {outcome(0, "other", 9)})
+    kept.want(grant(0, "u", 10, above=1), told=kept.outcomes)
+    await until(lambda: kept.outcomes)
+    assert kept.outcomes == {outcome(0, "u", 10)}
 
 
 async def test_what_is_let_go_of_is_granted_at_once_and_the_engine_hears_of_both(kept: Kept) -> None:
     kept.queue.left[2] = 1
     then = grant(2, "u", 4)
-    kept.want(Pause(partition(2), Epoch(3), 100.0, then))
+    kept.want(pause(2, 3, then))
     await until(lambda: "outstanding" in kept.queue.calls)
     assert kept.queue.records == {}, "its owner has not let go"
     kept.queue.left[2] = 0
-    outcome = Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))
-    await until(lambda: kept.outcomes == {outcome})
+    accepted = outcome(2, "u", 4)
+    await until(lambda: kept.outcomes == {accepted})
     assert kept.drained == {(partition(2), Epoch(3))}
+    assert kept.queue.calls.count("pause") == 1
     kept.want(told=kept.outcomes)
     assert (kept.outcomes, kept.drained) == (set(), set())
 
@@ -232,25 +241,25 @@ async def test_what_is_let_go_of_is_granted_at_once_and_the_engine_hears_of_both
 async def test_a_grant_that_is_under_way_is_not_made_twice(kept: Kept) -> None:
     kept.queue.takes["grant"] = 0.05
     then = grant(2, "u", 4)
-    kept.want(Pause(partition(2), Epoch(3), 100.0, then))
+    kept.want(pause(2, 3, then))
     await until(lambda: "grant" in kept.queue.calls)
     kept.want(then)  # the engine has heard of the release elsewhere
-    await until(lambda: kept.outcomes == {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))})
+    await until(lambda: kept.outcomes == {outcome(2, "u", 4)})
     assert kept.queue.calls.count("grant") == 1
 
 
 async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_the_next_is_made(kept: Kept) -> None:
     kept.queue.takes["grant"] = 0.05
-    kept.want(Pause(partition(2), Epoch(3), 100.0, grant(2, "u", 4)))
+    kept.want(pause(2, 3, grant(2, "u", 4)))
     await until(lambda: "grant" in kept.queue.calls)
-    now = Pause(partition(2), Epoch(3), 100.0, grant(2, "v", 5))
+    now = pause(2, 3, grant(2, "v", 5))
     kept.want(now)
-    accepted = {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))}
+    accepted = {outcome(2, "u", 4)}
     await until(lambda: kept.outcomes == accepted)
     news = kept.news
     assert (kept.queue.calls.count("pause"), kept.queue.calls.count("grant")) == (1, 1)
-    kept.want(Pause(partition(2), Epoch(4), 100.0, grant(2, "v", 5)), told=kept.outcomes)
-    await until(lambda: kept.outcomes == {Outcome(partition(2), Ownership(Uid("v"), Epoch(5)))})
+    kept.want(pause(2, 4, grant(2, "v", 5)), told=kept.outcomes)
+    await until(lambda: kept.outcomes == {outcome(2, "v", 5)})
     assert kept.news > news
 
 
@@ -258,77 +267,53 @@ async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_
 async def test_a_grant_whose_answer_was_lost_is_told_before_the_next_is_made(kept: Kept, paused: bool) -> None:
     def wanted(uid: str, epoch: int) -> Effect:
         then = grant(2, uid, epoch, above=3)
-        return Pause(partition(2), Epoch(3), 100.0, then) if paused else then
+        return pause(2, 3, then) if paused else then
 
-    kept.queue.records[2] = Ownership(Uid("giver"), Epoch(3))
+    kept.queue.records[2] = owner("giver", 3)
     kept.queue.loses = frozenset({"grant"})
     kept.want(wanted("u", 4))
     await until(lambda: kept.worker.facts.problem)
     kept.want(wanted("v", 5))
     kept.want(wanted("u", 6))
     kept.queue.loses = frozenset()
-    accepted = {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))}
+    accepted = {outcome(2, "u", 4)}
     await until(lambda: kept.outcomes)
     assert (kept.outcomes, kept.queue.records[2]) == (accepted, ("u", 4, False)), "it is not shut out"
     kept.want(wanted("u", 6), told=kept.outcomes)
     await until(lambda: kept.outcomes)
-    assert kept.outcomes == {Outcome(partition(2), Ownership(Uid("u"), Epoch(6)))}, "nothing followed from that"
+    assert kept.outcomes == {outcome(2, "u", 6)}, "nothing followed from that"
 
 
-async def test_a_grant_that_another_operator_had_made_is_told_before_the_next_is_made() -> None:
+async def test_a_grant_that_another_operator_had_made_is_told_before_the_next_is_made(keep: Keep) -> None:
     queue = MemoryQueue(partitions=4)
-    queue.records[2] = Ownership(Uid("u"), Epoch(4))
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.partitions == 4)
-        one.want(grant(2, "v", 5, above=3))
-        await until(lambda: one.outcomes)
-        assert one.outcomes == {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))}
-        assert "grant" not in queue.calls
-    finally:
-        one.task.cancel()
+    queue.records[2] = owner("u", 4)
+    one = keep(queue)
+    await until(lambda: one.worker.facts.partitions == 4)
+    one.want(grant(2, "v", 5, above=3))
+    await until(lambda: one.outcomes)
+    assert one.outcomes == {outcome(2, "u", 4)}
+    assert "grant" not in queue.calls
 
 
-@pytest.mark.parametrize("record", [Ownership(Uid("u"), Epoch(3)), Ownership(Uid("u"), Epoch(5)), Ownership(None, Epoch(4))])
+@pytest.mark.parametrize("record", [owner("u", 3), owner("u", 5), Ownership(None, Epoch(4))])
 async def test_what_the_ledger_has_or_the_queue_refuses_or_nobody_owns_is_no_grant_whose_answer_was_lost(
+    keep: Keep,
     record: Ownership,
 ) -> None:
     queue = MemoryQueue(partitions=4)
     queue.records[2] = record
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.partitions == 4)
-        one.want(grant(2, "v", 5, above=3))
-        await until(lambda: one.outcomes)
-        assert "grant" in queue.calls
-    finally:
-        one.task.cancel()
-
-
-async def test_a_refused_grant_is_made_above_the_record_that_was_told(kept: Kept) -> None:
-    kept.queue.records[0] = Ownership(Uid("other"), Epoch(9))
-    kept.want(grant(0, "u", 3, above=1))
-    await until(lambda: kept.outcomes)
-    kept.want(grant(0, "u", 10, above=1), told=kept.outcomes)
-    await until(lambda: kept.outcomes)
-    assert kept.outcomes == {Outcome(partition(0), Ownership(Uid("u"), Epoch(10)))}
-
-
-async def test_what_is_let_go_of_is_not_granted_to_whom_it_is_not_to_go_any_more(kept: Kept) -> None:
-    kept.queue.left[2] = 1
-    kept.want(Pause(partition(2), Epoch(3), 100.0, grant(2, "u", 4)))
-    await until(lambda: "outstanding" in kept.queue.calls)
-    kept.want(Pause(partition(2), Epoch(3), 100.0, grant(2, "v", 5)))
-    kept.queue.left[2] = 0
-    await until(lambda: kept.outcomes == {Outcome(partition(2), Ownership(Uid("v"), Epoch(5)))})
-    assert kept.queue.calls.count("grant") == 1
+    one = keep(queue)
+    await until(lambda: one.worker.facts.partitions == 4)
+    one.want(grant(2, "v", 5, above=3))
+    await until(lambda: one.outcomes)
+    assert "grant" in queue.calls
 
 
 async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_news_then(kept: Kept) -> None:
     kept.queue.left[2] = 2
     await until(lambda: kept.worker.facts.partitions is not None)
     before = kept.news
-    kept.want(Pause(partition(2), Epoch(3), 100.0))
+    kept.want(pause(2, 3))
     await until(lambda: kept.unacknowledged == {partition(2): 2})
     assert kept.news == before + 1
     kept.queue.left[2] = 1
@@ -339,7 +324,8 @@ async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_n
 
 
 async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wanted_is_done(kept: Kept) -> None:
-    await until(lambda: kept.worker.facts.partitions == 4)
+    await until(kept.lag)
+    assert kept.worker.facts.partitions == 4
     kept.queue.down = True
     kept.want(grant(0, "u", 3))
     await until(lambda: kept.worker.facts.problem is not None)
@@ -347,6 +333,7 @@ async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wan
     assert problem is not None
     assert (problem.reason, problem.message) == (Reason.QUEUE_UNREACHABLE, "the queue is down; start it")
     assert kept.worker.facts.partitions == 4, "it is believed to be as it was last seen"
+    assert kept.lag() == {}
     kept.queue.down = False
     await until(lambda: kept.outcomes)
     assert kept.worker.facts.problem is None
@@ -359,90 +346,72 @@ async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
     kept.want(grant(0, "u", 3))
     await until(lambda: kept.worker.facts.problem is not None)
     kept.queue.run, kept.queue.down = "run-2", False
-    kept.queue.records[1] = Ownership(Uid("rolled-back"), Epoch(1))
+    kept.queue.records[1] = owner("rolled-back", 1)
     await until(lambda: kept.worker.facts.check.incarnation == "run-2")
-    assert kept.worker.facts.owners[1] == Ownership(Uid("rolled-back"), Epoch(1))
+    assert kept.worker.facts.owners[1] == owner("rolled-back", 1)
 
 
-async def test_a_change_of_the_count_is_taken_on_until_it_is_done() -> None:
+async def test_a_change_of_the_count_is_taken_on_until_it_is_done(keep: Keep) -> None:
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (4, 5)), Resizing(6, 4, (5,))]
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (5,)))
-        assert (one.worker.facts.partitions, one.worker.facts.problem) == (6, None)
-        queue.steps = []
-        await until(lambda: one.worker.facts.resizing is None)
-        assert one.worker.facts.partitions == 4
-    finally:
-        one.task.cancel()
+    one = keep(queue)
+    await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (5,)))
+    assert (one.worker.facts.partitions, one.worker.facts.problem) == (6, None)
+    queue.steps = []
+    await until(lambda: one.worker.facts.resizing is None)
+    assert one.worker.facts.partitions == 4
 
 
-async def test_a_change_goes_on_although_there_is_no_room_for_what_is_asked_for_next() -> None:
+async def test_a_change_goes_on_although_there_is_no_room_for_what_is_asked_for_next(keep: Keep) -> None:
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,))]
-    one = Kept(queue)
+    one = keep(queue)
     one.worker.ask_for(None)
-    try:
-        await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (5,)))
-    finally:
-        one.task.cancel()
+    await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (5,)))
 
 
-async def test_a_change_that_has_more_to_do_at_once_is_not_let_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_that_has_more_to_do_at_once_is_not_let_rest(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_worker, "REST", 1e12)
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,)), *(Resizing(6, 4, (), more=True) for _ in range(3)), Resizing(6, 4, (4,))]
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (4,)))
-    finally:
-        one.task.cancel()
+    one = keep(queue)
+    await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (4,)))
 
 
-async def test_a_queue_that_goes_away_in_the_middle_of_a_change_goes_on_with_it_when_it_is_back() -> None:
+async def test_a_queue_that_goes_away_in_the_middle_of_a_change_goes_on_with_it_when_it_is_back(keep: Keep) -> None:
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,))]
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.resizing)
-        queue.down = True
-        await until(lambda: one.worker.facts.problem)
-        assert one.worker.facts.partitions == 6
-        queue.steps, queue.down = [], False
-        await until(lambda: one.worker.facts.partitions == 4)
-        assert (one.worker.facts.resizing, one.worker.facts.problem) == (None, None)
-    finally:
-        one.task.cancel()
+    one = keep(queue)
+    await until(lambda: one.worker.facts.resizing)
+    queue.down = True
+    await until(lambda: one.worker.facts.problem)
+    assert one.worker.facts.partitions == 6
+    queue.steps, queue.down = [], False
+    await until(lambda: one.worker.facts.partitions == 4)
+    assert (one.worker.facts.resizing, one.worker.facts.problem) == (None, None)
 
 
-async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up() -> None:
+async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up(keep: Keep) -> None:
     queue = MemoryQueue()
     queue.conflict = "the queue belongs to shop/first: delete that group"
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.problem is not None)
-        assert one.worker.facts.problem is not None
-        assert one.worker.facts.problem.reason is Reason.CONFLICT
-        assert one.worker.facts.partitions is None, "nothing may be granted there"
-        queue.conflict = None
-        await until(lambda: one.worker.facts.partitions == 4)
-    finally:
-        one.task.cancel()
+    one = keep(queue)
+    await until(lambda: one.worker.facts.problem is not None)
+    assert one.worker.facts.problem is not None
+    assert one.worker.facts.problem.reason is Reason.CONFLICT
+    assert one.worker.facts.partitions is None, "nothing may be granted there"
+    queue.conflict = None
+    await until(lambda: one.worker.facts.partitions == 4)
 
 
-async def test_what_the_queue_counts_is_not_known_before_the_first_look() -> None:
+async def test_what_the_queue_counts_is_not_known_before_the_first_look(keep: Keep) -> None:
     queue = MemoryQueue()
     queue.down = True
-    one = Kept(queue)
-    try:
-        await until(lambda: one.worker.facts.problem is not None)
-        assert (one.worker.facts.check.stale_refused, one.worker.facts.check.dead_letters) == (None, None)
-        queue.down = False
-        await until(lambda: one.worker.facts.problem is None)
-        assert (one.worker.facts.check.stale_refused, one.worker.facts.check.dead_letters) == ({0: 2}, {0: 1})
-    finally:
-        one.task.cancel()
+    one = keep(queue)
+    await until(lambda: one.worker.facts.problem is not None)
+    assert (one.worker.facts.check.stale_refused, one.worker.facts.check.dead_letters) == (None, None)
+    queue.down = False
+    await until(lambda: one.worker.facts.problem is None)
+    assert (one.worker.facts.check.stale_refused, one.worker.facts.check.dead_letters) == ({0: 2}, {0: 1})
 
 
 async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker(kept: Kept) -> None:
@@ -523,8 +492,8 @@ async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_
 
 async def test_what_came_of_a_grant_where_the_queue_was_is_not_believed_where_it_is_now(kept: Kept) -> None:
     kept.want(grant(0, "u", 4))
-    outcome = Outcome(partition(0), Ownership(Uid("u"), Epoch(4)))
-    await until(lambda: kept.outcomes == {outcome})
+    accepted = outcome(0, "u", 4)
+    await until(lambda: kept.outcomes == {accepted})
     kept.queue = MemoryQueue()
     kept.queue.run = "run-2"
     kept.queue.takes["grant"] = HOUR
@@ -540,7 +509,7 @@ async def test_what_was_wanted_of_the_queue_before_is_not_done_at_another_until_
     kept: Kept, elsewhere: bool
 ) -> None:
     kept.queue.left[1] = 1
-    kept.want(Pause(partition(1), Epoch(3), 100.0, grant(1, "u", 4)))
+    kept.want(pause(1, 3, grant(1, "u", 4)))
     await until(lambda: kept.unacknowledged == {partition(1): 1})
     kept.queue.run = "run-2"
     if elsewhere:
@@ -549,36 +518,31 @@ async def test_what_was_wanted_of_the_queue_before_is_not_done_at_another_until_
         kept.worker.ask_for(6)
     await until(lambda: kept.worker.facts.check.incarnation == "run-2")
     kept.queue.left[1] = 0
-    kept.want(grant(0, "u", 4), Pause(partition(1), Epoch(3), 100.0, grant(1, "u", 4)))
-    looks = kept.queue.calls.count("check")
-    kept.worker.ask_for(7)
-    await until(lambda: kept.queue.calls.count("check") > looks)
+    kept.want(grant(0, "u", 4), pause(1, 3, grant(1, "u", 4)))
+    await kept.looked_for(7)
     assert "grant" not in kept.queue.calls
     kept.worker.effects.go_on()
     await until(lambda: {one.partition for one in kept.outcomes} == {partition(0), partition(1)})
 
 
 @pytest.mark.parametrize("moved", [True, False])
-async def test_where_the_ledger_knows_another_server_nothing_is_done_at_this_one_until_the_engine_has_heard(moved: bool) -> None:
+async def test_where_the_ledger_knows_another_server_nothing_is_done_at_this_one_until_the_engine_has_heard(
+    keep: Keep, moved: bool
+) -> None:
     queue = MemoryQueue(partitions=4)
     queue.down = moved
-    one = Kept(queue)
+    one = keep(queue)
     one.worker.effects.incarnation = "run-0"
     one.want(grant(0, "u", 4))
-    try:
-        if moved:
-            await until(lambda: one.worker.facts.problem)
-            queue.down = False
-            one.worker.reconnect(one._connect)
-        await until(one.lag)
-        looks = queue.calls.count("check")
-        one.worker.ask_for(5)
-        await until(lambda: queue.calls.count("check") > looks)
-        assert "grant" not in queue.calls
-        one.worker.effects.go_on()
-        await until(lambda: "grant" in queue.calls)
-    finally:
-        one.task.cancel()
+    if moved:
+        await until(lambda: one.worker.facts.problem)
+        queue.down = False
+        one.worker.reconnect(one._connect)
+    await until(one.lag)
+    await one.looked_for(5)
+    assert "grant" not in queue.calls
+    one.worker.effects.go_on()
+    await until(lambda: "grant" in queue.calls)
 
 
 class Waiting(MemoryQueue):
@@ -594,22 +558,17 @@ class Waiting(MemoryQueue):
         return self.left.get(partition, 0)
 
 
-async def test_an_answer_that_comes_from_another_queue_lets_nobody_have_the_partition_next() -> None:
+async def test_an_answer_that_comes_from_another_queue_lets_nobody_have_the_partition_next(keep: Keep) -> None:
     queue = Waiting()
-    one = Kept(queue)
-    try:
-        queue.left[1] = 1
-        one.want(Pause(partition(1), Epoch(3), 100.0, grant(1, "u", 4)))
-        await until(lambda: "outstanding" in queue.calls)
-        queue.run, queue.left[1] = "run-2", 0
-        one.worker.ask_for(6)
-        await until(lambda: one.worker.facts.check.incarnation == "run-2")
-        queue.answers.set()
-        looks = queue.calls.count("check")
-        one.worker.ask_for(7)
-        await until(lambda: queue.calls.count("check") > looks)
-        assert "grant" not in queue.calls
-        one.worker.effects.go_on()
-        await until(lambda: queue.calls.count("pause") == 2 and "grant" in queue.calls)
-    finally:
-        one.task.cancel()
+    one = keep(queue)
+    queue.left[1] = 1
+    one.want(pause(1, 3, grant(1, "u", 4)))
+    await until(lambda: "outstanding" in queue.calls)
+    queue.run, queue.left[1] = "run-2", 0
+    one.worker.ask_for(6)
+    await until(lambda: one.worker.facts.check.incarnation == "run-2")
+    queue.answers.set()
+    await one.looked_for(7)
+    assert "grant" not in queue.calls
+    one.worker.effects.go_on()
+    await until(lambda: queue.calls.count("pause") == 2 and "grant" in queue.calls)
