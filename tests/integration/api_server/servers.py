@@ -12,15 +12,14 @@ from uuid import uuid4
 
 import pytest
 
-from baton.kube.api import Api, core_path, group_path
+from baton.kube.api import Api, core_path
 from baton.kube.errors import ApiError
-from tests.integration.operator.accounts import in_force
+from tests.integration.operator.accounts import grant
 from tests.integration.operator.world import Cluster
 from tests.simulation.api_server import ApiServer, MemoryApi, Rule
 from tests.waiting import eventually
 
 Json = dict[str, Any]
-RBAC = "rbac.authorization.k8s.io/v1"
 
 
 class Server(ABC):
@@ -150,17 +149,8 @@ class Real(Server):
 
     async def user(self, name: str, *rules: Rule) -> Api:
         for number, rule in enumerate(rules):
-            named = {"metadata": {"name": f"{name}-{number}"}}
-            scope = "Role" if rule.namespace is not None else "ClusterRole"
             content = {"apiGroups": [rule.group], "resources": [*rule.resources], "verbs": [*rule.verbs]}
-            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": scope, "name": f"{name}-{number}"}
-            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
-            await self.api.create(group_path(RBAC, rule.namespace, f"{scope.lower()}s"), {**named, "rules": [content]})
-            await self.api.create(
-                group_path(RBAC, rule.namespace, f"{scope.lower()}bindings"),
-                {**named, "roleRef": reference, "subjects": [subject]},
-            )
-            await in_force(self.api, name, rule.namespace, content)
+            await grant(self.api, rule.namespace, f"{name}-{number}", [content], name)
         other: Any = copy(self.client._client)  # the same connections; closed with them
         other.default_headers = {**other.default_headers, "Impersonate-User": name}
         return Api(other)

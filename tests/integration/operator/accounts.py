@@ -31,72 +31,52 @@ class Account:
         role = copy.deepcopy(_chart_role())
         for rule in role["rules"]:
             rule["resources"] = [one for one in rule["resources"] if one != without]
-        rules = [rule for rule in role["rules"] if rule["resources"]]
-        body = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": self.name}, "rules": rules}
-        await self._put(group_path(RBAC, namespace, "roles"), body)
-        binding = {
-            "apiVersion": RBAC,
-            "kind": "RoleBinding",
-            "metadata": {"name": self.name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.name},
-            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
-        }
-        await self._put(group_path(RBAC, namespace, "rolebindings"), binding)
-        await in_force(self._api, service_account(HOME, self.name), namespace, rules[0])
+        await self._grant(namespace, self.name, [rule for rule in role["rules"] if rule["resources"]])
 
     async def may_lead(self, namespace: str) -> None:
         """Let it have its leader's Lease there."""
-        rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}]
-        name = f"{self.name}-leader"
-        body = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": name}, "rules": rules}
-        await self._put(group_path(RBAC, namespace, "roles"), body)
-        binding = {
-            "apiVersion": RBAC,
-            "kind": "RoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
-        }
-        await self._put(group_path(RBAC, namespace, "rolebindings"), binding)
-        await in_force(self._api, service_account(HOME, self.name), namespace, rules[0])
+        rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}
+        await self._grant(namespace, f"{self.name}-leader", [rule])
 
     async def may_finish_deletions(self) -> None:
         """As the chart's value rbac.finishDeletions lets it."""
-        name = f"{self.name}-deletions"
-        rules = [{"apiGroups": ["baton.dev"], "resources": ["consumergroups"], "verbs": ["get", "list", "watch", "patch"]}]
-        body = {"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-        await self._put(group_path(RBAC, None, "clusterroles"), body)
-        binding = {
-            "apiVersion": RBAC,
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
-        }
-        await self._put(group_path(RBAC, None, "clusterrolebindings"), binding)
-        await in_force(self._api, service_account(HOME, self.name), None, rules[0])
+        rule = {"apiGroups": ["baton.dev"], "resources": ["consumergroups"], "verbs": ["get", "list", "watch", "patch"]}
+        await self._grant(None, f"{self.name}-deletions", [rule])
+
+    async def _grant(self, namespace: str | None, role: str, rules: list[Json]) -> None:
+        await grant(self._api, namespace, role, rules, service_account(HOME, self.name))
 
     async def unbind(self, namespace: str) -> None:
         await self._api.delete(group_path(RBAC, namespace, "rolebindings", self.name))
 
-    async def _put(self, path: str, body: Json) -> None:
-        name = body["metadata"]["name"]
-        if await self._api.find(f"{path}/{name}") is None:
-            await self._api.create(path, body)
+
+async def grant(api: Api, namespace: str | None, name: str, rules: list[Json], user: str) -> None:
+    """Let a user do this in a namespace (None: in the cluster), by a role and a binding of this name, and wait for that."""
+    kind = "ClusterRole" if namespace is None else "Role"
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    binding = {"roleRef": reference, "subjects": [subject]}
+    for plural, content in ((f"{kind.lower()}s", {"rules": rules}), (f"{kind.lower()}bindings", binding)):
+        path = group_path(RBAC, namespace, plural)
+        if await api.find(f"{path}/{name}") is None:
+            await api.create(path, {"metadata": {"name": name}, **content})
         else:
-            await self._api.merge(f"{path}/{name}", body)
+            await api.merge(f"{path}/{name}", content)
+    await in_force(api, user, namespace, rules[0])
+
+
+async def token_of(api: Api, namespace: str, name: str, **spec: Any) -> str:
+    """A token of a service account."""
+    body = {"spec": {"expirationSeconds": 3600, **spec}}
+    return str((await api.create(core_path(namespace, "serviceaccounts", name) + "/token", body))["status"]["token"])
 
 
 async def account(api: Cluster, name: str, admin: Path, folder: Path, namespaces: Iterable[str]) -> Account:
     """Made with its role in these namespaces; the first one has its Lease."""
     if await api.find(core_path(HOME, "serviceaccounts", name)) is None:
-        await api.create(
-            core_path(HOME, "serviceaccounts"), {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-        )
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = (await api.create(core_path(HOME, "serviceaccounts", name) + "/token", request))["status"]["token"]
+        await api.create(core_path(HOME, "serviceaccounts"), {"metadata": {"name": name}})
     made = Account(api, name, folder / f"{name}.kubeconfig")
-    of_token(admin, token, made.kubeconfig)
+    of_token(admin, await token_of(api, HOME, name), made.kubeconfig)
     served = list(namespaces)
     for namespace in served:
         await made.bind(namespace)

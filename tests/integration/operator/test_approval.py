@@ -165,14 +165,6 @@ async def test_baton_rebalance_makes_a_plan(shop: World, kubeconfig: Path, redis
     assert await shop.counts("by-hand") == {"by-hand-a": 2, "by-hand-b": 2}, "nothing was to be moved"
 
 
-async def test_a_request_to_a_group_that_does_not_exist_is_refused(shop: World, kubeconfig: Path) -> None:
-    for command in ("approve", "rebalance"):
-        done = await baton(kubeconfig, command, "nothing")
-        assert done.returncode == 1
-        assert done.stderr.startswith(f'baton {command}: consumergroups.baton.dev "nothing" not found in namespace {SHOP}: ')
-        assert len(done.stderr.splitlines()) == 1
-
-
 async def test_what_is_wrong_is_told_by_an_event_and_when_it_is_over(shop: World) -> None:
     await shop.external("troubled", rebalance=SOON)
     await shop.group("troubled")

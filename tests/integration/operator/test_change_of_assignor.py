@@ -6,13 +6,6 @@ from tests.integration.operator.world import World
 from tests.waiting import eventually
 
 
-async def in_use(world: World, group: str, assignor: str) -> None:
-    async def so() -> bool:
-        return (await world.status(group)).get("assignor") == assignor
-
-    await eventually(so, f"{group} uses {assignor}", shown=lambda: world.status(group))
-
-
 async def roll(world: World, group: str, turn: int, announced: str) -> None:
     """One pod after the other is replaced by one that announces these."""
     for n in range(2):
@@ -28,7 +21,7 @@ async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None
     await asyncio.gather(*(shop.pod(f"change-0-{n}", "change", annotations=announced) for n in range(2)))
     for queue in ("change", "change-too"):
         await shop.spread("change", 2, 3, queue=queue)
-    await in_use(shop, "change", "range")
+    await shop.shows("change", assignor="range")
     await shop.change("consumergroups", "change", {"spec": {"assignors": ["solace", "range"]}})
 
     await shop.pod("change-1-0", "change", annotations={"baton.dev/assignors": "range,solace"})
@@ -36,7 +29,7 @@ async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None
     assert (await shop.status("change"))["assignor"] == "range", "an old pod is still there"
     await shop.pod("change-1-1", "change", annotations={"baton.dev/assignors": "range,solace"})
     await shop.delete_pod("change-0-1")
-    await in_use(shop, "change", "solace")
+    await shop.shows("change", assignor="solace")
 
     async def even() -> bool:
         entries = await shop.entries("change")
@@ -48,7 +41,7 @@ async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None
     await roll(shop, "change", 2, "solace")
     await eventually(even, "totals are even, as solace makes them", shown=lambda: shop.ledger_data("change"))
     await shop.change("consumergroups", "change", {"spec": {"assignors": ["solace"]}})
-    await in_use(shop, "change", "solace")
+    await shop.shows("change", assignor="solace")
     await shop.told("change", "Ready")
 
 
@@ -68,10 +61,5 @@ async def test_a_pod_that_announces_a_slip_is_named_with_the_cure_and_holds_up_n
     await eventually(event, "the pod has an event")
     await shop.delete_pod("slip-a")
     await shop.pod("slip-b", "slip", annotations={"baton.dev/capacity": "lots"})
-
-    async def of_the_other() -> bool:
-        message: str = (await shop.condition("slip", "Ready"))["message"]
-        return message.startswith("slip-b: annotation baton.dev/capacity is 'lots', and counts as 1")
-
-    await eventually(of_the_other, "the other slip is told")
+    await shop.told("slip", "BadAnnotation", says="slip-b: annotation baton.dev/capacity is 'lots', and counts as 1")
     await shop.spread("slip", 4)

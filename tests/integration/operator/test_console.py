@@ -11,7 +11,7 @@ import pytest
 
 from baton.kube.api import core_path, group_path
 from tests.browser import Browser, browser
-from tests.integration.operator.accounts import HOME, RBAC, in_force, service_account
+from tests.integration.operator.accounts import HOME, RBAC, grant, service_account, token_of
 from tests.integration.operator.console_client import BATON, Console, Page, owners
 from tests.integration.operator.test_approval import with_proposal
 from tests.integration.operator.world import SHOP, Cluster, World
@@ -36,30 +36,14 @@ def shared(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.stop()
 
 
-async def token(api: Cluster, name: str, *roles: str, namespace: str = SHOP, home: str = HOME) -> str:
-    """Of a new account with these cluster roles in a namespace."""
-    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-    await api.create(core_path(home, "serviceaccounts"), body)
+async def token(api: Cluster, name: str, *roles: str) -> str:
+    """Of a new account with these roles in the namespace SHOP."""
+    await api.create(core_path(HOME, "serviceaccounts"), {"metadata": {"name": name}})
     for role in roles:
-        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
-        if role == "edit":
-            rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-        await api.create(
-            group_path(RBAC, namespace, "roles"),
-            {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": f"{name}-{role}"}, "rules": rules},
-        )
-        binding = {
-            "apiVersion": RBAC,
-            "kind": "RoleBinding",
-            "metadata": {"name": f"{name}-{role}"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": f"{name}-{role}"},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": home}],
-        }
-        await api.create(group_path(RBAC, namespace, "rolebindings"), binding)
-        await in_force(api, service_account(home, name), namespace, rules[0])
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    made = await api.create(core_path(home, "serviceaccounts", name) + "/token", request)
-    return str(made["status"]["token"])
+        verbs = ["*"] if role == "edit" else ["get", "list", "watch"]
+        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}]
+        await grant(api, SHOP, f"{name}-{role}", rules, service_account(HOME, name))
+    return await token_of(api, HOME, name)
 
 
 async def test_a_port_that_is_taken_is_said_with_the_cure(kubeconfig: Path) -> None:
@@ -72,10 +56,7 @@ async def test_a_port_that_is_taken_is_said_with_the_cure(kubeconfig: Path) -> N
 
 
 async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: Console) -> None:
-    await shop.external("watched", partitions=6)
-    await shop.group("watched")
-    await shop.together("watched", shop.pod("watched-a", "watched"), shop.pod("watched-b", "watched"))
-    await shop.spread("watched", 3, 3)
+    await shop.fleet("watched", "watched-a", "watched-b")
     async with own.stream(f"/api/group?namespace={SHOP}&name=watched") as stream:
         page = await stream.page(lambda page: len(owners(page)) == 2 and page["state"] == "Ready")
         assert owners(page) == {name: {*grants} for name, grants in (await shop.owned("watched")).items()}
@@ -115,10 +96,15 @@ async def test_nobody_gets_an_answer_without_the_token_of_the_url(shop: World, o
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
-async def test_other_pages_and_other_names_are_refused(own: Console, headers: dict[str, str], status: int) -> None:
+async def test_other_sites_and_host_names_are_refused(own: Console, headers: dict[str, str], status: int) -> None:
     for path in ("/", "/api/groups"):
         assert (await own.ask(path, headers=headers))[0] == status
     assert (await own.ask("/api/approve", method="POST", json={}, headers=headers))[0] == status
+
+
+@pytest.mark.parametrize(("path", "host"), [("/", "baton.example.org"), ("/healthz", "10.0.0.1:8080")])
+async def test_the_given_host_name_and_probes_are_answered(shared: Console, path: str, host: str) -> None:
+    assert (await shared.ask(path, "x", headers={"Host": host}))[0] == 200
 
 
 async def test_every_answer_tells_the_browser_what_to_refuse(own: Console) -> None:
@@ -179,11 +165,8 @@ async def test_the_namespace_of_the_command_is_shown_first_and_all_where_that_is
 async def test_a_viewer_with_rights_in_one_namespace_is_offered_it(
     shop: World, api: Cluster, shared: Console, tmp_path: Path
 ) -> None:
-    await shop.external("offered", partitions=12)
-    await shop.group("offered")
-    await shop.together("offered", shop.pod("offered-a", "offered"), shop.pod("offered-b", "offered"))
-    await shop.spread("offered", 6, 6)
-    looks = await token(api, "at-home", "view", home=SHOP)
+    await shop.fleet("offered", "offered-a", "offered-b", partitions=12)
+    looks = await token(api, "at-home", "view")
     assert await shared.ask("/api/namespaces", looks) == (200, {"namespaces": [SHOP]})
     async with browser(tmp_path) as tab:
         await tab.size(1440, 900)
@@ -276,16 +259,8 @@ async def test_the_ledger_may_be_out_of_sight(shop: World, api: Cluster, shared:
         assert any("half-assignments" in note and "cannot be read" in note for note in page["notes"])
 
 
-async def test_a_name_that_is_given_answers_too(shared: Console) -> None:
-    assert (await shared.ask("/", "x", headers={"Host": "baton.example.org"}))[0] == 200
-    assert (await shared.ask("/healthz", "x", headers={"Host": "10.0.0.1:8080"}))[0] == 200
-
-
 async def test_another_number_of_pods_is_supposed_by_the_operators_own_plan(shop: World, own: Console) -> None:
-    await shop.external("supposing", partitions=6)
-    await shop.group("supposing")
-    await shop.together("supposing", shop.pod("supposing-a", "supposing"), shop.pod("supposing-b", "supposing"))
-    await shop.spread("supposing", 3, 3)
+    await shop.fleet("supposing", "supposing-a", "supposing-b")
 
     async def suppose(pods: int) -> Page:
         status, said = await own.ask(f"/api/what-if?namespace={SHOP}&name=supposing&pods={pods}")

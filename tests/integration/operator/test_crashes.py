@@ -3,12 +3,8 @@
 import signal
 from collections.abc import Callable
 
-from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path
-from baton.model.ids import QueueName
-from baton.model.names import ledger_name
-from baton.model.session import Release
 from baton.model.times import to_seconds
 from tests.integration.operator.test_trouble import assert_the_queue_agrees
 from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator, World
@@ -20,32 +16,18 @@ Start = Callable[..., Operator]
 
 async def test_an_operator_that_is_killed_in_mid_handoff_carries_on(empty: World, start: Start) -> None:
     operator = await start(empty, "one").leads()
-    await empty.external("orders", partitions=4)
-    await empty.group("orders")
-    uid = await empty.pod("a", "orders")
-    await empty.spread("orders", 4)
+    (uid,) = await empty.fleet("orders", "a", partitions=4)
     await empty.pod("b", "orders")
-
-    async def revoking() -> bool:
-        return bool((await empty.entries("orders"))["a"].revoking)
-
-    await eventually(revoking, "a is to let go")
+    releases = await empty.revoking("orders", "a", 2)
     operator.kill()
     before = await empty.ledger_data("orders")
-    revoked = dict((await empty.entries("orders"))["a"].revoking[QueueName("orders")])
-    await empty.session(
-        "a", uid, "orders", [Release(uid, QueueName("orders"), number, epoch) for number, epoch in revoked.items()]
-    )
+    await empty.session("a", uid, "orders", releases)
     assert await empty.ledger_data("orders") == before
     await start(empty, "one").leads()
     await empty.spread("orders", 2, 2)
     granted = (await empty.owned("orders"))["b"]
-    assert granted.keys() == revoked.keys()
-
-    async def counted() -> bool:
-        return bool((await empty.status("orders"))["moves"] == 2)
-
-    await eventually(counted, "two moves are counted")
+    assert set(granted) == {one.partition for one in releases}
+    await empty.shows("orders", moves=2)
 
 
 async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start: Start) -> None:
@@ -53,10 +35,7 @@ async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start
     second = await start(empty, "two").running()
     assert second.metric("baton_leader") == 0.0
     assert second.get("/healthz")[0] == 200
-    await empty.external("orders")
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 6)
+    await empty.fleet("orders", "a")
     before = await empty.owned("orders")
     assert first.stop() == 0
     await second.leads()
@@ -78,10 +57,7 @@ async def test_a_follower_takes_over_from_a_leader_that_was_killed_and_not_befor
 ) -> None:
     first = await start(empty, "one").leads()
     second = await start(empty, "two").running()
-    await empty.external("orders", partitions=4)
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 4)
+    await empty.fleet("orders", "a", partitions=4)
     first.kill()
     path = leases_path(empty.namespace, "operator")
     last = to_seconds((await empty.api.get(path))["spec"]["renewTime"])
@@ -90,26 +66,19 @@ async def test_a_follower_takes_over_from_a_leader_that_was_killed_and_not_befor
     taken = (await empty.api.get(path))["spec"]
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("two", 1)
     assert to_seconds(taken["acquireTime"]) >= last + 7, "both tell the API server's time"
-
-    async def revoking() -> bool:
-        return len((await empty.entries("orders"))["a"].revoking.get(QueueName("orders"), ())) == 2
-
-    await eventually(revoking, "a is to let go of two", shown=lambda: empty.ledger_data("orders"))
+    await empty.revoking("orders", "a", 2)
     assert await empty.counts("orders") == {"a": 2, "b": 0}
 
 
 async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty: World, start: Start) -> None:
     first = await start(empty, "one", *LAPSES_SOON).leads()
     second = await start(empty, "two", *KEEPS).running()
-    await empty.external("orders")
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 6)
+    await empty.fleet("orders", "a")
     first.process.send_signal(signal.SIGSTOP)
     await second.leads()
 
     async def claimed() -> bool:
-        ledger = await empty.api.get(core_path(empty.namespace, "configmaps", ledger_name("orders")))
+        ledger = await empty.api.get(empty.ledger_path("orders"))
         return str(ledger["metadata"]["annotations"]["baton.dev/writer"]) == "1"
 
     await eventually(claimed, "the second has claimed the ledger")
@@ -122,11 +91,7 @@ async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty
     await eventually(taken_over, "b has it all, and nothing more is to come", shown=lambda: empty.ledger_data("orders"))
     data = await empty.ledger_data("orders")
     first.process.send_signal(signal.SIGCONT)
-
-    async def knows() -> bool:
-        return first.metric("baton_leader") == 0.0
-
-    await eventually(knows, "the first knows that it does not lead")
+    await first.follows()
     assert await empty.ledger_data("orders") == data
     lease = await empty.api.get(leases_path(empty.namespace, "operator"))
     assert lease["spec"]["holderIdentity"] == "two"
@@ -136,14 +101,10 @@ async def test_a_ledger_that_was_spoilt_meanwhile_is_rebuilt_above_the_queues_ep
     empty: World, start: Start, redis_server: RedisServer
 ) -> None:
     operator = await start(empty, "one").leads()
-    await empty.redis("orders", redis_server.url, partitions=4)
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.pod("b", "orders")
-    await empty.spread("orders", 2, 2)
+    await empty.fleet("orders", "a", "b", url=redis_server.url, partitions=4)
     before = await empty.owned("orders")
     operator.kill()
-    await empty.api.merge(core_path(empty.namespace, "configmaps", ledger_name("orders")), {"data": {"group": "{", "a": None}})
+    await empty.api.merge(empty.ledger_path("orders"), {"data": {"group": "{", "a": None}})
     await start(empty, "one").leads()
     await empty.spread("orders", 2, 2)
     after = await empty.owned("orders")
@@ -156,12 +117,10 @@ async def test_a_ledger_that_was_spoilt_meanwhile_is_rebuilt_above_the_queues_ep
 
 async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_trusted(empty: World, start: Start) -> None:
     operator = await start(empty, "one").leads()
-    await empty.external("orders")
-    earlier = await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 6)
+    await empty.fleet("orders", "a")
+    earlier = await empty.get_group("orders") or {}
     operator.kill()
-    path = core_path(empty.namespace, "configmaps", ledger_name("orders"))
+    path = empty.ledger_path("orders")
     await empty.api.merge(path, {"data": {"zombie": "mine"}})
     await empty.delete("consumergroups", "orders")
     await empty.change("consumergroups", "orders", {"metadata": {"finalizers": None}})
@@ -179,10 +138,7 @@ async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_truste
 
 
 async def test_deleting_a_group_takes_everything_back_first(shop: World, redis_server: RedisServer) -> None:
-    await shop.redis("dissolved", redis_server.url, partitions=4)
-    await shop.group("dissolved")
-    await shop.pod("dissolved-a", "dissolved")
-    await shop.spread("dissolved", 4)
+    await shop.fleet("dissolved", url=redis_server.url, partitions=4)
     epochs = (await shop.owned("dissolved"))["dissolved-a"]
     await shop.delete("consumergroups", "dissolved")
     await shop.gone("dissolved")
@@ -191,12 +147,9 @@ async def test_deleting_a_group_takes_everything_back_first(shop: World, redis_s
 
 
 async def test_a_group_that_is_deleted_in_the_foreground_takes_its_ledger_along(shop: World) -> None:
-    await shop.external("foreground", rebalance={"maxHandoffSeconds": 0})
-    await shop.group("foreground")
-    await shop.pod("foreground-a", "foreground")
-    await shop.spread("foreground", 6)
+    await shop.fleet("foreground", queue={"rebalance": {"maxHandoffSeconds": 0}})
     await shop.api.delete(groups_path(shop.namespace, "foreground"), propagationPolicy="Foreground")
-    await shop.gone("foreground", 60)
+    await shop.gone("foreground")
     assert await shop.ledger_data("foreground") is None
 
 
@@ -207,11 +160,7 @@ async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(s
     await shop.pod("taken-out-a", "taken-out")
     await shop.spread("taken-out", 4)
     await shop.change("consumergroups", "taken-out", {"spec": {"queues": [{"name": "not-taken-out"}]}})
-
-    async def unused() -> bool:
-        return await shop.reason("taken-out", "partitionedqueues") == "Unused"
-
-    await eventually(unused, "the queue is nobody's")
+    await shop.told("taken-out", "Unused", "partitionedqueues")
     assert all(owner.uid is None for owner in (await shop.inherited(redis_server.url, "taken-out", 4)).values())
     assert await shop.counts("taken-out", "not-taken-out") == {"taken-out-a": 2}
 
@@ -219,20 +168,12 @@ async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(s
 async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_finished(empty: World, start: Start) -> None:
     operator = await start(empty, "one").leads()
     with RedisServer(fsync="always") as server:
-        await empty.redis("orders", server.url, partitions=4)
-        await empty.group("orders")
-        await empty.pod("a", "orders")
-        await empty.spread("orders", 4)
+        await empty.fleet("orders", "a", url=server.url, partitions=4)
         server.kill()
         await empty.delete("consumergroups", "orders")
-        message = await empty.told("orders", "Deleting", seconds=15)
-
-        async def waits_for_the_queue() -> bool:
-            return "It waits at most a minute, because Redis at" in (await empty.condition("orders"))["message"]
-
-        await eventually(waits_for_the_queue, f"it says more than {message}", shown=lambda: empty.condition("orders"))
+        await empty.told("orders", "Deleting", says="It waits at most a minute, because Redis at")
         operator.kill()
         await start(empty, "one").leads()
         server.start()
-        await empty.gone("orders", 20)
+        await empty.gone("orders")
         assert all(owner.uid is None for owner in (await empty.inherited(server.url, "orders", 4)).values())

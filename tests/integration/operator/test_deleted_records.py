@@ -19,10 +19,8 @@ async def test_who_waits_is_woken_though_the_record_and_what_wakes_were_deleted(
 ) -> None:
     monkeypatch.setattr(wakeup, "_LONGEST_BLOCK", HOUR)
     with RedisServer() as server, RedisProducer(server.url, f"{SHOP}/records-deleted", patience=60) as producer:
-        await shop.redis("records-deleted", server.url, partitions=1, maxRedeliveries=3, maxDeliveredUnacked=7)
-        await shop.group("records-deleted")
-        uid = await shop.pod("records-deleted-a", "records-deleted")
-        await shop.spread("records-deleted", 1)
+        limits = {"maxRedeliveries": 3, "maxDeliveredUnacked": 7}
+        (uid,) = await shop.fleet("records-deleted", url=server.url, partitions=1, queue=limits)
         (epochs,) = (await shop.owned("records-deleted")).values()
         keys = partition_keys(f"{SHOP}/records-deleted", 0)
         with (
@@ -62,17 +60,14 @@ async def test_the_end_of_a_change_is_told_though_who_led_was_killed_and_though_
     world = await namespace(api, NAME)
     operator = await start(world, "first").leads()
     with RedisServer() as server:
-        await world.redis(NAME, server.url, partitions=2)
-        await world.group(NAME)
-        uid = await world.pod("a", NAME)
-        await world.spread(NAME, 2)
+        (uid,) = await world.fleet(NAME, "a", url=server.url, partitions=2)
         owned = (await world.owned(NAME))["a"]
         with RedisProducer(server.url, f"{NAME}/{NAME}") as producer, RedisReader(server.url, f"{NAME}/{NAME}", uid) as reader:
             producer.send_many((f"key-{number}", "x") for number in range(100))
             in_hand = {number: reader.read(number, epoch) for number, epoch in owned.items()}
             assert all(in_hand.values())
             await world.change("partitionedqueues", NAME, {"spec": {"partitions": 3}})
-            await waits(world)
+            await world.told(NAME, "Resizing", "partitionedqueues", kind="Resized", says="waits until")
             operator.kill()
             for number, epoch in owned.items():
                 entries = in_hand[number]
@@ -83,15 +78,6 @@ async def test_the_end_of_a_change_is_told_though_who_led_was_killed_and_though_
         await told(world, 3)
         await world.change("partitionedqueues", NAME, {"spec": {"partitions": 4}})
         await told(world, 4)
-
-
-async def waits(world: World) -> None:
-    """Wait until the condition Resized says that the change waits for entries."""
-
-    async def so() -> bool:
-        return "waits until" in (await world.condition(NAME, "Resized", "partitionedqueues"))["message"]
-
-    await eventually(so, "the change waits", shown=lambda: world.condition(NAME, "Resized", "partitionedqueues"))
 
 
 async def told(world: World, count: int) -> None:

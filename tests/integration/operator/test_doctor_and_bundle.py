@@ -21,9 +21,9 @@ from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import Uid
-from baton.model.names import OPERATOR_SELECTOR, ledger_name
+from baton.model.names import OPERATOR_SELECTOR
 from baton.queues.redis import RedisProducer
-from tests.integration.operator.accounts import account, of_token
+from tests.integration.operator.accounts import account, grant, of_token, service_account, token_of
 from tests.integration.operator.baton_command import baton
 from tests.integration.operator.test_rights import rendered
 from tests.integration.operator.world import KEEPS, Operator, World
@@ -53,10 +53,7 @@ async def test_a_namespace_in_which_all_is_well_and_one_in_which_it_is_not(
 ) -> None:
     await start(empty, "looks").leads()
     here = empty.namespace
-    await empty.external("fine", partitions=2)
-    await empty.group("fine")
-    await empty.pod("fine-a", "fine")
-    await empty.spread("fine", 2)
+    await empty.fleet("fine", partitions=2)
     await empty.told("fine", "Ready")
     code, found, _ = await doctor(kubeconfig, "-n", here)
     assert (code, said(found, "Failed")) == (0, {}), found
@@ -84,9 +81,7 @@ async def test_a_namespace_in_which_all_is_well_and_one_in_which_it_is_not(
         "spec": {"containers": [{"name": "c", "image": "none"}], "serviceAccountName": "weak"},
     }
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    await empty.api.create(
-        deployments, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "old", "labels": labels}, "spec": spec}
-    )
+    await empty.api.create(deployments, {"metadata": {"name": "old", "labels": labels}, "spec": spec})
     containers = [{"name": "c", "image": "none", "args": ["operator", "--namespace=elsewhere"]}]
     elsewhere = {"template": {"spec": {"containers": containers}}}
     try:
@@ -106,26 +101,13 @@ async def test_who_may_only_look_is_told_what_is_not_known(empty: World, kubecon
     here = empty.namespace
     await empty.external("seen", partitions=1)
     await empty.group("seen")
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "viewer"}}
-    await empty.api.create(core_path(here, "serviceaccounts"), account)
+    await empty.api.create(core_path(here, "serviceaccounts"), {"metadata": {"name": "viewer"}})
     rules = [
         {"apiGroups": ["baton.dev"], "resources": ["consumergroups", "partitionedqueues"], "verbs": ["get", "list"]},
         {"apiGroups": [""], "resources": ["configmaps", "pods", "events"], "verbs": ["get", "list"]},
     ]
-    rbac = "rbac.authorization.k8s.io/v1"
-    await empty.api.create(
-        group_path(rbac, here, "roles"), {"apiVersion": rbac, "kind": "Role", "metadata": {"name": "viewer"}, "rules": rules}
-    )
-    binding = {
-        "apiVersion": rbac,
-        "kind": "RoleBinding",
-        "metadata": {"name": "viewer"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "viewer"},
-        "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": here}],
-    }
-    await empty.api.create(group_path(rbac, here, "rolebindings"), binding)
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = (await empty.api.create(core_path(here, "serviceaccounts", "viewer") + "/token", request))["status"]["token"]
+    await grant(empty.api, here, "viewer", rules, service_account(here, "viewer"))
+    token = await token_of(empty.api, here, "viewer")
     code, found, error = await doctor(of_token(kubeconfig, token, tmp_path / "viewer"), "-n", here)
     assert {"CRDs", "operator"} <= said(found, "Unknown").keys(), (found, error)
     rights = [one["says"] for one in found if one["about"] == "your rights"]
@@ -184,8 +166,7 @@ async def planted(world: World, server: RedisServer) -> int:
     await world.secret("orders-redis", secret("redis://:{}@redis:6379"))
     await api.merge(queues_path(here, "orders"), {"metadata": marks})
     await api.merge(groups_path(here, "orders"), {"metadata": marks})
-    ledger = core_path(here, "configmaps", ledger_name("orders"))
-    await api.merge(ledger, {"metadata": marks, "data": {"notes": secret()}})
+    await api.merge(world.ledger_path("orders"), {"metadata": marks, "data": {"notes": secret()}})
 
     container = {
         "name": "consumer",
@@ -195,9 +176,7 @@ async def planted(world: World, server: RedisServer) -> int:
         "args": [secret("--password={}")],
     }
     metadata = {"name": "orders-a", "labels": {"baton.dev/group": "orders", **marks["labels"]}, "annotations": applied}
-    await api.create(
-        core_path(here, "pods"), {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-    )
+    await api.create(core_path(here, "pods"), {"metadata": metadata, "spec": {"containers": [container]}})
     waiting = {"name": "consumer", "image": "none", "imageID": "", "ready": False, "restartCount": 3}
     waiting["state"] = {"waiting": {"reason": "CreateContainerConfigError", "message": secret(word)}}
     condition = {"type": "Ready", "status": "False", "reason": "Odd", "message": secret(url)}
@@ -208,8 +187,6 @@ async def planted(world: World, server: RedisServer) -> int:
     trouble = {"annotations": {"baton.dev/trouble": secret(url), **applied}}
     await api.merge(leases_path(here, "baton-orders-b"), {"metadata": trouble})
     event = {
-        "apiVersion": EVENTS,
-        "kind": "Event",
         "metadata": {"name": "orders.planted", "annotations": applied},
         "eventTime": "2026-11-26T12:00:00.000000Z",
         "reportingController": "tests",
@@ -231,12 +208,8 @@ async def planted(world: World, server: RedisServer) -> int:
     }
     template = {"metadata": {"labels": labels, "annotations": applied}, "spec": {"containers": [operator]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    body = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "baton", "labels": labels, "annotations": applied},
-    }
-    await api.create(group_path("apps/v1", here, "deployments"), {**body, "spec": spec})
+    about = {"name": "baton", "labels": labels, "annotations": applied}
+    await api.create(group_path("apps/v1", here, "deployments"), {"metadata": about, "spec": spec})
 
     async def made() -> bool:
         return bool((await api.get(core_path(here, "pods"), labelSelector=OPERATOR_SELECTOR))["items"])
@@ -251,10 +224,7 @@ async def test_no_secret_is_in_it_wherever_somebody_has_put_one(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     await start(empty, "collects", *KEEPS).leads()
-    await empty.redis("orders", redis_server.url, partitions=1, rebalance={"delaySeconds": 0})
-    await empty.group("orders")
-    await empty.pod("orders-first", "orders")
-    await empty.spread("orders", 1)
+    await empty.fleet("orders", "orders-first", url=redis_server.url, partitions=1)
     file, here = tmp_path / "report.tar.gz", empty.namespace
     assert await planted(empty, redis_server) > 15
     done = await bundle(kubeconfig, f"{here}/orders", "--file", str(file))

@@ -36,18 +36,14 @@ async def test_a_drained_pod_owns_nothing_over_a_restart_until_that_is_taken_bac
     assert (done.returncode, done.stderr) == (0, "") and "--undo" in done.stdout
     assert "is already drained" in (await drain(kubeconfig, here, "tired-a")).stdout
 
-    async def all_of_it() -> bool:
-        return {name: count for name, count in (await empty.counts("tired")).items() if count} == {"tired-b": 4}
+    async def own(**wanted: int) -> bool:
+        return {name[-1]: count for name, count in (await empty.counts("tired")).items() if count} == wanted
 
-    await eventually(all_of_it, "the other has all of it", shown=lambda: empty.counts("tired"))
+    await eventually(lambda: own(b=4), "the other has all of it", shown=lambda: empty.counts("tired"))
     assert first.stop() == 0
     await start(empty, "second", *KEEPS).leads()
     await empty.pod("tired-c", "tired")
-
-    async def shared() -> bool:
-        return {name: count for name, count in (await empty.counts("tired")).items() if count} == {"tired-b": 2, "tired-c": 2}
-
-    await eventually(shared, "it gets nothing from another operator either", shown=lambda: empty.counts("tired"))
+    await eventually(lambda: own(b=2, c=2), "it gets nothing from another operator either", shown=lambda: empty.counts("tired"))
     assert (await drain(kubeconfig, here, "tired-a", "--undo")).returncode == 0
     await empty.spread("tired", 1, 1, 2)
 
@@ -64,10 +60,8 @@ async def test_the_last_that_could_take_its_partitions_is_drained_only_by_force(
     await empty.pod("fussy-driver", "fussy", labels={"spark-role": "driver"})
     await empty.pod("fussy-other", "fussy", session=True, annotations={SUBSCRIBED_ANNOTATION: "other"})
     alone = await drain(kubeconfig, here, "fussy-a")
-    assert (alone.returncode, alone.stderr.count("\n")) == (
-        1,
-        1,
-    ) and "the partitions of fussy from fussy-a; --yes" in alone.stderr
+    assert (alone.returncode, alone.stderr.count("\n")) == (1, 1)
+    assert "the partitions of fussy from fussy-a; --yes" in alone.stderr
     driver = await drain(kubeconfig, here, "fussy-driver", "--yes")
     assert (driver.returncode, driver.stdout) == (1, "") and "drain an executor" in driver.stderr
     assert "is not a member now" in (await drain(kubeconfig, here, "fussy-silent")).stdout
@@ -95,10 +89,7 @@ async def printed(kubeconfig: Path, *arguments: str) -> str:
 async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
     shop: World, kubeconfig: Path, redis_server: RedisServer
 ) -> None:
-    await shop.redis("poisoned", redis_server.url, partitions=1, rebalance={"delaySeconds": 0})
-    await shop.group("poisoned")
-    uid = await shop.pod("poisoned-a", "poisoned")
-    await shop.spread("poisoned", 1)
+    (uid,) = await shop.fleet("poisoned", url=redis_server.url, partitions=1)
     epoch = (await shop.owned("poisoned"))["poisoned-a"][0]
     with (
         RedisProducer(redis_server.url, f"{SHOP}/poisoned") as producer,
@@ -126,12 +117,8 @@ async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
     await eventually(gone, "the operator has counted again", shown=status)
 
 
-async def test_a_drained_pod_is_seen_until_that_is_taken_back(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
-    await shop.redis("weary", redis_server.url, partitions=2, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 0})
-    await shop.group("weary")
-    await shop.pod("weary-a", "weary")
-    await shop.pod("weary-b", "weary")
-    await shop.spread("weary", 1, 1)
+async def test_a_drained_pod_is_seen_until_that_is_taken_back(shop: World, kubeconfig: Path) -> None:
+    await shop.fleet("weary", "weary-a", "weary-b", partitions=2)
     assert "Drained" not in await printed(kubeconfig, "status", "weary")
     await printed(kubeconfig, "drain", "weary", "weary-a")
     assert f"Drained: weary-a, until `baton drain weary weary-a -n {SHOP} --undo`" in await printed(kubeconfig, "status", "weary")

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from baton.kube.api import core_path
-from baton.model.session import Release
 from baton.queues.redis import RedisProducer, RedisReader
 from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import SHOP, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
+
+LONG = {"rebalance": {"delaySeconds": 0, "maxHandoffSeconds": 600}}
 
 
 async def explain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -19,23 +20,15 @@ async def explain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProc
 
 
 async def test_who_had_it_and_why_it_moved_and_what_holds_it_up(shop: World, kubeconfig: Path) -> None:
-    await shop.external("told", partitions=2, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 600})
-    await shop.group("told")
-    first = await shop.pod("told-a", "told", session=True)
-    await shop.spread("told", 2)
+    (first,) = await shop.fleet("told", partitions=2, queue=LONG)
     await shop.pod("told-b", "told", session=True)
-
-    async def begun() -> bool:
-        return any(entry.revoking for entry in (await shop.entries("told")).values())
-
-    await eventually(begun, "a hand-off has begun")
-    ((queue, grants),) = (await shop.entries("told"))["told-a"].revoking.items()
-    ((number, epoch),) = grants.items()
+    (release,) = await shop.revoking("told", "told-a", 1)
+    _, queue, number, epoch = release
     moving = (await explain(kubeconfig, f"{SHOP}/told", f"{queue}/{number}")).stdout
     assert moving.startswith(f"{SHOP}/told, partition {number} of told: Paused\ntold-a owns it at epoch {epoch}, since ")
     assert f"partition {number} of told goes from told-a to told-b: told-b joined; " in moving and " s left" in moving
     assert "A new plan would move it from told-a to told-b." in moving
-    await shop.session("told-a", first, "told", [Release(first, queue, number, epoch)])
+    await shop.session("told-a", first, "told", [release])
     await shop.spread("told", 1, 1)
 
     async def known() -> bool:
@@ -75,10 +68,7 @@ async def test_an_entry_that_processes_are_handed_out_again_and_again_is_named(
 ) -> None:
     operator = await start(empty, "leader", "--metrics-address", "0.0.0.0").leads()
     here = f"{empty.namespace}/again"
-    await empty.redis("again", redis_server.url, partitions=1)
-    await empty.group("again")
-    uid = await empty.pod("again-a", "again")
-    await empty.spread("again", 1)
+    (uid,) = await empty.fleet("again", url=redis_server.url, partitions=1)
     with RedisProducer(redis_server.url, here) as producer:
         producer.send("key", "poison")
     ((epoch,),) = [owned.values() for owned in (await empty.entries("again"))["again-a"].owned.values()]
@@ -99,10 +89,7 @@ async def test_a_hand_off_says_whether_it_waits_for_messages_or_for_the_release(
 ) -> None:
     await start(empty, "leader").leads()
     here = f"{empty.namespace}/farewell"
-    await empty.redis("farewell", redis_server.url, partitions=1, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 600})
-    await empty.group("farewell")
-    uid = await empty.pod("giver", "farewell")
-    await empty.spread("farewell", 1)
+    (uid,) = await empty.fleet("farewell", "giver", url=redis_server.url, partitions=1, queue=LONG)
     ((epoch,),) = [owned.values() for owned in (await empty.entries("farewell"))["giver"].owned.values()]
     with RedisProducer(redis_server.url, here) as producer:
         producer.send("key", "value")
@@ -113,18 +100,12 @@ async def test_a_hand_off_says_whether_it_waits_for_messages_or_for_the_release(
         drains = {"metadata": {"annotations": {"baton.dev/drain": "true"}}}
         await empty.api.merge(core_path(empty.namespace, "pods", "giver"), drains)
 
-        async def said(what: str) -> bool:
+        async def waits_for(what: str) -> bool:
             return f"; waits for {what}, " in (await explain(kubeconfig, here, "farewell/0")).stdout
 
-        async def waits_for_the_message() -> bool:
-            return await said("1 unacknowledged message")
-
-        async def waits_for_the_release() -> bool:
-            return await said("giver to release it")
-
-        await eventually(waits_for_the_message, "an entry is in hand")
+        await eventually(lambda: waits_for("1 unacknowledged message"), "an entry is in hand")
         reader.ack(0, epoch, [entry.offset])
-        await eventually(waits_for_the_release, "on_revoked is waited for")
+        await eventually(lambda: waits_for("giver to release it"), "on_revoked is waited for")
         reader.let_go({0: epoch}, within=1.0)
 
         async def handed_over() -> bool:

@@ -21,10 +21,7 @@ async def test_commands_and_pages_for_programs(
     """A proposal waits, an entry is in hand, and one is a dead letter."""
     operator = await start(empty, "leader", "--metrics-address", "0.0.0.0").leads()
     here = f"{empty.namespace}/work"
-    await empty.redis("work", redis_server.url, partitions=2)
-    await empty.group("work", approval="Manual")
-    uid = await empty.pod("work-a", "work")
-    await empty.spread("work", 2)
+    (uid,) = await empty.fleet("work", url=redis_server.url, partitions=2, approval="Manual")
     epoch = (await empty.owned("work"))["work-a"][0]
     with RedisProducer(redis_server.url, here) as producer, RedisReader(redis_server.url, here, uid) as reader:
         for value in ("rejected", "in hand"):
@@ -32,11 +29,7 @@ async def test_commands_and_pages_for_programs(
         rejected, _ = reader.read(0, epoch)
         reader.set_aside(0, epoch, rejected.offset, "it is no number")
     await empty.pod("work-b", "work")
-
-    async def proposed() -> Any:
-        return (await empty.status("work")).get("proposal")
-
-    await eventually(proposed, "a plan waits for its approval")
+    await empty.told("work", "WaitingForApproval", kind="ProposalReady")
     labels = {"namespace": empty.namespace, "group": "work"}
     await operator.measures("baton_group_lag", lambda lag: lag == 1, **labels)
     records = tmp_path / "records.jsonl"

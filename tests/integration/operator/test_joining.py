@@ -1,13 +1,12 @@
 """Pods come and go; External queues, where only the consumers' word counts."""
 
 import asyncio
-import json
 import time
 
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.mount_refresh import mark
-from baton.model.ids import Epoch, MemberId, QueueName
+from baton.model.ids import QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release
 from baton.model.times import to_seconds
@@ -27,7 +26,7 @@ async def test_the_first_pods_share_all_partitions_after_the_delay(shop: World) 
     await shop.group("first")
     await asyncio.gather(shop.pod("first-a", "first"), shop.pod("first-b", "first"))
     await shop.spread("first", 3, 3)
-    await shop.counted("first", members=2, partitions=6)
+    await shop.shows("first", members=2, partitions=6)
     assert (await shop.status("first"))["selector"] == "baton.dev/group=first"
 
 
@@ -43,10 +42,7 @@ async def test_events_of_a_group_come_in_the_order_of_what_they_tell(shop: World
 
 
 async def test_a_pods_annotation_changes_with_its_key_so_that_the_kubelet_refreshes_its_mount(shop: World) -> None:
-    await shop.external("bumped")
-    await shop.group("bumped")
-    await shop.pod("bumped-a", "bumped")
-    await shop.spread("bumped", 6)
+    await shop.fleet("bumped")
 
     async def told() -> bool:
         data = await shop.ledger_data("bumped") or {}
@@ -60,45 +56,25 @@ async def test_a_pods_annotation_changes_with_its_key_so_that_the_kubelet_refres
 
 
 async def test_a_handoff_of_an_external_queue_waits_for_the_consumers_word(shop: World) -> None:
-    await shop.external("word", partitions=4)
-    await shop.group("word")
-    uid = await shop.pod("word-a", "word")
-    await shop.spread("word", 4)
+    (uid,) = await shop.fleet("word", partitions=4)
     await shop.pod("word-b", "word")
-
-    async def revoking() -> dict[int, Epoch]:
-        entry = (await shop.entries("word"))["word-a"]
-        return dict(entry.revoking.get(QueueName("word"), {}))
-
-    await eventually(revoking, "two partitions are being revoked")
-
-    async def not_fenced() -> bool:
-        return bool((await shop.condition("word", "Fenced"))["reason"] == "NotEnforced")
-
-    await eventually(not_fenced, "it is said that nothing enforces it")
-    revoked = await revoking()
-    releases = [Release(uid, QueueName("word"), number, epoch) for number, epoch in revoked.items()]
+    releases = await shop.revoking("word", "word-a", 2)
+    await shop.told("word", "NotEnforced", kind="Fenced")
     await shop.session("word-a", uid, "word", releases)
     await shop.spread("word", 2, 2)
     granted = (await shop.owned("word"))["word-b"]
-    assert granted.keys() == revoked.keys()
-    assert all(granted[number] > revoked[number] for number in granted)
+    assert granted.keys() == {one.partition for one in releases}
+    assert all(granted[one.partition] > one.epoch for one in releases)
 
 
 async def test_a_pod_whose_session_lapsed_is_no_member_though_it_is_ready(shop: World) -> None:
-    await shop.external("silent")
-    await shop.group("silent")
-    uid = await shop.pod("silent-a", "silent")
-    await shop.spread("silent", 6)
+    (uid,) = await shop.fleet("silent")
     await shop.session("silent-a", uid, "silent", duration=2)
-    await shop.told("silent", "NoMembers", seconds=15, says="session has lapsed")
+    await shop.told("silent", "NoMembers", says="session has lapsed")
 
 
 async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadline(shop: World) -> None:
-    await shop.external("mute", rebalance={"maxHandoffSeconds": 3})
-    await shop.group("mute")
-    await shop.pod("mute-a", "mute")
-    await shop.spread("mute", 6)
+    await shop.fleet("mute", queue={"rebalance": {"maxHandoffSeconds": 3}})
     asked = time.time()
     await shop.delete("consumergroups", "mute")
     await shop.gone("mute")
@@ -108,32 +84,10 @@ async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadlin
     await shop.told("mute", "Unused", "partitionedqueues")
 
 
-async def test_a_manual_request_is_carried_out(shop: World) -> None:
-    await shop.external("asked")
-    await shop.group("asked")
-    await shop.pod("asked-a", "asked")
-    await shop.spread("asked", 6)
-    await shop.change("consumergroups", "asked", {"metadata": {"annotations": {"baton.dev/rebalance": "monday"}}})
-
-    async def taken_up() -> bool:
-        data = await shop.ledger_data("asked") or {}
-        return bool(json.loads(data["group"])["facts"].get("request") == "monday")
-
-    await eventually(taken_up, "the ledger knows of the request", shown=lambda: shop.ledger_data("asked"))
-    await shop.told("asked", "Ready")
-
-
 async def test_metrics_tell_of_every_group(shop: World, shared_operator: Operator) -> None:
-    await shop.external("measured", partitions=5)
-    await shop.group("measured")
-    await shop.pod("measured-a", "measured")
-    await shop.spread("measured", 5)
+    await shop.fleet("measured", partitions=5)
     of = {"namespace": SHOP, "group": "measured"}
-
-    async def counted() -> bool:
-        return shared_operator.metric("baton_group_state", **of, state="Ready") == 1.0
-
-    await eventually(counted, "the state is told")
+    await shared_operator.measures("baton_group_state", lambda value: value == 1, **of, state="Ready")
     await shared_operator.measures("baton_partitions", lambda value: value == 5, **of, queue="measured", state="Ready")
     await shared_operator.measures("baton_members", lambda value: value == 1, **of, role="active")
     await shared_operator.measures("baton_ready_to_ledger_seconds_count", lambda value: value == 1, **of)
@@ -150,24 +104,15 @@ async def test_a_pod_that_is_not_ready_loses_an_external_partition_only_by_its_w
     await shop.spread("blink", 1)
     before = await shop.owned("blink")
     await shop.pod("blink-b", "blink")
-    await eventually(lambda: _standby(shop, "blink-b"), "the second one stands by")
+    await shop.shows("blink", standbys=1)
     await shop.set_ready("blink-a", False)
-
-    async def waits_beyond_its_deadline() -> bool:
-        return bool((await shop.status("blink")).get("deadlineMisses") == 1)
-
-    await eventually(waits_beyond_its_deadline, "the hand-off is begun, and waits for the first one's word")
+    await shop.shows("blink", deadlineMisses=1)  # the hand-off waits for the release beyond its deadline
     entries = await shop.entries("blink")
     assert entries["blink-a"].revoking[QueueName("blink")] == before["blink-a"]
     assert not entries["blink-b"].owned
     ((number, epoch),) = before["blink-a"].items()
     await shop.session("blink-a", uid, "blink", [Release(uid, QueueName("blink"), number, epoch)])
     await eventually(lambda: _owns(shop, "blink", "blink-b"), "the standby has it")
-
-
-async def _standby(shop: World, pod: str, group: str = "blink") -> bool:
-    entry = (await shop.entries(group)).get(MemberId(pod))
-    return entry is not None and not entry.active
 
 
 async def _owns(shop: World, group: str, pod: str) -> bool:

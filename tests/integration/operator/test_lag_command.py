@@ -36,12 +36,9 @@ async def test_lag_is_told_by_queue_and_partition_and_top_shows_all_groups(
 ) -> None:
     operator = await start(empty, "leader", "--metrics-address", "0.0.0.0").leads()
     here = f"{empty.namespace}/work"
-    await empty.redis("work", redis_server.url, partitions=3)
     await empty.external("silent", partitions=2)
-    await empty.group("work")
     await empty.group("silent")
-    await empty.pod("work-a", "work")
-    await empty.spread("work", 3)
+    await empty.fleet("work", url=redis_server.url, partitions=3)
     with RedisProducer(redis_server.url, here) as producer:
         producer.send_many([("key", str(number)) for number in range(7)])
     labels = {"namespace": empty.namespace, "group": "work"}
@@ -56,10 +53,8 @@ async def test_lag_is_told_by_queue_and_partition_and_top_shows_all_groups(
     assert {one["group"]: one["lag"] for one in listed} == {"work": 7, "silent": None}
 
     unknown = await baton(kubeconfig, "lag", f"{empty.namespace}/silent", *at)
-    assert (unknown.returncode, unknown.stderr) == (
-        1,
-        "baton lag: the lag of silent is unknown: its server does not answer, or does not know it\n",
-    )
+    said = "baton lag: the lag of silent is unknown: its server does not answer, or does not know it\n"
+    assert (unknown.returncode, unknown.stderr) == (1, said)
 
     screen = await baton(kubeconfig, "top", "-n", empty.namespace, *at)
     assert screen.returncode == 0 and screen.stdout.startswith("2 groups: ")

@@ -204,7 +204,7 @@ async def test_namespaces_go_where_the_operators_rights_in_them_went_before_it_w
         await operators[0].leads()
         worlds = [await doomed(names[0], redis), await doomed(names[1], external)]
         for world in worlds:
-            await world.spread("orders", 2, 2, seconds=20)
+            await world.spread("orders", 2, 2)
         operators[0].kill()
         for world in worlds:
             await mine.unbind(world.namespace)

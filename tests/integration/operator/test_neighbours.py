@@ -7,12 +7,10 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
-from baton.model.ids import MemberId, QueueName
+from baton.model.ids import MemberId
 from baton.model.names import GROUP_LABEL, session_lease_name
-from baton.model.session import Release
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import SHOP, Cluster, Operator, World
-from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 
@@ -85,14 +83,14 @@ async def test_objects_as_large_as_they_come_do_not_fill_the_operator(bank: Worl
         await empty.api.create(core_path(empty.namespace, "pods"), body)
     fresh = await start(bank, "two", "--namespace", empty.namespace).leads()
     await bank.pod("roomy-b", "roomy", session=True)
-    await revoked(bank, "roomy", "roomy-a", 2)
+    await bank.revoking("roomy", "roomy-a", 2)
     assert fresh.peak_memory < before + MEBIBYTES_OF_A_PAGE
 
 
 async def follows(world: World) -> None:
     """A pod comes and goes, and the ledger says so."""
     await world.pod("calm-b", "calm", session=True)
-    await world.session("calm-a", await uid_of(world, "calm-a"), "calm", await revoked(world, "calm", "calm-a", 2))
+    await world.session("calm-a", await uid_of(world, "calm-a"), "calm", await world.revoking("calm", "calm-a", 2))
     await world.spread("calm", 2, 2)
     await world.delete_pod("calm-b")
     await world.spread("calm", 4)
@@ -101,18 +99,6 @@ async def follows(world: World) -> None:
 
 async def uid_of(world: World, pod: str) -> Any:
     return (await world.api.get(core_path(world.namespace, "pods", pod)))["metadata"]["uid"]
-
-
-async def revoked(world: World, group: str, pod: str, count: int) -> list[Release]:
-    """What the pod is to let go of, once it is so much."""
-
-    async def so() -> list[Release]:
-        entry = (await world.entries(group))[pod]
-        grants = entry.revoking.get(QueueName(group), {})
-        found = [Release(entry.uid, QueueName(group), number, epoch) for number, epoch in grants.items()]
-        return found if len(found) == count else []
-
-    return await eventually(so, f"{pod} is to let go of {count}")
 
 
 UNREADABLE = ("deep", "deeper", "digits")
@@ -138,7 +124,7 @@ async def test_a_range_releases_what_it_names_however_much_that_is(shop: World, 
     await a_group(shop, name, f"{name}-a")
     uid = await uid_of(shop, f"{name}-a")
     await shop.pod(f"{name}-b", name, session=True)
-    await revoked(shop, name, f"{name}-a", 2)  # what it says before is no word on a hand-off: it is granted that again
+    await shop.revoking(name, f"{name}-a", 2)  # what it says before is no word on a hand-off: it is granted that again
     await shop.session(f"{name}-a", uid, name, RELEASES[kind].replace("UID", uid).replace("jobs", name))
     await shop.spread(name, 2, 2)
 
@@ -173,8 +159,8 @@ async def test_a_pod_without_a_session_gets_nothing_and_is_named(shop: World, re
     await shop.told("members", "NoMembers", says="nginx: no session: it keeps no Lease")
     await shop.pod("members-a", "members", session=True)
     await shop.spread("members", 4)
-    await shop.counted("members", members=1)
-    message = await shop.told("members", "NoSession", seconds=30)
+    await shop.shows("members", members=1)
+    message = await shop.told("members", "NoSession")
     assert message.startswith("nginx: Ready, and without a session: there is no Lease such as baton-nginx ")
     await shop.change("consumergroups", "members", {"spec": {"membership": {"session": "Optional"}}})
     await shop.spread("members", 2, 2)
@@ -184,4 +170,4 @@ async def test_a_pod_without_a_session_gets_nothing_and_is_named(shop: World, re
 async def test_a_session_that_somebody_deletes_and_nobody_renews_lapses(shop: World) -> None:
     await a_group(shop, "gave", "gave-a", "gave-b", membership={"session": "Required"})
     await shop.api.delete(leases_path(SHOP, session_lease_name(MemberId("gave-b"))))
-    await shop.spread("gave", 4, seconds=40)
+    await shop.spread("gave", 4)

@@ -86,27 +86,14 @@ async def test_weights_capacities_and_an_assignor_of_ones_own_come_together(empt
 async def test_one_that_fails_moves_nothing_and_holds_up_nobody(empty: World, start: Start, mood: Mood) -> None:
     operator = await start(empty).leads()
     for name, assignor in (("moody", "example.com/moody"), ("calm", "solace")):
-        await empty.external(name, partitions=4)
-        await empty.group(name, assignors=[assignor])
-        await empty.pod(f"{name}-a", name)
-        await empty.spread(name, 4)
+        await empty.fleet(name, partitions=4, assignors=[assignor])
     for word, said in (("raise", "failed at moody.py:11 with RuntimeError: not today"), ("forget", "gave moody 0-3 no owner")):
         mood(word)
         await empty.pod(f"moody-{word}", "moody")
-        wanted = f"the assignor example.com/moody {said}"
-
-        async def told(wanted: str = wanted) -> bool:
-            ready = await empty.condition("moody")
-            return ready["reason"] == "InvalidAssignment" and wanted in ready["message"]
-
-        await eventually(told, wanted, shown=lambda: empty.condition("moody"))
+        await empty.told("moody", "InvalidAssignment", says=f"the assignor example.com/moody {said}")
         assert await empty.counts("moody") == {"moody-a": 4}
-        await empty.pod(f"calm-{word}", "calm")
-
-        async def moving() -> bool:
-            return (await empty.entries("calm"))["calm-a"].revoking != {}
-
-        await eventually(moving, "the other group goes on")
+    await empty.pod("calm-b", "calm")
+    await empty.revoking("calm", "calm-a", 2)  # the other group goes on
     assert operator.process.poll() is None
     mood("good")
     await empty.change("consumergroups", "moody", {"metadata": {"annotations": {"baton.dev/rebalance": "now"}}})
@@ -127,13 +114,9 @@ async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_group
     before = (await empty.api.get(lease))["spec"]
     mood("slow")
     await empty.external("slow", partitions=4)
-    await empty.external("quick", partitions=4)
     await empty.group("slow", assignors=["example.com/moody"])
     await empty.pod("slow-a", "slow")
-
-    await empty.group("quick")
-    await empty.pod("quick-a", "quick")
-    await empty.spread("quick", 4)
+    await empty.fleet("quick", partitions=4)
     since = to_seconds((await empty.api.get(lease))["spec"]["renewTime"])
 
     async def outlasted() -> bool:
@@ -162,7 +145,7 @@ async def test_one_that_never_answers_is_told_on_its_group_and_stops_neither_oth
     said = await empty.told("moody", "PlanOverdue")
     assert "has not finished for 5 s: fix the installed assignor that spec.assignors names" in said
     await empty.pod("calm-b", "calm")
-    await empty.spread("calm", 2, 2, seconds=30)
+    await empty.spread("calm", 2, 2)
     lease = leases_path(empty.namespace, "operator")
     since = to_seconds((await empty.api.get(lease))["spec"]["renewTime"])
 
@@ -172,7 +155,7 @@ async def test_one_that_never_answers_is_told_on_its_group_and_stops_neither_oth
     await eventually(outlasted, "the Lease is renewed for longer than anything may hang")
     assert operator.process.poll() is None
     mood("good")
-    await empty.spread("moody", 2, 2, seconds=60)
+    await empty.spread("moody", 2, 2)
     await empty.told("moody", "Ready")
 
 

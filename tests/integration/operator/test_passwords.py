@@ -7,7 +7,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +81,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
         def at(port: int, scheme: str = "redis", user: str = "", rest: str = "") -> str:
             return f"{scheme}://{user}:{IN_URL}@127.0.0.1:{port}{rest}"
 
+        no_file = "names no file that the operator may read"
         yield {
             "unreachable": (at(1), "does not answer"),
             "no-such-host": (f"redis://:{IN_URL}@[fe80::1%25nowhere]", "The operator cannot resolve 'fe80::1%25nowhere'"),
@@ -92,18 +92,9 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
             "no-database": (at(plain.port, rest="/4711"), "has no database 4711"),
             "plain-not-tls": (at(plain.port, "rediss"), "If it does not speak TLS, begin its URL with redis://"),
             "untrusted": (at(strange, "rediss"), "do not agree on TLS"),
-            "no-ca-file": (
-                at(plain.port, "rediss", rest="?ssl_ca_certs=/nowhere/ca.pem"),
-                "names no file that the operator may read",
-            ),
-            "endless-ca-file": (
-                at(strange, "rediss", rest=f"?ssl_ca_certs={tls}/pipe"),
-                "names no file that the operator may read",
-            ),
-            "endless-certificate": (
-                at(strange, "rediss", rest="?ssl_certfile=/dev/zero"),
-                "names no file that the operator may read",
-            ),
+            "no-ca-file": (at(plain.port, "rediss", rest="?ssl_ca_certs=/nowhere/ca.pem"), no_file),
+            "endless-ca-file": (at(strange, "rediss", rest=f"?ssl_ca_certs={tls}/pipe"), no_file),
+            "endless-certificate": (at(strange, "rediss", rest="?ssl_certfile=/dev/zero"), no_file),
             "bad-option": (at(plain.port, rest="/?db=x"), "option db: write a number such as 0"),
             "unknown-option": (at(plain.port, rest="/?ssl=on"), "has the unknown option ssl"),
             "password-option": (f"redis://127.0.0.1/?password={IN_URL}", "has the option password"),
@@ -124,12 +115,7 @@ async def test_a_password_is_shown_nowhere_whatever_goes_wrong_at_its_server(
         await empty.group(name)
         await empty.pod(f"{name}-a", name)
     for name, (_, said) in urls.items():
-
-        async def told(name: str = name, said: str = said) -> bool:
-            condition = await empty.condition(name)
-            return condition["reason"] == "QueueUnreachable" and said in condition["message"]
-
-        await eventually(told, f"{name} says {said!r}", shown=partial(empty.condition, name))
+        await empty.told(name, "QueueUnreachable", says=said)
 
         async def event(name: str = name) -> bool:
             return any(one["regarding"]["name"] == name for one in await empty.events("QueueUnreachable"))

@@ -5,12 +5,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from baton.kube.api import core_path
 from baton.kube.mount_refresh import mark
 from baton.kube.objects import groups_path
-from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, ledger_name
+from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION
 from baton.simulation import read_scenario, simulate
 from cluster.cluster import Cluster
 from tests.integration.operator.baton_command import baton
@@ -27,7 +25,7 @@ async def versions(world: World, group: str) -> list[Any]:
     pods = await world.api.get(core_path(world.namespace, "pods"), labelSelector=f"{GROUP_LABEL}={group}")
     group_ = (await world.api.get(groups_path(world.namespace, group)))["metadata"]
     return [
-        (await world.api.get(core_path(world.namespace, "configmaps", ledger_name(group))))["metadata"]["resourceVersion"],
+        (await world.api.get(world.ledger_path(group)))["metadata"]["resourceVersion"],
         (group_["generation"], group_.get("annotations")),
         sorted(pod["metadata"]["resourceVersion"] for pod in pods["items"]),
     ]
@@ -79,10 +77,7 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
 
 
 async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path) -> None:
-    await shop.external("unsupposed", partitions=2)
-    await shop.group("unsupposed")
-    await shop.pod("unsupposed-a", "unsupposed")
-    await shop.spread("unsupposed", 2)
+    await shop.fleet("unsupposed", partitions=2)
     group = ("--group", f"{SHOP}/unsupposed")
     for arguments, said in (
         (("--group", f"{SHOP}/nothing"), '"nothing" not found'),
@@ -98,12 +93,8 @@ async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path
 # -- What kubectl prints of a group that works simulates as it is.
 
 
-@pytest.mark.usefixtures("shared_operator")
 async def test_resources_as_kubectl_prints_them(shop: World, control_plane: Cluster, tmp_path: Path) -> None:
-    await shop.external("simulated", rebalance={"delaySeconds": 2})
-    await shop.group("simulated")
-    await shop.together("simulated", shop.pod("simulated-a", "simulated"), shop.pod("simulated-b", "simulated"))
-    await shop.spread("simulated", 3, 3)
+    await shop.fleet("simulated", "simulated-a", "simulated-b", queue={"rebalance": {"delaySeconds": 2}})
     printed = tmp_path / "fleet.yaml"
     printed.write_text(control_plane.kubectl("get", "cg,pq", "-o", "yaml", "-n", shop.namespace))
     scenario = read_scenario(printed, "simulated")

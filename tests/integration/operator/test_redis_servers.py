@@ -90,12 +90,9 @@ async def test_queues_at_odd_servers_are_named_and_cost_the_others_nothing(
         await empty.redis(name, url)
         await empty.group(name)
     for name in urls:
-        said = await empty.told(name, "QueueUnreachable", seconds=30)
+        said = await empty.told(name, "QueueUnreachable")
         assert "does not answer like Redis (" in said and f"Correct the URL of {empty.namespace}/{name}" in said, (name, said)
-    await empty.external("good")
-    await empty.group("good")
-    await empty.pod("good-a", "good")
-    await empty.spread("good", 6)
+    await empty.fleet("good")
     log = operator.log.read_text()
     assert "Traceback" not in log and "unexpected failure" not in log
     assert operator.peak_memory < before + MEBIBYTES, (before, operator.peak_memory)
@@ -112,10 +109,7 @@ async def test_consumers_that_come_back_drain_a_full_redis(api: Cluster, start: 
     world = await namespace(api, "full")
     operator = await start(world, "first").leads()
     with RedisServer(fsync="always") as server:
-        await world.redis("full", server.url, partitions=PARTITIONS)
-        await world.group("full")
-        await world.pod("full-a", "full")
-        await world.spread("full", PARTITIONS)
+        await world.fleet("full", url=server.url, partitions=PARTITIONS)
         with RedisProducer(server.url, f"{world.namespace}/full", patience=0.2) as producer:
             producer.send_many((f"key-{number}", "x" * 1000) for number in range(ENTRIES))
             with server.client() as raw:
@@ -180,10 +174,7 @@ async def test_owners_are_asserted_again_at_the_primary_that_sentinels_promote(s
 
 async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop: World) -> None:
     with clustered_redis() as cluster:
-        await shop.redis("clustered", cluster.url(), 4)
-        await shop.group("clustered")
-        a = await shop.pod("clustered-a", "clustered")
-        await shop.spread("clustered", 4)
+        (a,) = await shop.fleet("clustered", url=cluster.url(), partitions=4)
         queue = RedisQueue(cluster.url(), f"{SHOP}/clustered", Claimant(f"{SHOP}/clustered", "a test"))
         before = (await queue.check()).owners
         key = queue_key(f"{SHOP}/clustered")

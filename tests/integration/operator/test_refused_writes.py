@@ -89,16 +89,9 @@ async def gate(shop: World) -> AsyncIterator[Gate]:
     await made.open()
 
 
-def ledger_path(world: World, group: str) -> str:
-    return core_path(world.namespace, "configmaps", ledger_name(group))
-
-
 async def serving(world: World, name: str, server: RedisServer) -> None:
     """A group whose two pods share four partitions."""
-    await world.redis(name, server.url, partitions=4)
-    await world.group(name)
-    await world.together(name, world.pod(f"{name}-a", name), world.pod(f"{name}-b", name))
-    await world.spread(name, 2, 2, seconds=20)
+    await world.fleet(name, f"{name}-a", f"{name}-b", url=server.url, partitions=4)
     await world.told(name, "Ready")
 
 
@@ -115,7 +108,7 @@ async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_begin
     await shop.external("unaffordable")
     await shop.group("unaffordable")
     await shop.pod("unaffordable-a", "unaffordable")
-    message = await shop.told("unaffordable", "LedgerRefused", seconds=20)
+    message = await shop.told("unaffordable", "LedgerRefused")
     assert "exceeded quota: small" in message and "raise the ResourceQuota" in message
     await shop.event("LedgerRefused", "unaffordable")
     labels = {"namespace": SHOP, "group": "unaffordable"}
@@ -123,7 +116,7 @@ async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_begin
     await shared_operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
     await shared_operator.measures("baton_group_ready", lambda value: value == 0, **labels, reason="LedgerRefused")
     await shop.api.delete(f"{quotas}/small")
-    await shop.spread("unaffordable", 6, seconds=30)
+    await shop.spread("unaffordable", 6)
     await shop.told("unaffordable", "Ready")
     await shared_operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
 
@@ -135,13 +128,13 @@ async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_
     before = await shop.ledger_data("unwanted")
     await gate.policy()
     await shop.delete_pod("unwanted-b")
-    message = await shop.told("unwanted", "LedgerRefused", seconds=20)
+    message = await shop.told("unwanted", "LedgerRefused")
     assert "no ConfigMaps on Sundays" in message and f"pass ConfigMap {ledger_name('unwanted')}" in message
-    await shop.counted("unwanted", replicas=1)  # the rest of the status is kept up to date
+    await shop.shows("unwanted", replicas=1)  # the rest of the status is kept up to date
     assert await shop.ledger_data("unwanted") == before
     await assert_the_queue_agrees(shop, "unwanted", redis_server)
     await gate.open()
-    await shop.spread("unwanted", 4, seconds=30)
+    await shop.spread("unwanted", 4)
     await shop.told("unwanted", "Ready")
     await shop.event("Recovered", "unwanted")
     await assert_the_queue_agrees(shop, "unwanted", redis_server)
@@ -157,41 +150,22 @@ async def test_somebody_elses_config_map_of_the_ledgers_name_is_left_alone(
     await shop.external(name)
     await shop.group(name)
     await shop.pod(f"{name}-a", name)
-    message = await shop.told(name, "LedgerNameTaken", seconds=20)
+    message = await shop.told(name, "LedgerNameTaken")
     assert f"ConfigMap {SHOP}/{name}-assignments" in message and "Delete it or give it another name" in message
-    found = await shop.api.get(ledger_path(shop, name))
+    found = await shop.api.get(shop.ledger_path(name))
     assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
     seen = await look_at(shop.api, SHOP, name)
     assert (seen.members, seen.state, seen.leader) == ({}, None, None)  # nor do the commands believe it
-    await shop.api.delete(ledger_path(shop, name))
-    await shop.spread(name, 6, seconds=30)
+    await shop.api.delete(shop.ledger_path(name))
+    await shop.spread(name, 6)
     await shop.told(name, "Ready")
-
-
-async def test_a_ledger_whose_labels_and_owner_somebody_took_away_is_put_right(shop: World) -> None:
-    await shop.external("bare")
-    await shop.group("bare")
-    await shop.pod("bare-a", "bare")
-    await shop.spread("bare", 6)
-    path = ledger_path(shop, "bare")
-    await shop.api.merge(path, {"metadata": {"labels": None, "ownerReferences": None}, "data": {"bare-a": "mine"}})
-
-    async def restored() -> bool:
-        found = await shop.api.get(path)
-        return bool(found["metadata"].get("ownerReferences")) and found["data"]["bare-a"] != "mine"
-
-    await eventually(restored, "the ledger is as it was")
-    await shop.told("bare", "Ready")
 
 
 async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written_until_it_goes(
     shop: World, redis_server: RedisServer
 ) -> None:
-    await shop.redis("finalized", redis_server.url)
-    await shop.group("finalized")
-    await shop.pod("finalized-a", "finalized")
-    await shop.spread("finalized", 6)
-    path = ledger_path(shop, "finalized")
+    await shop.fleet("finalized", url=redis_server.url)
+    path = shop.ledger_path("finalized")
     await shop.api.merge(path, {"metadata": {"finalizers": ["example.com/backup"]}})
     await shop.api.delete(path)
     await shop.pod("finalized-b", "finalized")
@@ -235,10 +209,10 @@ async def test_a_group_whose_finalizer_is_refused_says_so(shop: World) -> None:
 
         await eventually(closed, "changes of groups are refused")
         await shop.group("frozen")
-        message = await shop.told("frozen", "ApiRefused", seconds=20)
+        message = await shop.told("frozen", "ApiRefused")
         assert "the finalizer baton.dev/release cannot be put on the group" in message and "frozen" in message
     finally:
         await shop.api.delete(f"{path.removesuffix('ies')}ybindings/{name}")
         await shop.api.delete(f"{path}/{name}")
     await shop.pod("frozen-a", "frozen")
-    await shop.spread("frozen", 6, seconds=30)
+    await shop.spread("frozen", 6)

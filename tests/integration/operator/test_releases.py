@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from baton.kube.api import core_path
 from baton.kube.releases import RELEASE_ANNOTATION
-from baton.model.names import ledger_name
 from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
@@ -19,11 +17,7 @@ async def test_one_of_two_releases_stands_back_and_takes_over_when_the_other_is_
     await empty.spread("orders", 6)
     second = await start(empty, "two", "--lease-name", "second").leads()
     names = [f"{empty.namespace}/operator", f"{empty.namespace}/second"]
-
-    async def stands_back() -> bool:
-        return second.metric("baton_groups_served_elsewhere", release=names[1], by=names[0]) == 1.0
-
-    await eventually(stands_back, "the second release stands back")
+    await second.measures("baton_groups_served_elsewhere", lambda value: value == 1, release=names[1], by=names[0])
     (event,) = await eventually(lambda: empty.events("ServedElsewhere"), "an event says so")
     assert all(name in event["note"] for name in names)
     await empty.pod("b", "orders")
@@ -32,10 +26,10 @@ async def test_one_of_two_releases_stands_back_and_takes_over_when_the_other_is_
     assert await written_by(empty) == names[0]
     first.kill()
     await empty.delete_pod("b")
-    await empty.spread("orders", 6, seconds=60)
+    await empty.spread("orders", 6)
     assert await written_by(empty) == names[1]
 
 
 async def written_by(world: World) -> str:
-    ledger = await world.api.get(core_path(world.namespace, "configmaps", ledger_name("orders")))
+    ledger = await world.api.get(world.ledger_path("orders"))
     return str(ledger["metadata"]["annotations"][RELEASE_ANNOTATION])

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from baton.kube.api import core_path
 from baton.model.ids import Epoch, Uid
-from baton.model.names import ledger_name
 from baton.queues.fence import StaleOwner
 from baton.queues.redis import RedisProducer, RedisReader
 from tests.integration.operator.world import Operator, World
@@ -49,9 +47,7 @@ async def test_a_redis_from_an_older_backup_believes_its_former_owner_until_the_
 ) -> None:
     with RedisServer(fsync="always") as server:
         operator = await start(empty, "one").leads()
-        await empty.redis("orders", server.url, partitions=4)
-        await empty.group("orders")
-        former = await empty.pod("a", "orders")
+        (former,) = await empty.fleet("orders", "a", url=server.url, partitions=4)
         await owned_by(empty, "a")
         backup = Snapshot(server, tmp_path / "backup")
         present, before, after = await handed_from_a_to_b(empty)
@@ -80,18 +76,15 @@ async def test_a_ledger_from_an_older_backup_is_not_believed_and_no_former_owner
     empty: World, start: Start, redis_server: RedisServer
 ) -> None:
     operator = await start(empty, "one").leads()
-    await empty.redis("orders", redis_server.url, partitions=4)
-    await empty.group("orders")
-    former = await empty.pod("a", "orders")
+    (former,) = await empty.fleet("orders", "a", url=redis_server.url, partitions=4)
     before = await owned_by(empty, "a")
     backup = await empty.ledger_data("orders")
     await empty.set_ready("a", False)
     present = await empty.pod("b", "orders")
     after = await owned_by(empty, "b")
     operator.stop()
-    path = core_path(empty.namespace, "configmaps", ledger_name("orders"))
     gone = dict.fromkeys(await empty.ledger_data("orders") or {})
-    await empty.api.merge(path, {"data": {**gone, **(backup or {})}})
+    await empty.api.merge(empty.ledger_path("orders"), {"data": {**gone, **(backup or {})}})
     await empty.set_ready("a", True)
     assert not accepts(redis_server, empty, former, before[0])
     await start(empty, "two").leads()
@@ -113,10 +106,7 @@ async def test_a_ledger_from_an_older_backup_is_not_believed_and_no_former_owner
 async def test_entries_since_the_backup_are_gone_and_those_of_it_come_marked(empty: World, start: Start, tmp_path: Path) -> None:
     with RedisServer(fsync="always") as server:
         operator = await start(empty, "one").leads()
-        await empty.redis("orders", server.url, partitions=1)
-        await empty.group("orders")
-        uid = await empty.pod("a", "orders")
-        await empty.spread("orders", 1)
+        (uid,) = await empty.fleet("orders", "a", url=server.url, partitions=1)
         name = f"{empty.namespace}/orders"
         with RedisProducer(server.url, name, patience=PATIENCE) as producer, RedisReader(server.url, name, uid) as reader:
             producer.send("k", "done")

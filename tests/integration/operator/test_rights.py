@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from baton.kube.api import core_path, group_path
+from baton.kube.api import core_path
 from charts.render import CHART
 from cluster import ClusterError, helm_binary
 from cluster.cluster import Cluster as Machine
-from tests.integration.operator.accounts import of_token
+from tests.integration.operator.accounts import of_token, token_of
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
@@ -43,9 +43,7 @@ class Installed:
         self.account = f"system:serviceaccount:{release}:{release}"
 
     async def token(self) -> str:
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        path = core_path(self.release, "serviceaccounts", self.release) + "/token"
-        return str((await self.api.create(path, request))["status"]["token"])
+        return await token_of(self.api, self.release, self.release)
 
     async def may(self, verb: str, what: str, where: str) -> bool:
         """By RBAC. `what`: a resource (resource.group), resource/name, or resource:subresource."""
@@ -83,29 +81,16 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
     before = len(operator.log.read_text())
     await world.secret("orders-redis", redis_server.url)
     await world.queue("orders", {"type": "Redis", "redis": {"urlSecretRef": {"name": "orders-redis"}}}, 6)
-    labels = {"app": "consumers"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    path = group_path("apps/v1", world.namespace, "deployments")
-    await world.api.create(path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "consumers"}, "spec": spec})
+    await world.deployment("consumers", 0)
     target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
     await world.group("orders", replicas=2, scale=target, membership={"session": "Optional"})
     await world.together("orders", world.pod("a", "orders"), world.pod("b", "orders"))
-    await world.spread("orders", 3, 3, seconds=40)
+    await world.spread("orders", 3, 3)
     await world.change("consumergroups", "orders", {"spec": {"replicas": 3}})
     await world.pod("c", "orders")
-    await world.spread("orders", 2, 2, 2, seconds=20)
-
-    async def scaled() -> bool:
-        return bool((await world.api.get(f"{path}/consumers"))["spec"]["replicas"] == 3)
-
-    await eventually(scaled, "the Deployment has three replicas")
-
-    async def settled() -> bool:
-        return bool((await world.condition("orders", "Settled"))["status"] == "True")
-
-    await eventually(settled, "the group is settled", shown=lambda: world.status("orders"))
-
+    await world.spread("orders", 2, 2, 2)
+    await world.scaled("consumers", 3)
+    await world.told("orders", "Settled", kind="Settled")
     await world.queue("letters", {"type": "External", "external": {"onDeadline": "Force"}}, 1)
     await world.group("letters")
     await world.pod("d", "letters")
@@ -144,12 +129,8 @@ async def test_an_operator_of_one_namespace_works_with_roles_there_and_no_right_
     for elsewhere in (other.namespace, "kube-system", "default"):
         assert [one for one in allowed if await made.may(*one, elsewhere)] == [], elsewhere
     never = [("get", "secrets/other"), ("list", "secrets"), ("delete", "pods"), ("create", "pods"), ("create", LEASES)]
-    never += [
-        ("update", LEASES),
-        ("delete", "configmaps"),
-        ("patch", "deployments.apps"),
-        ("create", "roles.rbac.authorization.k8s.io"),
-    ]
+    never += [("update", LEASES), ("delete", "configmaps"), ("patch", "deployments.apps")]
+    never += [("create", "roles.rbac.authorization.k8s.io")]
     assert [one for one in never if await made.may(*one, here)] == []
     assert await made.may("update", f"{LEASES}/{home}-operator", home) and not await made.may("update", f"{LEASES}/other", home)
     own = of_token(kubeconfig, await made.token(), tmp_path / "one.kubeconfig")
@@ -179,14 +160,10 @@ async def test_of_two_releases_that_overlap_each_may_see_whether_the_other_lives
     assert await made.may("get", f"{LEASES}/rights-first-operator", "rights-first")
     assert not await made.may("update", f"{LEASES}/rights-first-operator", "rights-first")
     assert not await made.may("list", LEASES, "rights-first")
-
-    async def stands_back() -> bool:
-        return second.metric("baton_groups_served_elsewhere", by="rights-first/rights-first-operator") == 1.0
-
-    await eventually(stands_back, "the second stands back")
+    await second.measures("baton_groups_served_elsewhere", lambda value: value == 1, by="rights-first/rights-first-operator")
     assert first.stop() == 0
     await world.delete_pod("b")
-    await world.spread("orders", 6, seconds=60)
+    await world.spread("orders", 6)
     assert [one for one in operators if "orbidden" in one.log.read_text()] == []
 
 
@@ -240,7 +217,7 @@ async def test_an_operator_of_the_cluster_may_read_no_secret_and_write_only_what
     await world.secret("mail-redis", redis_server.url)
     await world.queue("mail", {"type": "Redis", "redis": {"urlSecretRef": {"name": "mail-redis"}}}, 2)
     await world.group("mail")
-    message = await world.told("mail", "QueueUnreachable", seconds=40)
+    message = await world.told("mail", "QueueUnreachable")
     assert "Secret rights-wide/mail-redis" in message
     assert "set the chart's value rbac.secrets.rights-wide to [mail-redis], or give the operator's service account" in message
     await world.delete("consumergroups", "mail")
@@ -264,12 +241,7 @@ def reading(where: str, secret: str, by: Installed) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("where", ["kube-system", "kube-public"])
 async def test_the_operator_scales_nothing_of_kubernetes_itself(api: Cluster, control_plane: Machine, where: str) -> None:
     made = await install(control_plane, api, "rights-scale", without="rights-scale-operator-")
-    labels = {"app": "own"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    control_plane.apply(
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "own", "namespace": where}, "spec": spec}
-    )
+    await World(api, where).deployment("own", 0)
     scale = ("patch", "deployment", "own", "-n", where, "--subresource=scale", "--type=merge", "-p", '{"spec":{"replicas":3}}')
 
     async def refused() -> bool:

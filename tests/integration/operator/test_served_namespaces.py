@@ -80,12 +80,12 @@ async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(
     operator.kill()
     await two.shop.pod("c", "orders")
     await two.start().leads()
-    await two.shop.spread("orders", 3, 3, seconds=20)
+    await two.shop.spread("orders", 3, 3)
     # A namespace that comes back is served without a restart.
     again = await namespace(api, two.bank.namespace)
     await two.account.bind(again.namespace)
     await fleet(again, "a")
-    await again.spread("orders", 6, seconds=60)
+    await again.spread("orders", 6)
     await again.told("orders", "Ready")
 
 
@@ -112,7 +112,7 @@ async def test_rights_to_ledgers_that_are_taken_away_and_given_back_stop_no_othe
     await eventually(lambda: refused(two), "the right is gone")
     for world in (two.shop, two.bank):
         await world.delete_pod("b")
-    message = await two.bank.told("orders", "LedgerRefused", seconds=30)
+    message = await two.bank.told("orders", "LedgerRefused")
     assert (
         "cannot update resource" in message and "give the operator the right that it names (the chart's RBAC has it)" in message
     )
@@ -124,8 +124,8 @@ async def test_rights_to_ledgers_that_are_taken_away_and_given_back_stop_no_othe
     await two.shop.spread("orders", 6)
     await two.shop.told("orders", "Ready")
     await two.account.bind(two.bank.namespace)
-    await two.bank.spread("orders", 6, seconds=60)
-    await two.bank.told("orders", "Ready", seconds=90)
+    await two.bank.spread("orders", 6)
+    await two.bank.told("orders", "Ready")
     await operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
     await eventually(lambda: two.bank.events("Recovered"), "an event says that it is over")
 
@@ -144,10 +144,10 @@ async def test_a_kind_that_may_not_be_listed_is_said_there_and_nowhere_else(two:
         await world.spread("orders", 3, 3)
         await world.told("orders", "Ready")
     await two.account.bind(two.bank.namespace, without="leases")
-    message = await two.bank.told("orders", "NotSeen", seconds=90)
+    message = await two.bank.told("orders", "NotSeen")
     assert f"cannot list leases in namespace {two.bank.namespace}" in message and "forbidden" in message
     await two.bank.delete_pod("b")  # pods are seen all the same
     await two.bank.spread("orders", 6)
     await two.shop.told("orders", "Ready")
     await two.account.bind(two.bank.namespace)
-    await two.bank.told("orders", "Ready", seconds=60)
+    await two.bank.told("orders", "Ready")

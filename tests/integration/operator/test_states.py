@@ -16,7 +16,6 @@ from cluster.cluster import Cluster as Machine
 from tests.integration.operator.test_scaling import scale
 from tests.integration.operator.test_status_command import status
 from tests.integration.operator.world import SHOP, Operator, World
-from tests.waiting import eventually
 
 SETTLES = QueueName("settles")
 SETTLED = "--for=condition=Settled"
@@ -31,38 +30,25 @@ async def shown(machine: Machine, group: str, namespace: str = SHOP) -> dict[str
     return dict(zip(head.split(), cells, strict=True))
 
 
-async def waited(machine: Machine, group: str, *what: str, seconds: int) -> bool:
+async def waited(machine: Machine, group: str, *what: str, seconds: int = 120) -> bool:
     """Whether `kubectl wait` saw it come about."""
     arguments = ("wait", f"cg/{group}", "-n", SHOP, *what, f"--timeout={seconds}s")
     return "condition met" in await asyncio.to_thread(machine.kubectl, *arguments, check=False)
 
 
-async def state_is(world: World, group: str, word: str, seconds: float = 15) -> None:
-    async def so() -> bool:
-        return (await world.status(group)).get("state") == word
-
-    await eventually(so, f"the state of {group} is {word}", seconds, lambda: world.status(group))
-
-
-async def test_a_group_without_its_queue_is_not_called_ready(shop: World, control_plane: Machine) -> None:
+async def test_a_group_without_its_queue_is_not_ready_until_the_queue_is_created(shop: World, control_plane: Machine) -> None:
     await shop.group("queueless")
     await shop.pod("queueless-a", "queueless")
-    await state_is(shop, "queueless", "NotReady")
+    await shop.shows("queueless", state="NotReady")
     line = await shown(control_plane, "queueless")
     assert (line["STATE"], line["READY"]) == ("NotReady", "False")
+    message = await shop.told("queueless", "QueueNotFound")
+    assert f"{SHOP}/queueless" in message and "create it" in message
     await shop.external("queueless")
-    await state_is(shop, "queueless", "Ready")
+    await shop.shows("queueless", state="Ready")
     line = await shown(control_plane, "queueless")
     assert (line["STATE"], line["READY"]) == ("Ready", "True")
-
-
-async def test_a_group_whose_queue_is_away_is_not_called_ready(shop: World) -> None:
-    await shop.redis("away", "redis://127.0.0.1:1")
-    await shop.group("away")
-    await shop.pod("away-a", "away")
-    await state_is(shop, "away", "NotReady")
-    assert await shop.told("away", "QueueUnreachable")
-    assert (await shop.condition("away", "Settled"))["status"] == "False"
+    await shop.spread("queueless", 6)
 
 
 async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_partitions(
@@ -71,7 +57,7 @@ async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_parti
     await shop.external("unborn", partitions=12)
     await shop.group("unborn", paused=True)
     await shop.pod("unborn-a", "unborn")
-    await state_is(shop, "unborn", "Paused")
+    await shop.shows("unborn", state="Paused")
     line = await shown(control_plane, "unborn")
     assert (line["STATE"], line["PARTITIONS"], line["UNOWNED"], line["HOLD-UNTIL"]) == ("Paused", "12", "12", "")
     for kind in ("Balanced", "Settled"):
@@ -81,26 +67,19 @@ async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_parti
     labels = {"namespace": SHOP, "group": "unborn", "queue": "unborn"}
     await shared_operator.measures("baton_partitions", lambda value: value == 12, **labels, state="Unassigned")
     await shop.change("consumergroups", "unborn", {"spec": {"paused": False}})
-    assert await waited(control_plane, "unborn", SETTLED, seconds=120)
+    assert await waited(control_plane, "unborn", SETTLED)
     assert (await shown(control_plane, "unborn"))["UNOWNED"] == "0"
 
 
 async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, control_plane: Machine) -> None:
-    await shop.external("settles", partitions=4)
-    await shop.group("settles")
     names = "settles-a", "settles-b"
-    uids = dict(zip(names, await shop.together("settles", *(shop.pod(name, "settles") for name in names)), strict=True))
-    assert await waited(control_plane, "settles", SETTLED, seconds=120)
-    assert sorted((await shop.counts("settles")).values()) == [2, 2]
+    uids = dict(zip(names, await shop.fleet("settles", *names, partitions=4), strict=True))
+    assert await waited(control_plane, "settles", SETTLED)
     await shop.pod("settles-c", "settles")
-
-    async def moves() -> bool:
-        return bool((await shop.status("settles")).get("moving"))
-
-    await eventually(moves, "a partition moves")
+    await shop.shows("settles", moving=1)
     assert not await waited(control_plane, "settles", SETTLED, seconds=1)
     assert not await waited(control_plane, "settles", "--for=condition=Balanced", seconds=1)
-    waiting = asyncio.create_task(waited(control_plane, "settles", SETTLED, seconds=120))
+    waiting = asyncio.create_task(waited(control_plane, "settles", SETTLED))
     ((giver, revoking),) = [
         (name, one.revoking[SETTLES]) for name, one in (await shop.entries("settles")).items() if one.revoking
     ]
@@ -114,16 +93,12 @@ async def test_a_wait_right_after_a_change_of_the_spec_is_about_that_change(shop
     await shop.external("asked-more", partitions=4)
     await shop.group("asked-more", replicas=1, scale={"mode": "Spark"})
     await shop.pod("asked-more-a", "asked-more")
-    assert await waited(control_plane, "asked-more", SETTLED, seconds=120)
+    assert await waited(control_plane, "asked-more", SETTLED)
     await scale(shop, "asked-more", 2)
     assert not await waited(control_plane, "asked-more", SETTLED, seconds=1), "a pod is still to come"
-
-    async def scaling() -> bool:
-        return bool((await shop.condition("asked-more", "Settled"))["reason"] == "Scaling")
-
-    await eventually(scaling, "the condition says why")
+    await shop.told("asked-more", "Scaling", kind="Settled")
     await scale(shop, "asked-more", 1)
-    assert await waited(control_plane, "asked-more", SETTLED, seconds=120)
+    assert await waited(control_plane, "asked-more", SETTLED)
 
 
 async def test_no_pods_where_none_are_asked_for_is_no_trouble(
@@ -131,31 +106,23 @@ async def test_no_pods_where_none_are_asked_for_is_no_trouble(
 ) -> None:
     await shop.external("none")
     await shop.group("none", replicas=0, scale={"mode": "Spark"})
-    await state_is(shop, "none", "ScaledToZero")
+    await shop.shows("none", state="ScaledToZero")
     assert (await shown(control_plane, "none"))["READY"] == "True"
-    assert await waited(control_plane, "none", SETTLED, seconds=120)
+    assert await waited(control_plane, "none", SETTLED)
     assert not [one for one in await shop.events("NoMembers") if one["regarding"]["name"] == "none"]
-
-    async def told() -> bool:
-        return shared_operator.metric("baton_group_ready", namespace=SHOP, group="none", reason="ScaledToZero") == 1.0
-
-    await eventually(told, "the metric says so")
+    labels = {"namespace": SHOP, "group": "none", "reason": "ScaledToZero"}
+    await shared_operator.measures("baton_group_ready", lambda value: value == 1, **labels)
 
 
 async def test_a_deployment_that_was_scaled_to_zero_asks_for_nobody(shop: World) -> None:
-    path = group_path("apps/v1", shop.namespace, "deployments")
-    labels = {"app": "slept"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    await shop.api.create(path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "slept"}, "spec": spec})
+    await shop.deployment("slept", 0)
     await shop.external("slept")
-    await shop.group(
-        "slept", rebalance={"resyncSeconds": 1}, scale={"mode": "External", "targetRef": {"kind": "Deployment", "name": "slept"}}
-    )
-    await state_is(shop, "slept", "ScaledToZero")
-    await shop.api.merge(f"{path}/slept", {"spec": {"replicas": 1}})
-    await state_is(shop, "slept", "NotReady")
-    assert (await shop.api.get(f"{path}/slept"))["spec"]["replicas"] == 1, "nobody but its owner scales it"
+    target = {"mode": "External", "targetRef": {"kind": "Deployment", "name": "slept"}}
+    await shop.group("slept", rebalance={"resyncSeconds": 1}, scale=target)
+    await shop.shows("slept", state="ScaledToZero")
+    await shop.api.merge(group_path("apps/v1", SHOP, "deployments", "slept"), {"spec": {"replicas": 1}})
+    await shop.shows("slept", state="NotReady")
+    assert await shop.replicas("slept") == 1, "the operator does not scale it"
 
 
 async def test_a_group_that_no_operator_looks_after_is_known_as_such(
@@ -168,7 +135,7 @@ async def test_a_group_that_no_operator_looks_after_is_known_as_such(
     assert told["state"] == "Unknown"
     began = time.time()
     operator = start(empty)
-    await state_is(empty, "orders", "Ready", 40)
+    await empty.shows("orders", state="Ready")
     assert began - 1 <= to_seconds((await empty.status("orders"))["lastChangeTime"]) <= time.time() + 1
     told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "-o", "json")).stdout)
     assert told["state"] == "Ready"
@@ -187,7 +154,7 @@ async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_la
     await empty.group("orders")
     await empty.pod("a", "orders")
     operator = start(empty)
-    await state_is(empty, "orders", "Ready", 40)
+    await empty.shows("orders", state="Ready")
     done = await status(kubeconfig, "orders", "-n", empty.namespace)
     assert done.returncode == 0 and "No operator" not in done.stdout
     operator.stop()

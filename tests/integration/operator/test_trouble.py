@@ -6,7 +6,6 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.model.ids import QueueName
-from baton.model.names import ledger_name
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
@@ -22,24 +21,10 @@ async def test_a_group_that_no_pod_belongs_to_says_so(shop: World) -> None:
     message = await shop.told("lonely", "NoMembers")
     assert "baton.dev/group: lonely" in message and "pods' template" in message
     await shop.pod("lonely-a", "lonely", ready=False)
-
-    async def not_ready() -> bool:
-        return "not Ready" in (await shop.condition("lonely"))["message"]
-
-    await eventually(not_ready, "it says that the pod is not Ready")
+    await shop.told("lonely", "NoMembers", says="not Ready")
     await shop.set_ready("lonely-a", True)
     await shop.told("lonely", "Ready")
     await shop.spread("lonely", 6)
-
-
-async def test_a_group_whose_queue_does_not_exist_says_so_and_works_when_it_does(shop: World) -> None:
-    await shop.group("orphan", ["orphan-queue"])
-    await shop.pod("orphan-a", "orphan")
-    message = await shop.told("orphan", "QueueNotFound")
-    assert f"{SHOP}/orphan-queue" in message and "create it" in message
-    await shop.external("orphan-queue")
-    await shop.told("orphan", "Ready")
-    await shop.spread("orphan", 6, queue="orphan-queue")
 
 
 async def test_an_assignor_that_a_pod_does_not_support_is_named_and_work_goes_on_when_it_is_gone(shop: World) -> None:
@@ -54,10 +39,7 @@ async def test_an_assignor_that_a_pod_does_not_support_is_named_and_work_goes_on
 
 
 async def test_a_pod_that_reads_none_of_the_groups_queues_is_named(shop: World) -> None:
-    await shop.external("misread")
-    await shop.group("misread")
-    await shop.pod("misread-a", "misread")
-    await shop.told("misread", "Ready")
+    await shop.fleet("misread")
     await shop.pod("misread-b", "misread", annotations={"baton.dev/subscribed": "misraed"})
     message = await shop.told("misread", "BadAnnotation")
     assert message.startswith("misread-b: annotation baton.dev/subscribed names 'misraed', which spec.queues does not")
@@ -83,10 +65,12 @@ async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_goes_
     await shop.pod("down-a", "down")
     message = await shop.told("down", "QueueUnreachable")
     assert str(server.port) in message
+    await shop.shows("down", state="NotReady")
+    assert (await shop.condition("down", "Settled"))["status"] == "False"
     await shop.told("down", "QueueUnreachable", "partitionedqueues")
     await shop.spread("down", 2, queue="down-other")
     with server:
-        await shop.spread("down", 4, seconds=20)
+        await shop.spread("down", 4)
         await shop.told("down", "Ready")
 
 
@@ -99,34 +83,22 @@ async def test_a_refused_password_is_reported_and_read_again_from_the_secret(sho
         message = await shop.told("locked", "QueueUnreachable")
         assert f"Secret {SHOP}/redis-url" in message and "create it" in message
         await shop.secret("redis-url", server.url.replace("right", "wrong"))
-
-        async def refused() -> bool:
-            return "password" in (await shop.condition("locked"))["message"]
-
-        await eventually(refused, "it says that the password is refused", shown=lambda: shop.condition("locked"))
+        await shop.told("locked", "QueueUnreachable", says="password")
         await shop.secret("redis-url", server.url)
-        await shop.spread("locked", 4, seconds=20)
+        await shop.spread("locked", 4)
         await shop.told("locked", "Ready")
 
 
 async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -> None:
     with RedisServer(fsync="always") as server:
-        await shop.redis("gone", server.url, partitions=4, rebalance={"maxHandoffSeconds": 30})
-        await shop.group("gone")
-        await shop.pod("gone-a", "gone")
-        await shop.spread("gone", 4)
+        await shop.fleet("gone", url=server.url, partitions=4, queue={"rebalance": {"maxHandoffSeconds": 30}})
         server.kill()
         await shop.pod("gone-b", "gone")
-
-        async def revoking() -> bool:
-            entries = await shop.entries("gone")
-            return bool(entries["gone-a"].revoking)
-
-        await eventually(revoking, "two partitions are being revoked")
+        await shop.revoking("gone", "gone-a", 2)
         await shop.told("gone", "QueueUnreachable")
         before = (await shop.entries("gone"))["gone-a"]
         server.start()
-        await shop.spread("gone", 2, 2, seconds=25)
+        await shop.spread("gone", 2, 2)
         await shop.told("gone", "Ready")
         granted = dict(before.owned[QueueName("gone")]) | dict(before.revoking[QueueName("gone")])
 
@@ -134,21 +106,15 @@ async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -
             owned = await shop.owned("gone")
             return all(epoch > granted[number] for grants in owned.values() for number, epoch in grants.items())
 
-        await eventually(
-            asserted_again,
-            "everything was granted again, for the restart may have lost records",
-            shown=lambda: shop.owned("gone"),
-        )
+        why = "everything was granted again, for the restart may have lost records"
+        await eventually(asserted_again, why, shown=lambda: shop.owned("gone"))
         await assert_the_queue_agrees(shop, "gone", server)
 
 
 async def test_a_database_that_was_flushed_is_made_again_under_the_fence(shop: World) -> None:
     """And a stream that was deleted. Producers and the consumer have to do nothing."""
     with RedisServer(fsync="always") as server:
-        await shop.redis("flushed", server.url, partitions=2)
-        await shop.group("flushed")
-        uid = await shop.pod("flushed-a", "flushed")
-        await shop.spread("flushed", 2)
+        (uid,) = await shop.fleet("flushed", url=server.url, partitions=2)
         former = (await shop.owned("flushed"))["flushed-a"]
         name = f"{shop.namespace}/flushed"
         with RedisProducer(server.url, name) as producer, RedisReader(server.url, name, uid) as reader, server.client() as raw:
@@ -174,40 +140,25 @@ async def test_a_database_that_was_flushed_is_made_again_under_the_fence(shop: W
 
 
 async def test_a_ledger_that_somebody_edited_is_put_right(shop: World) -> None:
-    await shop.external("edited")
-    await shop.group("edited")
-    await shop.pod("edited-a", "edited")
-    await shop.spread("edited", 6)
+    await shop.fleet("edited")
     await shop.told("edited", "Ready")
-    path = core_path(shop.namespace, "configmaps", ledger_name("edited"))
-    before = await shop.ledger_data("edited")
-    await shop.api.merge(path, {"data": {"edited-a": "mine", "group": None}})
-
-    async def restored() -> bool:
-        return await shop.ledger_data("edited") == before
-
-    await eventually(restored, "the ledger is as it was")
+    path, before = shop.ledger_path("edited"), await shop.ledger_data("edited")
+    owners = (await shop.api.get(path))["metadata"]["ownerReferences"]
+    taken = {"labels": None, "ownerReferences": None}
+    for edit in ({"data": {"edited-a": "mine", "group": None}}, {"metadata": taken, "data": {"edited-a": "mine"}}):
+        await shop.api.merge(path, edit)
+        await shop.ledger_is("edited", before)
+    assert (await shop.api.get(path))["metadata"]["ownerReferences"] == owners
     await eventually(lambda: shop.events("LedgerRestored"), "an event says so")
 
 
 async def test_a_ledger_that_somebody_deleted_is_made_again(shop: World, shared_operator: Operator) -> None:
-    await shop.external("deleted")
-    await shop.group("deleted")
-    await shop.pod("deleted-a", "deleted")
-    await shop.spread("deleted", 6)
+    await shop.fleet("deleted")
     await shop.told("deleted", "Ready")
     before = await shop.ledger_data("deleted")
-    await shop.api.delete(core_path(shop.namespace, "configmaps", ledger_name("deleted")))
-
-    async def restored() -> bool:
-        return await shop.ledger_data("deleted") == before
-
-    await eventually(restored, "the ledger is as it was")
-
-    async def counted() -> bool:
-        return shared_operator.metric("baton_ledger_restored_total", namespace=SHOP, group="deleted") == 1.0
-
-    await eventually(counted, "it is counted")
+    await shop.api.delete(shop.ledger_path("deleted"))
+    await shop.ledger_is("deleted", before)
+    await shared_operator.measures("baton_ledger_restored_total", lambda value: value == 1, namespace=SHOP, group="deleted")
 
 
 async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_operator: Operator) -> None:
@@ -227,11 +178,7 @@ async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_oper
 
 
 async def test_a_redis_queue_has_as_many_partitions_as_its_spec_asks_for(shop: World, redis_server: RedisServer) -> None:
-    await shop.redis("sized", redis_server.url, partitions=4)
-    await shop.group("sized")
-    await shop.pod("sized-a", "sized")
-    await shop.pod("sized-b", "sized")
-    await shop.spread("sized", 2, 2)
+    await shop.fleet("sized", "sized-a", "sized-b", url=redis_server.url, partitions=4)
     for count, owned in ((6, (3, 3)), (2, (1, 1)), (4, (2, 2))):
         await shop.change("partitionedqueues", "sized", {"spec": {"partitions": count}})
         await shop.spread("sized", *owned)
@@ -251,7 +198,7 @@ async def test_a_redis_queue_belongs_to_one_group_until_that_is_deleted(shop: Wo
     assert await shop.counts("wanted-first", "wanted") == {"wanted-a": 4}
     await shop.told("wanted", "Reachable", "partitionedqueues")
     await shop.delete("consumergroups", "wanted-first")
-    await shop.spread("wanted-second", 4, queue="wanted", seconds=15)
+    await shop.spread("wanted-second", 4, queue="wanted")
     await shop.told("wanted-second", "Ready")
 
 

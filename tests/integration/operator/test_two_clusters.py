@@ -56,7 +56,7 @@ async def test_a_queue_of_another_cluster_is_left_alone_until_that_releases_it(o
     await other.grant(0, None, Epoch(8))
     await other.release()
     await other.close()
-    await ours.spread("orders", 4, seconds=30)
+    await ours.spread("orders", 4)
     await ours.told("orders", "Ready")
 
 
@@ -69,7 +69,7 @@ async def test_a_group_that_was_made_again_after_its_finalizer_was_removed_takes
     await fleet(ours, "again", redis_server, "e")
     assert OLD_UID in await ours.told("again", "Conflict")
     await ours.change("consumergroups", "again", {"metadata": {"annotations": {"baton.dev/take-over": OLD_UID}}})
-    await ours.spread("again", 4, seconds=30)
+    await ours.spread("again", 4)
     (grants,) = (await ours.owned("again")).values()
     assert grants[0] > 7
     with pytest.raises(QueueConflict):

@@ -114,7 +114,7 @@ class World:
         await self.change("consumergroups", group, {"spec": {"paused": True}})
         await self.seen(group)
         made = await asyncio.gather(*pods)
-        await self.counted(group, members=len(made))
+        await self.shows(group, members=len(made))
         await self.change("consumergroups", group, {"spec": {"paused": False}})
         return made
 
@@ -122,6 +122,27 @@ class World:
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": to_text(time.time())}
         path = core_path(self.namespace, "pods", name) + "/status"
         await self.api.merge(path, {"status": {"phase": "Running", "conditions": [condition]}})
+
+    async def fleet(
+        self, name: str, *pods: str, url: str | None = None, partitions: int = 6, queue: Json | None = None, **group: Any
+    ) -> list[Uid]:
+        """A queue (External, or on the Redis at `url`) and a group of its name, with Ready pods that share the partitions evenly:
+        one, if none is named. Returns their UIDs."""
+        source: Json = {"type": "External"} if url is None else {"type": "Redis", "redis": {"url": url}}
+        await self.queue(name, source, partitions, **(queue or {}))
+        await self.group(name, **group)
+        names = pods or (f"{name}-a",)
+        made = [self.pod(pod, name) for pod in names]
+        uids = await self.together(name, *made) if len(made) > 1 else [await made[0]]
+        await self.spread(name, *(partitions // len(names) + (n < partitions % len(names)) for n in range(len(names))))
+        return uids
+
+    async def deployment(self, name: str, replicas: int) -> None:
+        """Its pods are never started, and are not the group's."""
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        await self.api.create(group_path("apps/v1", self.namespace, "deployments"), {"metadata": {"name": name}, "spec": spec})
 
     async def delete_pod(self, name: str) -> None:
         await self.api.delete(core_path(self.namespace, "pods", name), gracePeriodSeconds=0)
@@ -176,8 +197,14 @@ class World:
 
     # -- looking
 
+    async def replicas(self, deployment: str) -> int:
+        return int((await self.api.get(group_path("apps/v1", self.namespace, "deployments", deployment)))["spec"]["replicas"])
+
+    def ledger_path(self, group: str) -> str:
+        return core_path(self.namespace, "configmaps", ledger_name(group))
+
     async def ledger_data(self, group: str) -> dict[str, str] | None:
-        found = await self.api.find(core_path(self.namespace, "configmaps", ledger_name(group)))
+        found = await self.api.find(self.ledger_path(group))
         return None if found is None else found.get("data") or {}
 
     async def entries(self, group: str) -> dict[str, MemberEntry]:
@@ -239,23 +266,24 @@ class World:
 
         await eventually(so, f"the change of {group} is seen", shown=lambda: self.get_group(group))
 
-    async def counted(self, group: str, **numbers: int) -> None:
-        """Wait until the status has these numbers: it follows the ledger."""
+    async def shows(self, group: str, **fields: str | int) -> None:
+        """Wait until the status has these fields: it follows the ledger."""
 
         async def so() -> bool:
-            return numbers.items() <= (await self.status(group)).items()
+            status = await self.status(group)
+            return all(status.get(name) == value for name, value in fields.items())
 
-        await eventually(so, f"the status of {group} says {numbers}", shown=lambda: self.status(group))
+        await eventually(so, f"the status of {group} shows {fields}", shown=lambda: self.status(group))
 
-    async def gone(self, group: str, seconds: float = 15) -> None:
+    async def gone(self, group: str) -> None:
         """Wait until the group has been deleted."""
 
         async def so() -> bool:
             return await self.get_group(group) is None
 
-        await eventually(so, f"{group} is gone", seconds, lambda: self.get_group(group))
+        await eventually(so, f"{group} is gone", shown=lambda: self.get_group(group))
 
-    async def spread(self, group: str, *counts: int, queue: str | None = None, seconds: float = 10) -> None:
+    async def spread(self, group: str, *counts: int, queue: str | None = None) -> None:
         """Wait until members own these numbers of partitions (in any order)."""
 
         async def so() -> bool:
@@ -264,20 +292,48 @@ class World:
         async def shown() -> object:
             return (await self.condition(group))["message"], await self.ledger_data(group)
 
-        await eventually(so, f"{group} is spread as {sorted(counts)}", seconds, shown)
+        await eventually(so, f"{group} is spread as {sorted(counts)}", shown=shown)
 
-    async def told(self, name: str, reason: str, plural: str = "consumergroups", seconds: float = 10, says: str = "") -> str:
-        """Wait for the Ready condition to have this reason, and a message in which that stands; returns the message."""
+    async def told(self, name: str, reason: str, plural: str = "consumergroups", says: str = "", kind: str = "Ready") -> str:
+        """Wait for a condition to have this reason, and a message in which `says` stands; returns the message."""
         message = ""
 
         async def so() -> bool:
             nonlocal message
-            found = await self.condition(name, plural=plural)
+            found = await self.condition(name, kind, plural)
             message = str(found.get("message", ""))
             return found.get("reason") == reason and says in message
 
-        await eventually(so, f"{plural} {name} says {reason}: {says}", seconds, lambda: self.condition(name, plural=plural))
+        what = f"{kind} of {plural} {name} says {reason}: {says}"
+        await eventually(so, what, shown=lambda: self.condition(name, kind, plural))
         return message
+
+    async def revoking(self, group: str, pod: str, count: int) -> list[Release]:
+        """Wait until the pod is to let go of so many partitions; returns the releases that are waited for."""
+
+        async def so() -> list[Release]:
+            entry = (await self.entries(group))[pod]
+            grants = entry.revoking.get(QueueName(group), {})
+            found = [Release(entry.uid, QueueName(group), number, epoch) for number, epoch in grants.items()]
+            return found if len(found) == count else []
+
+        return await eventually(so, f"{pod} is to let go of {count}", shown=lambda: self.ledger_data(group))
+
+    async def ledger_is(self, group: str, wanted: Mapping[str, str] | None) -> None:
+        """Wait until the ledger has this content."""
+
+        async def so() -> bool:
+            return await self.ledger_data(group) == wanted
+
+        await eventually(so, "the ledger is as it was", shown=lambda: self.ledger_data(group))
+
+    async def scaled(self, deployment: str, replicas: int) -> None:
+        """Wait until a Deployment has this size."""
+
+        async def so() -> bool:
+            return await self.replicas(deployment) == replicas
+
+        await eventually(so, f"the Deployment {deployment} has {replicas} replicas")
 
 
 class Operator:
@@ -324,6 +380,10 @@ class Operator:
 
         await eventually(so, "the operator leads", shown=self._tail)
         return self
+
+    async def follows(self) -> None:
+        """Wait until it knows that it does not lead."""
+        await self.measures("baton_leader", lambda value: value == 0)
 
     @property
     def port(self) -> int | None:

@@ -1,22 +1,24 @@
 """Those who speak to the API server under the admission policies: pods with their own tokens, people and robots by roles."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import pytest
 from kubernetes.aio import client, config
 
 from baton.consumer.api_server import ApiConnection
 from baton.kube.api import core_path, group_path
+from baton.kube.errors import ApiError
 from baton.kube.leases import LEASES, leases_path
 from baton.model.names import GROUP_LABEL
-from tests.integration.operator.accounts import in_force, service_account
+from tests.integration.operator import accounts
+from tests.integration.operator.accounts import RBAC, grant, service_account
 from tests.integration.operator.world import Cluster, World
 from tests.service_account import mounted
 
-RBAC = "rbac.authorization.k8s.io/v1"
 LEASE_WRITER = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "delete"]}
 POD_MAKER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create", "update", "patch", "delete"]}
 STATUS_WRITER = {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch", "update"]}
@@ -75,20 +77,17 @@ def blocking(kubeconfig: Path, token: str) -> ApiConnection:
 
 
 async def account(world: World, name: str, *rules: dict[str, Any]) -> None:
-    """A service account with a Role of these rules."""
-    admin, namespace = world.api, world.namespace
-    await admin.create(core_path(namespace, "serviceaccounts"), {"metadata": {"name": name}})
-    await admin.create(group_path(RBAC, namespace, "roles"), {"metadata": {"name": name}, "rules": list(rules)})
-    await bind(world, name, "Role", name)
-    for rule in rules[:1]:
-        await in_force(admin, service_account(namespace, name), namespace, rule)
+    """A service account that may do this."""
+    await world.api.create(core_path(world.namespace, "serviceaccounts"), {"metadata": {"name": name}})
+    if rules:
+        await grant(world.api, world.namespace, name, list(rules), service_account(world.namespace, name))
 
 
-async def bind(world: World, account_name: str, kind: str, role: str) -> None:
-    """Give the account a Role, or a ClusterRole in this namespace."""
+async def may_edit(world: World, account_name: str) -> None:
+    """Give the account Kubernetes' ClusterRole `edit` in this namespace."""
     body = {
-        "metadata": {"name": f"{account_name}-{role}"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "metadata": {"name": f"{account_name}-edit"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
         "subjects": [{"kind": "ServiceAccount", "name": account_name, "namespace": world.namespace}],
     }
     await world.api.create(group_path(RBAC, world.namespace, "rolebindings"), body)
@@ -96,10 +95,16 @@ async def bind(world: World, account_name: str, kind: str, role: str) -> None:
 
 async def token_of(world: World, account_name: str, pod: str | None = None) -> str:
     """A token of the account: bound to a pod, as the kubelet mounts it, or to nothing."""
-    bound = {"kind": "Pod", "apiVersion": "v1", "name": pod}
-    body = {"spec": {"expirationSeconds": 3600, **({"boundObjectRef": bound} if pod else {})}}
-    path = core_path(world.namespace, "serviceaccounts", account_name) + "/token"
-    return str((await world.api.create(path, body))["status"]["token"])
+    bound = {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod}} if pod else {}
+    return await accounts.token_of(world.api, world.namespace, account_name, **bound)
+
+
+async def refused(work: Awaitable[Any]) -> str:
+    """What the API server says."""
+    with pytest.raises(ApiError) as refusal:
+        await work
+    assert refusal.value.status in (403, 422)
+    return refusal.value.message
 
 
 async def pod_of(world: World, name: str, account_name: str, group: str | None = None) -> str:

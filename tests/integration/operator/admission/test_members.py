@@ -8,6 +8,7 @@ import pytest
 from baton.kube.api import core_path, group_path
 from baton.kube.errors import ApiError
 from baton.model.names import DRAIN_ANNOTATION, GROUP_LABEL
+from tests.integration.operator.accounts import grant
 from tests.integration.operator.admission.actors import (
     DEPLOYER,
     MAP_EDITOR,
@@ -15,8 +16,9 @@ from tests.integration.operator.admission.actors import (
     STATUS_WRITER,
     Actor,
     account,
-    bind,
     joins,
+    may_edit,
+    refused,
 )
 from tests.integration.operator.world import Cluster, World
 from tests.waiting import eventually
@@ -41,13 +43,6 @@ def workload(name: str, group: str | None) -> dict[str, Any]:
 def cron_job(name: str, group: str | None) -> dict[str, Any]:
     template = {"metadata": labelled(group), "spec": {**pod("", None)["spec"], "restartPolicy": "Never"}}
     return {"metadata": {"name": name}, "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template}}}}
-
-
-async def refused(work: Awaitable[Any]) -> str:
-    with pytest.raises(ApiError) as refusal:
-        await work
-    assert refusal.value.status == 403
-    return refusal.value.message
 
 
 async def allowed(work: Callable[[], Awaitable[Any]]) -> None:
@@ -150,7 +145,7 @@ async def test_what_binds_a_pod_to_its_node_brings_it_into_no_group(guarded: Wor
 
 async def test_an_editor_of_the_namespace_may(guarded: World, act: ActAs) -> None:
     await account(guarded, "editor")
-    await bind(guarded, "editor", "ClusterRole", "edit")
+    await may_edit(guarded, "editor")
     editor, pods = await act(account="editor"), core_path(guarded.namespace, "pods")
     await allowed(lambda: editor.create(pods, pod("a", "orders")))
     await allowed(lambda: editor.create(group_path("apps/v1", guarded.namespace, "deployments"), workload("x", "orders")))
@@ -189,19 +184,9 @@ async def test_nor_is_it_a_way_to_empty_a_group(guarded: World, act: ActAs) -> N
 
 
 async def test_kubernetes_own_controllers_make_the_pods_of_workloads(guarded: World, act: ActAs) -> None:
-    await account(guarded, "unused", POD_MAKER)
-    body = {
-        "metadata": {"name": "replicasets"},
-        "rules": [POD_MAKER],
-    }
-    rbac = "rbac.authorization.k8s.io"
-    await guarded.api.create(group_path(f"{rbac}/v1", guarded.namespace, "roles"), body)
-    subject = {"kind": "User", "apiGroup": rbac, "name": REPLICASETS}
-    reference = {"apiGroup": rbac, "kind": "Role", "name": "replicasets"}
-    binding = {"metadata": {"name": "replicasets"}, "roleRef": reference, "subjects": [subject]}
-    await guarded.api.create(group_path(f"{rbac}/v1", guarded.namespace, "rolebindings"), binding)
+    await grant(guarded.api, guarded.namespace, "replicasets", [POD_MAKER], REPLICASETS)
     controller = await act(user=REPLICASETS)
-    await allowed(lambda: controller.create(core_path(guarded.namespace, "pods"), pod("a", "orders")))
+    await controller.create(core_path(guarded.namespace, "pods"), pod("a", "orders"))
 
 
 def ledger(group: str, name: str | None = None) -> dict[str, Any]:
@@ -210,7 +195,7 @@ def ledger(group: str, name: str | None = None) -> dict[str, Any]:
 
 async def test_a_ledger_is_written_by_the_operator_alone(guarded: World, act: ActAs, api: Cluster) -> None:
     await account(guarded, "editor", MAP_EDITOR)
-    await bind(guarded, "editor", "ClusterRole", "edit")
+    await may_edit(guarded, "editor")
     editor, maps = await act(account="editor"), core_path(guarded.namespace, "configmaps")
     message = await refused(editor.create(maps, ledger("orders")))
     assert "ConfigMap orders-assignments is the ledger of ConsumerGroup orders, and its operator alone writes it" in message

@@ -9,10 +9,10 @@ import pytest
 from baton.consumer import Session
 from baton.consumer.api_server import KubernetesLease
 from baton.kube.api import core_path
-from baton.kube.errors import ApiError
 from baton.kube.leases import leases_path
 from baton.model.names import GROUP_LABEL
-from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, blocking, joins, token_of
+from tests.integration.operator.accounts import grant, service_account
+from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, blocking, joins, refused, token_of
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, World
 from tests.waiting import PATIENCE, eventually, until
@@ -31,13 +31,6 @@ async def consumers(guarded: World) -> World:
 
 async def uid(world: World, pod: str) -> str:
     return str((await world.api.get(core_path(world.namespace, "pods", pod)))["metadata"]["uid"])
-
-
-async def refused(work: Awaitable[Any]) -> str:
-    with pytest.raises(ApiError) as refusal:
-        await work
-    assert refusal.value.status in (403, 422)
-    return refusal.value.message
 
 
 async def test_a_pod_writes_its_own_lease_and_no_other(consumers: World, act: ActAs) -> None:
@@ -100,10 +93,7 @@ async def test_a_pod_of_that_name_in_another_namespace_is_another(consumers: Wor
     await act(pod="a", account="consumer")
     elsewhere = await namespace(api, f"{consumers.namespace}-beside")
     await account(elsewhere, "consumer")
-    subject = {"kind": "ServiceAccount", "name": "consumer", "namespace": elsewhere.namespace}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "consumer"}
-    body = {"metadata": {"name": "from-beside"}, "roleRef": reference, "subjects": [subject]}
-    await api.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{consumers.namespace}/rolebindings", body)
+    await grant(api, consumers.namespace, "from-beside", [LEASE_WRITER], service_account(elsewhere.namespace, "consumer"))
     stranger = await act(pod="a", account="consumer", world=elsewhere)
     message = await refused(stranger.write_lease(consumers.namespace, "baton-a", "orders", await uid(consumers, "a")))
     assert "word of the pod a" in message
@@ -204,20 +194,14 @@ async def test_a_namespace_with_sessions_goes(consumers: World, act: ActAs, api:
 async def test_without_the_policy_a_condition_says_what_is_not_enforced(shop: World) -> None:
     await shop.external("unbound")
     await shop.group("unbound")
-
-    async def told() -> bool:
-        return bool((await shop.condition("unbound", "SessionsBound"))["reason"] == "NotEnforced")
-
-    await eventually(told, "it is said")
-    message = (await shop.condition("unbound", "SessionsBound"))["message"]
+    message = await shop.told("unbound", "NotEnforced", kind="SessionsBound")
     assert "admissionPolicy.enabled" in message and "write Leases" in message and "edit ConfigMaps" in message
 
 
 async def test_the_api_server_finds_nothing_to_warn_of_in_the_policies(guarded: World) -> None:
-    found = (await guarded.api.get("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"))["items"]
-    assert {policy["metadata"]["name"] for policy in found} >= {"baton-sessions", "baton-ledgers", "baton-members"}
-
     root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    found = (await guarded.api.get(root))["items"]
+    assert {policy["metadata"]["name"] for policy in found} >= {"baton-sessions", "baton-ledgers", "baton-members"}
 
     async def warnings() -> list[Any] | None:
         """None: not all were checked yet."""

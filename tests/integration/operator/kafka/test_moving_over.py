@@ -99,11 +99,11 @@ async def test_a_group_moves_over_and_back_and_nothing_is_lost_or_done_twice(
             await world.queue(name, {"type": "Kafka", "kafka": kafka}, None, rebalance=rebalance)
             await world.group(name, membership={"session": None})
             await fleet.join("a", "b")
-            said = await world.told(name, "Conflict", seconds=30)
+            said = await world.told(name, "Conflict")
             assert "has members of Kafka's own protocol: theirs (" in said and "Stop them" in said
             before = len(fleet.handled())
-        await world.spread(name, 2, 2, seconds=60)
-        await world.told(name, "Ready", seconds=30)
+        await world.spread(name, 2, 2)
+        await world.told(name, "Ready")
         await fleet.handles(200)
         assert {one.pod for one in fleet.handled()[before:]} == {"a", "b"}
         assert len(await asyncio.to_thread(described, broker, name)) == PARTITIONS
@@ -112,7 +112,7 @@ async def test_a_group_moves_over_and_back_and_nothing_is_lost_or_done_twice(
         await fleet.leave("b")
         await shown_at_the_place(broker, fleet)
         await world.delete("consumergroups", name)
-        await world.gone(name, seconds=60)
+        await world.gone(name)
         await shown_at_the_place(broker, fleet)
 
         with KafkasConsumer(broker, name, protocol, fleet.output, begins="error") as theirs:

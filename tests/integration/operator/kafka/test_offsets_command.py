@@ -63,7 +63,7 @@ class Told:
         """It is paused, and its pod is gone."""
         await self.paused()
         await self.world.delete_pod("told-a")
-        await self.world.counted("told", unowned=2)
+        await self.world.shows("told", unowned=2)
 
     async def use(self, **source: Any) -> None:
         """Another source of the queue."""
@@ -84,7 +84,7 @@ def make_told(api: Cluster, start: Callable[..., Operator], kubeconfig: Path, br
         await queue_of(world, broker, "told", name)
         await world.group("told")
         await world.pod("told-a", "told")
-        await world.spread("told", 2, seconds=30)
+        await world.spread("told", 2)
         return Told(world, kubeconfig, broker)
 
     yield make
@@ -141,7 +141,7 @@ async def test_a_topic_is_set_forward_and_back_after_a_preview_and_the_next_owne
 
     await told.baton("resume", "told")
     await told.world.pod("told-b", "told")
-    await told.world.spread("told", 2, seconds=30)
+    await told.world.spread("told", 2)
     await told.become((0, 1, 0, 5, 4, None, "told-b"), (1, 0, 0, 0, 0, None, "told-b"))
 
 

@@ -29,7 +29,7 @@ async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
     await made(world, broker, name)
     with KafkaFleet(world, kubeconfig, broker, {name: 2}, name, tmp_path) as fleet:
         await fleet.join("a", "b")
-        await world.spread(name, 1, 1, seconds=30)
+        await world.spread(name, 1, 1)
         await fleet.handles()
         await world.change("consumergroups", name, {"spec": {"paused": True}})
         await world.seen(name)
@@ -56,7 +56,7 @@ async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
         before = len(fleet.handled())
         await fleet.join("c")
         await world.change("consumergroups", name, {"spec": {"paused": False}})
-        await world.spread(name, 2, seconds=30)
+        await world.spread(name, 2)
         await fleet.handles()
         again = [one for one in fleet.handled()[before:] if one.pod == "c"]
         assert [next(one.offset for one in again if one.partition.number == number) for number in range(2)] == [0, 0]

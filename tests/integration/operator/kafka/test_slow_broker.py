@@ -36,13 +36,13 @@ async def test_a_slow_broker_is_not_called_away_and_what_is_handed_off_is_neithe
         url = f"kafka://pod:{quote(USERS['pod'])}@127.0.0.1:{link.port}"
         with KafkaFleet(world, kubeconfig, broker, {"slow": 4}, "slow", tmp_path, pods_url=url, every=0.2) as fleet:
             await fleet.join("slow-a")
-            await world.spread("slow", 4, seconds=PATIENCE)
+            await world.spread("slow", 4)
             await fleet.handles(20)
             await fleet.join("slow-b")
-            await world.spread("slow", 2, 2, seconds=PATIENCE)
+            await world.spread("slow", 2, 2)
             await fleet.handles(20)
             await fleet.leave("slow-a")
-            await world.spread("slow", 4, seconds=PATIENCE)
+            await world.spread("slow", 4)
             fleet.quiet()
 
             async def all_handled() -> bool:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from baton.kube.api import connect, group_path
+from baton.kube.api import connect
 from baton.kube.errors import NotFoundError
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
@@ -31,7 +31,7 @@ class Busy:
         self.world, self.fleet, self.queue = world, fleet, queue
         self.partitions = PARTITIONS
 
-    async def settled(self, *members: str, seconds: float = 30) -> None:
+    async def settled(self, *members: str) -> None:
         """Ready, spread evenly over these members (all, if none is named), the queue at one with the ledger."""
         names = sorted(members or PODS)
         most = -(-self.partitions // len(names))
@@ -52,7 +52,7 @@ class Busy:
             owners = (await self.queue.check()).owners.items()
             return {number: owner[:2] for number, owner in owners if owner.uid is not None} == held
 
-        await eventually(so, f"{GROUP} is Ready and spread over {names}", seconds, self._shown)
+        await eventually(so, f"{GROUP} is Ready and spread over {names}", shown=self._shown)
 
     async def proven(self, *members: str) -> None:
         """Settled, everything that was sent is processed, and no promise was broken. The load goes on afterwards."""
@@ -109,26 +109,10 @@ async def made(
         await apply_crds(api)
         world = await namespace(api, name)
         await world.redis(GROUP, url or server.url, partitions, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3})
-        await world.api.create(group_path("apps/v1", name, "deployments"), _idle())
+        await world.deployment("idle", len(PODS))
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "idle"}
         await world.group(GROUP, replicas=len(PODS), scale={"mode": "Workload", "targetRef": target})
         return {pod: await world.pod(pod, GROUP) for pod in PODS}
-
-
-def _idle() -> dict[str, Any]:
-    """Something that can be scaled. Its pods are never started, and are not the group's."""
-    labels = {"app": "idle"}
-    container = {"name": "idle", "image": "none"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "idle"},
-        "spec": {
-            "replicas": len(PODS),
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ async def test_the_number_of_partitions_goes_up_and_down_under_load(changing: tu
             await resized(busy, "False", "waits until")
         elif trouble == "hung":
             server.freeze()
-            await busy.world.told(GROUP, "QueueUnreachable", seconds=30)
+            await busy.world.told(GROUP, "QueueUnreachable")
             server.thaw()
         for process in busy.fleet.consumers.values():
             process.send_signal(signal.SIGCONT)

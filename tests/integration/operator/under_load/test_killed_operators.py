@@ -98,10 +98,7 @@ async def test_a_deletion_that_a_killed_operator_had_begun_is_finished(
     empty: World, start: Start, redis_server: RedisServer, when: str, place: str
 ) -> None:
     operator = await start(empty).leads()
-    await empty.redis("orders", redis_server.url, partitions=4)
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 4)
+    await empty.fleet("orders", "a", url=redis_server.url, partitions=4)
     operator.stop()
     await empty.delete("consumergroups", "orders")
     await killed(start(empty, program=interrupted(f"KILL:{when}:{place}")))

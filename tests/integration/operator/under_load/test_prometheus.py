@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from baton.kube.api import core_path
-from baton.model.names import ledger_name
 from charts.dashboard import ROWS
 from charts.render import ROOT
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
@@ -60,8 +58,7 @@ async def test_every_panel_shows_something_and_alerts_fire_for_what_they_are_for
         await eventually(so, f"{alert} fires", shown=firing)
 
     assert not prometheus.firing() & {"BatonLedgerEdited", "BatonPodsWithoutGroup", "BatonHasNoLeader"}
-    place = core_path(busy.world.namespace, "configmaps", ledger_name(GROUP))
-    await busy.world.api.merge(place, {"data": {PODS[0]: json.dumps({"nonsense": True})}})
+    await busy.world.api.merge(busy.world.ledger_path(GROUP), {"data": {PODS[0]: json.dumps({"nonsense": True})}})
     await fires("BatonLedgerEdited")
     await busy.world.pod("astray", "ordres")
     await fires("BatonPodsWithoutGroup")

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.model.ids import MemberId
-from baton.model.names import RELEASES_ANNOTATION, ledger_name, session_lease_name
+from baton.model.names import RELEASES_ANNOTATION, session_lease_name
 from tests.integration.operator.under_load.conftest import GROUP, Busy
 from tests.integration.operator.world import Operator
 from tests.mostly_long import mostly_long
@@ -36,18 +35,19 @@ def garbage(data: Data) -> Data:
     return data | {"group": "{garbage"}
 
 
-def lowered(data: Data) -> Data:
-    """One member's partitions, all at epoch 1."""
+def with_all_at_epoch(data: Data, epoch: int) -> Data:
+    """One member's partitions."""
     entry = json.loads(data["b"])
-    entry["owned"] = {GROUP: ",".join(f"{part.partition('@')[0]}@1" for part in entry["owned"][GROUP].split(","))}
+    entry["owned"] = {GROUP: ",".join(f"{part.partition('@')[0]}@{epoch}" for part in entry["owned"][GROUP].split(","))}
     return data | {"b": json.dumps(entry)}
+
+
+def lowered(data: Data) -> Data:
+    return with_all_at_epoch(data, 1)
 
 
 def raised(data: Data) -> Data:
-    """One member's partitions, all at an epoch far above."""
-    entry = json.loads(data["b"])
-    entry["owned"] = {GROUP: ",".join(f"{part.partition('@')[0]}@999999" for part in entry["owned"][GROUP].split(","))}
-    return data | {"b": json.dumps(entry)}
+    return with_all_at_epoch(data, 999_999)
 
 
 def without_a_member(data: Data) -> Data:
@@ -76,7 +76,7 @@ async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit:
     before = await busy.world.ledger_data(GROUP) or {}
     told = await said(busy, "LedgerRestored")
     await forge(busy, edit(before))
-    await restored(busy, before)
+    await busy.world.ledger_is(GROUP, before)
     await eventually(lambda: more(busy, "LedgerRestored", told), "an event says so")
     await busy.proven()
 
@@ -97,8 +97,8 @@ async def test_a_ledger_that_was_edited_while_there_was_no_operator_is_trusted_n
 async def test_a_deleted_ledger_is_made_again(busy: Busy, served: Operator) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     told = await said(busy, "LedgerRestored")
-    await busy.world.api.delete(path(busy))
-    await restored(busy, before)
+    await busy.world.api.delete(busy.world.ledger_path(GROUP))
+    await busy.world.ledger_is(GROUP, before)
     await eventually(lambda: more(busy, "LedgerRestored", told), "an event says so")
     await busy.proven()
 
@@ -108,7 +108,7 @@ async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_aga
 ) -> None:
     before = (await busy.queue.check()).owners
     served.kill()
-    await busy.world.api.delete(path(busy))
+    await busy.world.api.delete(busy.world.ledger_path(GROUP))
     await start(busy.world).leads()
     await busy.proven()
     after = (await busy.queue.check()).owners
@@ -118,14 +118,14 @@ async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_aga
 @pytest.mark.long
 async def test_a_ledger_that_another_owns_is_replaced(busy: Busy, served: Operator) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
-    found = await busy.world.api.get(path(busy))
+    found = await busy.world.api.get(busy.world.ledger_path(GROUP))
     found["metadata"]["ownerReferences"][0]["uid"] = "another"
     found["data"] = with_all_at_one(before)
-    busy.fleet.ledger.forged((await busy.world.api.replace(path(busy), found))["metadata"]["resourceVersion"])
-    await restored(busy, before)
+    busy.fleet.ledger.forged((await busy.world.api.replace(busy.world.ledger_path(GROUP), found))["metadata"]["resourceVersion"])
+    await busy.world.ledger_is(GROUP, before)
 
     async def ours() -> bool:
-        owner = (await busy.world.api.get(path(busy)))["metadata"]["ownerReferences"][0]
+        owner = (await busy.world.api.get(busy.world.ledger_path(GROUP)))["metadata"]["ownerReferences"][0]
         return bool(owner["uid"] == ((await busy.world.get_group(GROUP)) or {})["metadata"]["uid"])
 
     await eventually(ours, "the group owns it again")
@@ -155,22 +155,11 @@ async def test_what_a_pod_let_go_of_before_an_older_ledger_was_put_back_it_is_gr
     await busy.proven()
 
 
-def path(busy: Busy) -> str:
-    return core_path(busy.world.namespace, "configmaps", ledger_name(GROUP))
-
-
 async def forge(busy: Busy, data: Data) -> None:
     """As `kubectl edit` does: a replace of what stands there."""
-    found = await busy.world.api.get(path(busy))
-    written: dict[str, Any] = await busy.world.api.replace(path(busy), {**found, "data": data})
+    found = await busy.world.api.get(busy.world.ledger_path(GROUP))
+    written: dict[str, Any] = await busy.world.api.replace(busy.world.ledger_path(GROUP), {**found, "data": data})
     busy.fleet.ledger.forged(written["metadata"]["resourceVersion"])
-
-
-async def restored(busy: Busy, before: Data) -> None:
-    async def so() -> bool:
-        return await busy.world.ledger_data(GROUP) == before
-
-    await eventually(so, "the ledger is as it was", shown=lambda: busy.world.ledger_data(GROUP))
 
 
 async def let_go(busy: Busy, pod: str, data: Data) -> bool:
