@@ -60,23 +60,18 @@ async def test_what_has_a_finalizer_waits_until_it_is_off(server: Server, namesp
     assert await server.api.find(where) is None
 
 
-async def test_what_is_being_deleted_gets_no_further_finalizer(server: Server, namespace: str) -> None:
+async def test_what_is_being_deleted_gets_a_status_but_no_further_finalizer(server: Server, namespace: str) -> None:
     await made(server, GROUPS, namespace, metadata=held())
     where = path(GROUPS, namespace, "a")
     await server.delete(where)
+    new = await server.api.merge(f"{where}/status", {"status": {"state": "Ready"}})
+    assert new["status"] == {"state": "Ready"}
     error = await refused(server.api.merge(where, {"metadata": {"finalizers": [FINALIZER, "example.com/late"]}}))
     assert (error.status, error.reason) == (422, "Invalid")
     assert error.message == (
         'ConsumerGroup.baton.dev "a" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is '
         'being deleted, found new finalizers []string{"example.com/late"}'
     )
-
-
-async def test_a_status_can_be_written_while_an_object_is_being_deleted(server: Server, namespace: str) -> None:
-    await made(server, GROUPS, namespace, metadata=held())
-    await server.delete(path(GROUPS, namespace, "a"))
-    new = await server.api.merge(path(GROUPS, namespace, "a", "status"), {"status": {"state": "Ready"}})
-    assert new["status"] == {"state": "Ready"}
 
 
 # -- pods on a node

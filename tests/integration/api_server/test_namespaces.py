@@ -35,14 +35,10 @@ async def test_nothing_new_is_created_in_a_namespace_that_is_being_deleted(serve
     )
 
 
-async def test_a_lease_is_not_made_there_by_replacing_it_either(server: Server, namespace: str) -> None:
+async def test_objects_there_can_be_changed_and_no_lease_is_made_by_replacing_it(server: Server, namespace: str) -> None:
     await terminating(server, namespace)
     error = await refused(server.api.replace(path(LEASES, namespace, "a"), body(LEASES, "a")))
     assert (error.status, error.reason) == (403, "Forbidden")
-
-
-async def test_what_is_still_there_can_be_changed_until_it_goes(server: Server, namespace: str) -> None:
-    await terminating(server, namespace)
     where = path(GROUPS, namespace, "held")
     await server.api.merge(f"{where}/status", {"status": {"state": "Ready"}})
     await server.api.merge(where, {"metadata": {"annotations": {"b": "c"}}})

@@ -105,11 +105,6 @@ async def test_a_write_that_changes_nothing_is_not_told(server: Server, namespac
     assert told(await server.events(path(CONFIG_MAPS, namespace), since, 2)) == [("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_a_watch_from_no_version_begins_with_what_there_is(server: Server, namespace: str) -> None:
-    await server.api.create(path(LEASES, namespace), body(LEASES, "a"))
-    assert told(await server.events(path(LEASES, namespace), "0", 1)) == [("ADDED", "a")]
-
-
 async def test_a_bookmark_says_how_far_a_watch_has_heard(server: Server, namespace: str) -> None:
     since = await version(server, LEASES, namespace)
     await server.api.create(path(LEASES, namespace), body(LEASES, "a"))
@@ -126,6 +121,7 @@ async def test_a_bookmark_says_how_far_a_watch_has_heard(server: Server, namespa
 
 async def test_a_watch_from_a_version_that_is_forgotten_is_told_that_it_is_gone(server: Server, namespace: str) -> None:
     await server.api.create(path(GROUPS, namespace), body(GROUPS, "a"))
+    assert told(await server.events(path(GROUPS, namespace), "0", 1)) == [("ADDED", "a")], "0: what there is"
     server.forget()
     error = (await server.events(path(GROUPS, namespace), "1", 1))[0]
     assert error["type"] == "ERROR"

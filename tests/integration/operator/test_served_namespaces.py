@@ -134,20 +134,3 @@ async def refused(two: Two) -> bool:
     """Whether the API server has heard of what the account may not do any more."""
     attributes = {"namespace": two.bank.namespace, "verb": "update", "resource": "configmaps", "name": ledger_name("orders")}
     return not await may(two.bank.api, service_account(HOME, two.account.name), attributes)
-
-
-@pytest.mark.long
-async def test_a_kind_that_may_not_be_listed_is_said_there_and_nowhere_else(two: Two) -> None:
-    await two.start().leads()
-    for world in (two.shop, two.bank):
-        await fleet(world, "a", "b")
-        await world.spread("orders", 3, 3)
-        await world.told("orders", "Ready")
-    await two.account.bind(two.bank.namespace, without="leases")
-    message = await two.bank.told("orders", "NotSeen")
-    assert f"cannot list leases in namespace {two.bank.namespace}" in message and "forbidden" in message
-    await two.bank.delete_pod("b")  # pods are seen all the same
-    await two.bank.spread("orders", 6)
-    await two.shop.told("orders", "Ready")
-    await two.account.bind(two.bank.namespace)
-    await two.bank.told("orders", "Ready")

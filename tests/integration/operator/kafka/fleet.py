@@ -19,6 +19,7 @@ from tests.integration.operator.world import ROOT, World
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.load.ledger_watch import LedgerWatch
 from tests.processes import ChildProcess
+from tests.promises import promised
 from tests.waiting import PATIENCE, eventually
 
 UNHURRIED = 600
@@ -122,6 +123,23 @@ class KafkaFleet:
             return len(found) > more and every <= {one.partition for one in found}
 
         await eventually(so, "entries are handled")
+
+    async def done(self) -> "Verdict":
+        """Wait until all that was sent is handled. It is a broken promise if some of it was lost or out of order, or repeated
+        without a mark."""
+        self.quiet()
+
+        async def found() -> Verdict:
+            return verdict(self.handled(), self.sent)
+
+        async def so() -> bool:
+            return (await found()).missing == 0
+
+        await eventually(so, "all is handled", shown=found)
+        whole = await found()
+        with promised():
+            assert (whole.missing, whole.out_of_order, whole.unmarked) == (0, [], []), whole
+        return whole
 
     def handled(self) -> list[Handled]:
         lines = (line.split() for line in self.output.read_text().splitlines())

@@ -1,5 +1,4 @@
-"""A group that reads two topics of a real broker, with three pods as processes: every assignor, static members, and the change
-from one assignor to another by two rolling restarts (docs/guides/change-assignor.md)."""
+"""A group that reads two topics of a real broker, with three pods as processes: every assignor, and static members."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from baton.assignors.request import Member, Request
 from baton.model.ids import MemberId, Partition, QueueName
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.conftest import RACK
-from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
+from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import KafkaBroker
 from tests.promises import promised
@@ -59,18 +58,9 @@ async def all_owned(world: World, group: str, topics: dict[str, int], by: set[st
 
 async def all_is_done(fleet: KafkaFleet) -> None:
     """Everything that was sent has been handled: once, and in its order."""
-    fleet.quiet()
-
-    async def so() -> bool:
-        return verdict(fleet.handled(), fleet.sent).missing == 0
-
-    async def shown() -> object:
-        return verdict(fleet.handled(), fleet.sent)
-
-    await eventually(so, "all is handled", shown=shown)
-    found = verdict(fleet.handled(), fleet.sent)
+    found = await fleet.done()
     with promised():
-        assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found
+        assert found.repeated == [], found
 
 
 def planned(assignor: str, topics: dict[str, int], before: dict[Partition, str]) -> dict[Partition, str]:
@@ -138,11 +128,7 @@ async def test_a_static_member_that_comes_again_has_its_partitions_back_and_no_o
         before = await grants(world, "static")
         await fleet.handles()
         await fleet.leave("s-1")
-
-        async def away() -> bool:
-            return (await world.status("static")).get("state") == "Holddown"
-
-        await eventually(away, "its slot is kept", shown=lambda: world.status("static"))
+        await world.shows("static", state="Holddown")
         stay = {partition: grant for partition, grant in before.items() if grant[0] != "s-1"}
         assert stay.items() <= (await grants(world, "static")).items()
         await fleet.handles(of=stay)
@@ -151,55 +137,4 @@ async def test_a_static_member_that_comes_again_has_its_partitions_back_and_no_o
         after = await grants(world, "static")
         assert stay.items() <= after.items(), "no other partition got another grant"
         assert {partition for partition, (owner, _) in after.items() if owner == "s-1"} == before.keys() - stay.keys()
-        await all_is_done(fleet)
-
-
-@pytest.mark.long
-async def test_two_rolling_restarts_of_processes_change_the_assignor_and_lose_and_repeat_nothing(
-    api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    world = await namespace(api, "rolled-on-kafka")
-    await start(world, "one").leads()
-    topics = await two_topics(world, broker, "rolled", assignors=["range"])
-    with KafkaFleet(world, kubeconfig, broker, topics, "rolled", tmp_path) as fleet:
-
-        async def roll(turn: int, announced: str, *, old: str | None = None) -> None:
-            """One after the other is replaced. `old`: the assignor that is in use as long as one of before is there."""
-            for n in range(3):
-                await fleet.join(f"r{turn}-{n}", annotations={"baton.dev/assignors": announced})
-                if old is not None:
-                    assert (await world.status("rolled"))["assignor"] == old
-                if turn:
-                    await fleet.leave(f"r{turn - 1}-{n}")
-            await all_owned(world, "rolled", topics, {f"r{turn}-{n}" for n in range(3)})
-
-        async def in_use(assignor: str) -> None:
-            async def so() -> bool:
-                return (await world.status("rolled")).get("assignor") == assignor
-
-            await eventually(so, f"{assignor} is in use", shown=lambda: world.status("rolled"))
-
-        async def totals() -> list[int]:
-            found = [*(await owners(world, "rolled")).values()]
-            return sorted(map(found.count, {*found}))
-
-        async def have(*counts: int) -> None:
-            async def so() -> bool:
-                return await totals() == [*counts]
-
-            await eventually(so, f"pods have {counts}", shown=totals)
-
-        await roll(0, "range")
-        await in_use("range")
-        await have(4, 5, 6)
-        await world.change("consumergroups", "rolled", {"spec": {"assignors": ["solace", "range"]}})
-        await world.seen("rolled")
-        await roll(1, "range,solace", old="range")
-        await in_use("solace")
-        await have(5, 5, 5)
-        await roll(2, "solace", old="solace")
-        await world.change("consumergroups", "rolled", {"spec": {"assignors": ["solace"]}})
-        await in_use("solace")
-        await have(5, 5, 5)
-        await fleet.handles()
         await all_is_done(fleet)

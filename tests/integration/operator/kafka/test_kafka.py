@@ -1,7 +1,8 @@
 """Groups on topics of a real broker, with the operator and an API server: who owns what, and what comes of it under load."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import ORDERED, KafkaBroker
-from tests.promises import promised
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
@@ -42,6 +42,15 @@ def send(broker: KafkaBroker, topic: str, partition: int, *values: str) -> None:
     assert producer.flush(PATIENCE) == 0
 
 
+@asynccontextmanager
+async def looking_at(broker: KafkaBroker, namespace: str, queue: str, topic: str) -> AsyncIterator[KafkaQueue]:
+    """The queue as the operator sees it."""
+    spec, claimant = TopicToOpen(topic=topic, queue=queue), Claimant("who only looks", "")
+    made = KafkaQueue(KafkaAddress((broker.servers,)), f"{namespace}.{queue}", spec, claimant)
+    yield made
+    await made.close()
+
+
 async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_marked(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -49,8 +58,6 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
     await start(world, "one").leads()
     broker.make_topic("orders", 8)
     await made(world, broker, "orders", maxHandoffSeconds=UNHURRIED)
-    spec = TopicToOpen(topic="orders", queue="orders")
-    looking = KafkaQueue(KafkaAddress((broker.servers,)), "on-kafka.orders", spec, Claimant("who only looks", ""))
     with KafkaFleet(world, kubeconfig, broker, {"orders": 8}, "orders", tmp_path) as fleet:
         await fleet.join("a", "b", "c")
         await world.spread("orders", 2, 3, 3)
@@ -80,16 +87,7 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
         await world.spread("orders", 5, 5)
         fleet.topics["orders"] = 10
         await fleet.handles()
-        fleet.quiet()
-
-        async def done() -> bool:
-            return not sum((await looking.check()).lag.values())
-
-        await eventually(done, "all is finished with", shown=looking.check)
-        found = verdict(fleet.handled(), fleet.sent)
-        with promised():
-            assert (found.missing, found.out_of_order, found.unmarked) == (0, [], []), found
-    await looking.close()
+        await fleet.done()
 
 
 async def test_what_is_wrong_with_a_topic_is_told_and_work_begins_when_it_is_right(
@@ -122,15 +120,13 @@ async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_grou
     broker.make_topic("again", 1)
     send(broker, "again", 0, "1", "2", "3")
     operator.process.send_signal(signal.SIGCONT)
-    spec = TopicToOpen(topic="again", queue="again")
-    looking = KafkaQueue(KafkaAddress((broker.servers,)), "made-again.again", spec, Claimant("who only looks", ""))
+    async with looking_at(broker, "made-again", "again", "again") as queue:
 
-    async def granted() -> bool:
-        return bool((await looking.check()).owners)
+        async def granted() -> bool:
+            return bool((await queue.check()).owners)
 
-    await eventually(granted, "the new topic's partition is granted")
-    assert (await looking.check()).lag == {0: 3}
-    await looking.close()
+        await eventually(granted, "the new topic's partition is granted")
+        assert (await queue.check()).lag == {0: 3}
 
 
 async def test_a_queue_that_is_replaced_by_one_with_another_topic_is_read_there_by_the_pods_that_run(
@@ -149,14 +145,12 @@ async def test_a_queue_that_is_replaced_by_one_with_another_topic_is_read_there_
         await queue_of(world, broker, "former", "latter")
         for partition in range(2):
             send(broker, "latter", partition, "1", "2", "3")
-        spec = TopicToOpen(topic="latter", queue="former")
-        looking = KafkaQueue(KafkaAddress((broker.servers,)), "replaced.former", spec, Claimant("who only looks", ""))
+        async with looking_at(broker, "replaced", "former", "latter") as queue:
 
-        async def done() -> bool:
-            return (await looking.check()).lag == {0: 0, 1: 0}
+            async def done() -> bool:
+                return (await queue.check()).lag == {0: 0, 1: 0}
 
-        await eventually(done, "the new topic is read", shown=looking.check)
-        await looking.close()
+            await eventually(done, "the new topic is read", shown=queue.check)
     epochs = {(one.partition.number, one.epoch) for one in fleet.handled()}
     assert len(epochs) == 4, "each partition was granted once for each topic"
 

