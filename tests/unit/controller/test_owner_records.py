@@ -1,11 +1,26 @@
 """What a look at a queue's owners finds, told from what this operator does there at the same time."""
 
+from typing import Any
+
 from baton.controller.owner_records import OwnerRecords
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Ownership
 
 A1, A2 = Ownership(Uid("a"), Epoch(1)), Ownership(Uid("a"), Epoch(2))
 B9, B10 = Ownership(Uid("b"), Epoch(9)), Ownership(Uid("b"), Epoch(10))
+
+
+def finds(
+    records: OwnerRecords, found: dict[int, Ownership], afresh: bool = False, next_owners: dict[int, set[Ownership]] | None = None
+) -> bool:
+    """Whether it is news that the look which was begun last finds these."""
+    return records.found(found, afresh=afresh, next_owners=next_owners or {})
+
+
+def surprised(records: OwnerRecords, found: dict[int, Ownership], **more: Any) -> bool:
+    """Whether it is news that a look finds these, with nothing else done meanwhile."""
+    records.look()
+    return finds(records, found, **more)
 
 
 def looked(*owners: Ownership) -> OwnerRecords:
@@ -17,10 +32,8 @@ def looked(*owners: Ownership) -> OwnerRecords:
 
 def test_the_same_as_before_is_no_surprise_and_anything_else_is_one() -> None:
     records = looked(A1, A1)
-    records.look()
-    assert not records.found({0: A1, 1: A1}, afresh=False, next_owners={})
-    records.look()
-    assert records.found({0: A1, 1: B9}, afresh=False, next_owners={})
+    assert not surprised(records, {0: A1, 1: A1})
+    assert surprised(records, {0: A1, 1: B9})
     assert (records.known[1], records.surprises) == (B9, 2)
 
 
@@ -28,8 +41,7 @@ def test_a_grant_of_ones_own_is_no_surprise() -> None:
     records = looked(A1, A1)
     with records.changing(0):
         records.granted(0, A2)
-    records.look()
-    assert not records.found({0: A2, 1: A1}, afresh=False, next_owners={})
+    assert not surprised(records, {0: A2, 1: A1})
 
 
 def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count() -> None:
@@ -38,9 +50,7 @@ def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count()
         records.look()
         with records.changing(1):
             records.granted(1, A2)
-        assert not records.found({0: A2, 1: A1}, afresh=False, next_owners={}), (
-            "0 is under way still, 1 was read before its grant"
-        )
+        assert not finds(records, {0: A2, 1: A1}), "0 is under way still, 1 was read before its grant"
         records.granted(0, A2)
     assert records.known == {0: A2, 1: A2}
 
@@ -53,29 +63,24 @@ def test_a_grant_that_was_begun_beside_a_pause_is_under_way_when_the_pause_has_e
             records.paused(0, Epoch(1))
         records.look()
         records.granted(0, B9)
-    assert not records.found({0: A1._replace(paused=True)}, afresh=False, next_owners={}), "read before the grant"
+    assert not finds(records, {0: A1._replace(paused=True)}), "read before the grant"
     assert records.known == {0: B9}
-    records.look()
-    assert records.found({0: B10}, afresh=False, next_owners={}), "nothing is under way any more"
+    assert surprised(records, {0: B10}), "nothing is under way any more"
 
 
 def test_a_record_from_before_what_is_known_counts_when_it_is_found_twice() -> None:
     records = looked(B9, B9)
     for found in ({0: A1, 1: B9}, {0: A2, 1: B9}, {0: B9, 1: B9}, {0: A2, 1: B9}):
-        records.look()
-        assert not records.found(found, afresh=False, next_owners={})
-    records.look()
-    assert records.found({0: A2, 1: B9}, afresh=False, next_owners={})
+        assert not surprised(records, found)
+    assert surprised(records, {0: A2, 1: B9})
     assert records.known == {0: A2, 1: B9}
 
 
 def test_a_record_that_is_none_any_more_counts_at_once() -> None:
     records = looked(B9)
-    records.look()
-    assert records.found({0: Ownership(None, Epoch(0))}, afresh=False, next_owners={})
+    assert surprised(records, {0: Ownership(None, Epoch(0))})
     records = looked(B9)
-    records.look()
-    assert records.found({}, afresh=False, next_owners={})
+    assert surprised(records, {})
 
 
 def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
@@ -83,10 +88,8 @@ def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
     with records.changing(0):
         records.paused(0, Epoch(1))
     records.paused(1, Epoch(7))
-    records.look()
-    assert not records.found({0: A1._replace(paused=True), 1: A1}, afresh=False, next_owners={})
-    records.look()
-    assert records.found({0: A1._replace(paused=True), 1: A1._replace(paused=True)}, afresh=False, next_owners={})
+    assert not surprised(records, {0: A1._replace(paused=True), 1: A1})
+    assert surprised(records, {0: A1._replace(paused=True), 1: A1._replace(paused=True)})
 
 
 def test_what_was_read_before_a_pause_at_the_same_time_does_not_count() -> None:
@@ -94,27 +97,23 @@ def test_what_was_read_before_a_pause_at_the_same_time_does_not_count() -> None:
     records.look()
     with records.changing(0):
         records.paused(0, Epoch(1))
-    assert not records.found({0: A1}, afresh=False, next_owners={})
+    assert not finds(records, {0: A1})
     assert records.known == {0: A1._replace(paused=True)}
 
 
 def test_of_another_run_of_the_server_only_what_is_read_counts() -> None:
     records = looked(A2)
     with records.changing(0):
-        records.look()
-        assert records.found({0: A1}, afresh=True, next_owners={})
+        assert surprised(records, {0: A1}, afresh=True)
     assert records.known == {0: A1}
 
 
 def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_when_the_grant_was_asked_for() -> None:
     records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
-    records.look()
-    assert not records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
+    assert not surprised(records, {0: b2, 1: A1}, next_owners={0: {b2}})
     assert records.known[0] == A1, "the answer to the grant says so"
-    records.look()
-    assert records.found({0: A2, 1: A1}, afresh=False, next_owners={0: {b2}}), "that one was not next"
-    records.look()
-    assert records.found({0: b2, 1: A1}, afresh=False, next_owners={}), "nor is this one any more"
+    assert surprised(records, {0: A2, 1: A1}, next_owners={0: {b2}}), "that one was not next"
+    assert surprised(records, {0: b2, 1: A1}), "nor is this one any more"
 
 
 def test_what_a_look_leaves_to_be_told_was_seen_until_something_else_is_known() -> None:
@@ -122,17 +121,17 @@ def test_what_a_look_leaves_to_be_told_was_seen_until_something_else_is_known() 
     for _ in range(2):
         records.look()
         with records.changing(1):  # a pause of it says nothing
-            assert not records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
+            assert not finds(records, {0: b2, 1: A1}, next_owners={0: {b2}})
     assert (records.known[0], records.seen(0), records.seen(1), records.seen(2)) == (A1, b2, A1, None)
     records.look()
     with records.changing(0):
-        records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
+        finds(records, {0: b2, 1: A1}, next_owners={0: {b2}})
     assert records.seen(0) == b2
     records.granted(0, B9)
     assert records.seen(0) == B9
     records.look()
-    records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
-    records.found({0: A1, 1: A1}, afresh=True, next_owners={})
+    finds(records, {0: b2, 1: A1}, next_owners={0: {b2}})
+    finds(records, {0: A1, 1: A1}, afresh=True)
     assert records.seen(0) == A1
 
 
@@ -140,5 +139,5 @@ def test_what_was_read_before_a_hand_over_was_told_does_not_count() -> None:
     records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     records.look()
     records.granted(0, b2)
-    assert not records.found({0: A1, 1: A1}, afresh=False, next_owners={})
+    assert not finds(records, {0: A1, 1: A1})
     assert records.known[0] == b2

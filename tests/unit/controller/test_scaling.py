@@ -93,10 +93,14 @@ async def done() -> None:
     await asyncio.sleep(0)  # who waits for it hears of it
 
 
+async def applied(scaling: Scaling, asked: ConsumerGroupSpec, seen: GroupMembers, pods: list[PodView], **more: Any) -> None:
+    scaling.apply(asked, seen, pods, more.pop("owned", {}), **more)
+    await done()
+
+
 async def look(scaling: Scaling, seen: GroupMembers = NOBODY, **fields: Any) -> int | None:
     asked = spec(**fields)
-    scaling.apply(asked, seen, [], {})
-    await done()
+    await applied(scaling, asked, seen, [])
     return scaling.asked_for(asked)
 
 
@@ -122,12 +126,9 @@ async def test_replicas_that_others_set_meanwhile_stay_as_they_set_them(scaling:
     await look(scaling, scale=TARGET)
     assert workload.group["replicas"] == 5 and workload.version == 3
     assert scaling.problem is None
-
-
-async def test_replicas_are_not_set_where_others_are_to_scale_by_now(scaling: Scaling, workload: Workload) -> None:
-    workload.group["scale"] = OF_OTHERS
+    workload.group = {"queues": [{"name": "orders"}], "scale": OF_OTHERS}
     await look(scaling, scale=TARGET)
-    assert "replicas" not in workload.group
+    assert "replicas" not in workload.group, "others scale it by now"
 
 
 async def test_replicas_are_set_again_where_somebody_has_taken_them_away(scaling: Scaling, workload: Workload) -> None:
@@ -248,19 +249,15 @@ async def test_no_pod_stays_cheap_to_lose_when_nothing_is_scaled_any_more(fields
     pods = Pods()
     scaling = made(pods)
     before = pods.views
-    scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
-    await done()
+    await applied(scaling, spec(scale=TARGET, replicas=1), BOTH, pods.views)
     assert sorted(map(str, pods.costs.values())) == ["-1000", "None"]
     if seen_late:
-        scaling.apply(spec(**fields), BOTH, before, {})
-        await done()
+        await applied(scaling, spec(**fields), BOTH, before)
     pods.fault = Refuse(503, "", "away")
-    scaling.apply(spec(**fields), BOTH, pods.views, {})
-    await done()
+    await applied(scaling, spec(**fields), BOTH, pods.views)
     assert scaling.problem is not None and scaling.recheck(), "it is tried again"
     pods.fault = None
-    scaling.apply(spec(**fields), BOTH, pods.views, {})
-    await done()
+    await applied(scaling, spec(**fields), BOTH, pods.views)
     assert set(pods.costs.values()) == {None}
     assert scaling.problem is None
 
@@ -273,13 +270,11 @@ async def test_a_refusal_in_other_words_is_no_reason_to_try_again_at_once() -> N
         woken += 1
 
     scaling = Scaling(("shop", "orders"), "g", Scaler(pods), Tasks(ApiServerClock()), changed)
-    scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
-    await done()
+    await applied(scaling, spec(scale=TARGET, replicas=1), BOTH, pods.views)
     pods.refuse = {"a", "b"}
     for number in range(5):
         pods.said = f"request {number} was denied"
-        scaling.apply(spec(scale=OF_OTHERS), BOTH, pods.views, {})
-        await done()
+        await applied(scaling, spec(scale=OF_OTHERS), BOTH, pods.views)
         assert scaling.problem is not None and pods.said in scaling.problem.message
     assert woken == 2, "it was scaled, and then a mark was refused"
 
@@ -301,14 +296,12 @@ async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are
     scaling = made(pods)
     asked = spec(scale=TARGET, replicas=1)
     pods.refuse = {"c"}
-    scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
-    await done()
+    await applied(scaling, asked, members, pods.views, owned={MemberId("a"): 1})
     assert sorted(pods.written) == [*"bdefghijkl"], "who refuses keeps back nobody else, and the size waits"
     refused = scaling.problem
     assert refused is not None and "changed: c: 403 Forbidden: a webhook says no" in refused.message
     pods.refuse = set()
-    scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
-    await done()
+    await applied(scaling, asked, members, pods.views, owned={MemberId("a"): 1})
     assert pods.written[-2:] == ["c", "1 replicas"] and scaling.problem is None
     told = [scaling.apply(asked, members, pods.views, {MemberId("a"): 1}) for _ in range(2)]
     assert told == [(EventReason.SCALED, "scaled Deployment shop/consumers from 3 to 1"), None]
@@ -330,10 +323,8 @@ async def test_a_size_that_is_asked_for_no_more_is_not_applied() -> None:
     pods = Pods()
     scaling = made(pods)
     scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
-    scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
-    await done()
-    scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
-    await done()
+    await applied(scaling, spec(scale=TARGET, replicas=2), BOTH, pods.views)
+    await applied(scaling, spec(scale=TARGET, replicas=2), BOTH, pods.views)
     assert pods.written == ["2 replicas"] and pods.replicas == 2
 
 

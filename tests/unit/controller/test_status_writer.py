@@ -1,6 +1,7 @@
 """When a status is written, and to what."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path
 from baton.simulation import virtual_time
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
+from tests.unit.kube.virtual_tests import told_by
 
 ORDERS = groups_path("shop", "orders")
 BEFORE = {"state": "Holddown", "holdUntil": "2026-01-01T00:00:00Z"}
@@ -25,11 +27,18 @@ class Shop:
         self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
         self.make()
         self.server.request("patch", f"{ORDERS}/status", body={"status": BEFORE})
-        api, uid = MemoryApi(self.server, lambda verb, path: self.fault), self.group["metadata"]["uid"]
-        self.writer = StatusWriter(api, ORDERS, uid, ApiServerClock(), asyncio.create_task)
+        self.api = MemoryApi(self.server, lambda verb, path: self.fault)
+        self.writer = self.new_writer()
 
     def make(self) -> None:
         self.server.request("create", groups_path("shop"), body={"metadata": {"name": "orders"}, "spec": {}})
+
+    def new_writer(self, clock: ApiServerClock | None = None, start: Any = asyncio.create_task, **how: Any) -> StatusWriter:
+        return StatusWriter(self.api, ORDERS, self.group["metadata"]["uid"], clock or ApiServerClock(), start, **how)
+
+    @property
+    def version(self) -> int:
+        return int(self.group["metadata"]["resourceVersion"])
 
     @property
     def group(self) -> dict[str, Any]:
@@ -43,12 +52,6 @@ class Shop:
 @pytest.fixture
 def shop() -> Shop:
     return Shop()
-
-
-async def test_a_status_that_reads_so_already_is_not_written(shop: Shop) -> None:
-    before = shop.group
-    await shop.write(**BEFORE)
-    assert shop.group is before
 
 
 async def test_a_status_is_written_whole_so_that_fields_that_are_gone_are_gone(shop: Shop) -> None:
@@ -67,84 +70,73 @@ async def test_a_status_that_could_not_be_written_is_written_later(shop: Shop) -
 
 async def test_a_status_is_not_written_to_another_group_of_that_name(shop: Shop) -> None:
     asked: list[str] = []
-    uid = shop.group["metadata"]["uid"]
+    shop.api = MemoryApi(shop.server, lambda verb, path: asked.append(verb))
+    shop.writer = shop.new_writer()
     shop.server.request("delete", ORDERS)
     shop.make()
-    api = MemoryApi(shop.server, lambda verb, path: asked.append(verb))
-    shop.writer = StatusWriter(api, ORDERS, uid, ApiServerClock(), asyncio.create_task)
     await shop.write(state="Ready")
     await shop.writer.flush()
     assert "status" not in shop.group and len(asked) == 1, "it does not try again"
 
 
-async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when() -> None:
-    shop, now = Shop(), 1_800_000_000.0
-    uid = shop.group["metadata"]["uid"]
-    clock = ApiServerClock(lambda: now, lambda: 0.0)
-    writer = StatusWriter(MemoryApi(shop.server), ORDERS, uid, clock, asyncio.create_task, dated=True)
+async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when(shop: Shop) -> None:
+    writer = shop.new_writer(ApiServerClock(lambda: 1_800_000_000.0, lambda: 0.0), dated=True)
     writer.want({"state": "Ready"}, BEFORE)
     await writer.flush()
     before = shop.group
     assert before["status"] == {"state": "Ready", "lastChangeTime": "2027-01-15T08:00:00Z"}
-    follower = StatusWriter(MemoryApi(shop.server), ORDERS, uid, ApiServerClock(), asyncio.create_task, dated=True)
-    for one in (writer, follower):
+    for one in (writer, shop.new_writer(dated=True)):
         one.want({"state": "Ready"}, before["status"])
         await one.flush()
     assert shop.group is before
 
 
-def test_a_writer_whose_task_died_goes_on_with_the_next_report() -> None:
-    async def story() -> None:
+@told_by
+def played(story: Callable[[Shop], Awaitable[None]]) -> None:
+    async def main() -> None:
         shop = Shop()
-        started: list[asyncio.Task[None]] = []
-
-        def start(coroutine: Any) -> asyncio.Task[None]:
-            started.append(asyncio.create_task(coroutine))
-            return started[-1]
-
-        shop.writer = StatusWriter(MemoryApi(shop.server), ORDERS, shop.group["metadata"]["uid"], ApiServerClock(), start)
-        shop.writer.want({"state": "Ready"}, BEFORE)
-        started[0].cancel()
-        await asyncio.sleep(2 * APART)
-        assert shop.group["status"] == BEFORE
-        shop.writer.want({"state": "Ready"}, BEFORE)
-        await asyncio.sleep(2 * APART)
-        assert shop.group["status"] == {"state": "Ready"}
+        await story(shop)
         shop.writer.close()
 
-    virtual_time.run(story())
+    virtual_time.run(main())
 
 
-def test_a_burst_of_changes_is_one_write() -> None:
-    async def story() -> None:
-        shop = Shop()
-        before = int(shop.group["metadata"]["resourceVersion"])
-        for number in range(10):
-            shop.writer.want({"state": f"{number}"}, BEFORE)
-            await asyncio.sleep(APART / 20)
-        await asyncio.sleep(2 * APART)
-        assert shop.group["status"] == {"state": "9"}
-        assert int(shop.group["metadata"]["resourceVersion"]) == before + 1
-        shop.writer.close()
+@played
+async def test_a_writer_whose_task_died_goes_on_with_the_next_report(shop: Shop) -> None:
+    started: list[asyncio.Task[None]] = []
 
-    virtual_time.run(story())
+    def start(coroutine: Any) -> asyncio.Task[None]:
+        started.append(asyncio.create_task(coroutine))
+        return started[-1]
+
+    shop.writer = shop.new_writer(start=start)
+    shop.writer.want({"state": "Ready"}, BEFORE)
+    started[0].cancel()
+    await asyncio.sleep(2 * APART)
+    assert shop.group["status"] == BEFORE
+    shop.writer.want({"state": "Ready"}, BEFORE)
+    await asyncio.sleep(2 * APART)
+    assert shop.group["status"] == {"state": "Ready"}
 
 
-def test_a_status_that_waits_for_its_turn_is_written_as_it_is_by_then() -> None:
-    async def story() -> None:
-        shop = Shop()
-        api = MemoryApi(shop.server)
-        shop.writer = StatusWriter(api, ORDERS, shop.group["metadata"]["uid"], ApiServerClock(), asyncio.create_task)
-        before = int(shop.group["metadata"]["resourceVersion"])
-        api.turns.may_begin = lambda: False
-        shop.writer.want({"state": "Rebalancing"}, BEFORE)
-        await asyncio.sleep(2 * APART)
-        shop.writer.want({"state": "Ready"}, BEFORE)
-        api.turns.may_begin = lambda: True
-        api.turns.go_on()
-        await asyncio.sleep(2 * APART)
-        assert shop.group["status"] == {"state": "Ready"}
-        assert int(shop.group["metadata"]["resourceVersion"]) == before + 1
-        shop.writer.close()
+@played
+async def test_a_burst_of_changes_is_one_write(shop: Shop) -> None:
+    before = shop.version
+    for number in range(10):
+        shop.writer.want({"state": f"{number}"}, BEFORE)
+        await asyncio.sleep(APART / 20)
+    await asyncio.sleep(2 * APART)
+    assert (shop.group["status"], shop.version) == ({"state": "9"}, before + 1)
 
-    virtual_time.run(story())
+
+@played
+async def test_a_status_that_waits_for_its_turn_is_written_as_it_is_by_then(shop: Shop) -> None:
+    before, turns = shop.version, shop.api.turns
+    turns.may_begin = lambda: False
+    shop.writer.want({"state": "Rebalancing"}, BEFORE)
+    await asyncio.sleep(2 * APART)
+    shop.writer.want({"state": "Ready"}, BEFORE)
+    turns.may_begin = lambda: True
+    turns.go_on()
+    await asyncio.sleep(2 * APART)
+    assert (shop.group["status"], shop.version) == ({"state": "Ready"}, before + 1)
