@@ -2,14 +2,12 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from baton.model.ids import Epoch
-from baton.model.times import to_text
 from baton.queues.redis import RedisProducer, RedisReader
 from baton.queues.redis.routing import RoutingTable
 from tests.integration.operator import baton_command
@@ -121,32 +119,6 @@ async def test_a_reset_is_shown_then_asked_for_and_the_next_owner_goes_on_there(
     assert again.returncode == 0 and "already there; nothing was changed" in again.stdout
     await baton(kubeconfig, "resume", "skips")
     assert await read_by(shop, redis_server, "skips", "skips-b") == [b"b", b"c"]
-
-
-@pytest.mark.long
-async def test_a_time_leaves_out_what_was_sent_before(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
-    await begun(shop, redis_server, "times")
-    await stopped(shop, kubeconfig, "times")
-    long_ago = await baton(kubeconfig, "offsets", "reset", "times", "--to", "2020-01-01T00:00:00Z", "--yes")
-    assert "already there" in long_ago.stdout, long_ago
-    now = to_text(time.time() + 3600)
-    done = await baton(kubeconfig, "offsets", "reset", "times", "--to", now, "--yes")
-    assert f"2 partitions of times set to {now}, and 4 entries left out" in done.stdout, done
-    assert {row["lag"] for row in (await rows(kubeconfig, "times")).values()} == {0}
-
-
-@pytest.mark.long
-async def test_there_is_no_way_back_and_no_other_partition(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
-    await begun(shop, redis_server, "ahead")
-    await stopped(shop, kubeconfig, "ahead")
-    done = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "latest", "--yes")
-    assert done.returncode == 0, done.stderr
-    back = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "17", "--yes")
-    assert back.returncode == 1 and "earlier entries are gone" in back.stderr
-    earliest = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "earliest", "--yes")
-    assert "already there" in earliest.stdout
-    other = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "latest", "--partition", "9", "--yes")
-    assert other.returncode == 1 and "ahead has no partition 9" in other.stderr
 
 
 @pytest.mark.long
