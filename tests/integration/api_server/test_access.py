@@ -24,7 +24,7 @@ async def operator(server: Server, namespace: str) -> Api:
     )
 
 
-async def test_what_was_granted_can_be_done(server: Server, operator: Api, namespace: str) -> None:
+async def test_granted_requests_are_allowed(server: Server, operator: Api, namespace: str) -> None:
     await server.api.create(path(GROUPS, namespace), body(GROUPS, "a"))
     await operator.get(path(GROUPS, namespace, "a"))
     await operator.get(path(GROUPS, namespace))
@@ -46,7 +46,7 @@ async def test_what_was_granted_can_be_done(server: Server, operator: Api, names
         (lambda api, here: api.get(path(GROUPS, None)), "list", GROUPS, "", None, ""),
     ],
 )
-async def test_what_was_not_granted_is_forbidden_whether_it_is_there_or_not(
+async def test_other_requests_are_forbidden_whether_the_object_exists_or_not(
     operator: Api, namespace: str, request_: Any, verb: str, kind: Kind, of: str, where: str | None, name: str
 ) -> None:
     error = await refused(request_(operator, namespace))

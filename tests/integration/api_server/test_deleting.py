@@ -21,7 +21,7 @@ def held(**more: Any) -> Json:
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, LEASES, GROUPS, PODS], ids=lambda kind: kind.plural)
-async def test_what_nothing_holds_goes_at_once(server: Server, namespace: str, kind: Kind) -> None:
+async def test_an_object_without_finalizers_is_deleted_at_once(server: Server, namespace: str, kind: Kind) -> None:
     await made(server, kind, namespace)
     answer = await server.delete(path(kind, namespace, "a"))
     assert answer["kind"] == "Pod" if kind is PODS else (answer["kind"], answer["status"]) == ("Status", "Success")
@@ -30,7 +30,7 @@ async def test_what_nothing_holds_goes_at_once(server: Server, namespace: str, k
     assert (error.status, error.reason, error.message) == (404, "NotFound", f'{kind.qualified} "a" not found')
 
 
-async def test_only_the_object_that_was_meant_is_deleted(server: Server, namespace: str) -> None:
+async def test_only_the_intended_object_is_deleted(server: Server, namespace: str) -> None:
     found = await made(server, CONFIG_MAPS, namespace)
     where = path(CONFIG_MAPS, namespace, "a")
     error = await refused(server.delete(where, preconditions={"uid": "another"}))
@@ -42,7 +42,7 @@ async def test_only_the_object_that_was_meant_is_deleted(server: Server, namespa
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, GROUPS, PODS], ids=lambda kind: kind.plural)
-async def test_what_has_a_finalizer_waits_until_it_is_off(server: Server, namespace: str, kind: Kind) -> None:
+async def test_an_object_with_a_finalizer_waits_until_it_is_removed(server: Server, namespace: str, kind: Kind) -> None:
     old = await made(server, kind, namespace, metadata=held())
     where = path(kind, namespace, "a")
     await server.delete(where)
@@ -60,7 +60,7 @@ async def test_what_has_a_finalizer_waits_until_it_is_off(server: Server, namesp
     assert await server.api.find(where) is None
 
 
-async def test_what_is_being_deleted_gets_a_status_but_no_further_finalizer(server: Server, namespace: str) -> None:
+async def test_an_object_being_deleted_gets_a_status_but_no_finalizer(server: Server, namespace: str) -> None:
     await made(server, GROUPS, namespace, metadata=held())
     where = path(GROUPS, namespace, "a")
     await server.delete(where)
@@ -81,7 +81,7 @@ def on_a_node(grace: int = 40) -> Json:
     return {"nodeName": "nowhere", "terminationGracePeriodSeconds": grace, "containers": [{"name": "c", "image": "none"}]}
 
 
-async def test_a_pod_on_a_node_stays_until_its_kubelet_says_that_it_has_ended(server: Server, namespace: str) -> None:
+async def test_a_pod_on_a_node_stays_until_its_kubelet_confirms_its_end(server: Server, namespace: str) -> None:
     await made(server, PODS, namespace, spec=on_a_node())
     where = path(PODS, namespace, "a")
     answer = await server.delete(where)
@@ -96,14 +96,14 @@ async def test_a_pod_on_a_node_stays_until_its_kubelet_says_that_it_has_ended(se
     assert await server.api.find(where) is None
 
 
-async def test_a_pod_that_has_ended_needs_no_grace(server: Server, namespace: str) -> None:
+async def test_an_ended_pod_needs_no_grace_period(server: Server, namespace: str) -> None:
     await made(server, PODS, namespace, spec=on_a_node())
     await server.api.merge(path(PODS, namespace, "a", "status"), {"status": {"phase": "Succeeded"}})
     await server.delete(path(PODS, namespace, "a"))
     assert await server.api.find(path(PODS, namespace, "a")) is None
 
 
-async def test_a_pod_with_a_finalizer_stays_after_its_grace(server: Server, namespace: str) -> None:
+async def test_a_pod_with_a_finalizer_stays_after_its_grace_period(server: Server, namespace: str) -> None:
     await made(server, PODS, namespace, spec=on_a_node(), metadata=held())
     where = path(PODS, namespace, "a")
     await server.delete(where)
@@ -117,14 +117,14 @@ async def test_a_pod_with_a_finalizer_stays_after_its_grace(server: Server, name
 # -- What becomes of an object whose owner goes.
 
 
-async def test_what_is_owned_goes_after_its_owner(server: Server, namespace: str) -> None:
+async def test_owned_objects_are_deleted_after_their_owner(server: Server, namespace: str) -> None:
     owner = await made(server, GROUPS, namespace)
     await made(server, CONFIG_MAPS, namespace, metadata={"name": "a", "ownerReferences": [owned_by(owner)]})
     await server.delete(path(GROUPS, namespace, "a"))
     await server.gone(path(CONFIG_MAPS, namespace, "a"))
 
 
-async def test_what_has_another_owner_stays_with_that_one(server: Server, namespace: str) -> None:
+async def test_an_object_with_another_owner_stays(server: Server, namespace: str) -> None:
     one, two = [await made(server, GROUPS, namespace, name) for name in ("one", "two")]
     await made(server, CONFIG_MAPS, namespace, metadata={"name": "a", "ownerReferences": [owned_by(one), owned_by(two)]})
     await server.delete(path(GROUPS, namespace, "one"))
@@ -139,7 +139,7 @@ async def test_what_has_another_owner_stays_with_that_one(server: Server, namesp
     await eventually(left, "the reference to the owner that is gone is taken away", shown=owners)
 
 
-async def test_what_names_an_owner_that_is_gone_goes(server: Server, namespace: str) -> None:
+async def test_an_object_whose_owner_is_gone_is_deleted(server: Server, namespace: str) -> None:
     """A namesake is another owner."""
     owner = await made(server, GROUPS, namespace)
     await server.delete(path(GROUPS, namespace, "a"))
@@ -148,7 +148,7 @@ async def test_what_names_an_owner_that_is_gone_goes(server: Server, namespace: 
     await server.gone(path(CONFIG_MAPS, namespace, "a"))
 
 
-async def test_an_owner_with_a_finalizer_keeps_what_it_owns(server: Server, namespace: str) -> None:
+async def test_an_owner_with_a_finalizer_keeps_its_objects(server: Server, namespace: str) -> None:
     owner = await made(server, GROUPS, namespace, metadata=held())
     await made(server, CONFIG_MAPS, namespace, metadata={"name": "a", "ownerReferences": [owned_by(owner)]})
     await server.delete(path(GROUPS, namespace, "a"))

@@ -28,7 +28,7 @@ def of(kind: Kind) -> str:
     return f"{kind.name}.{kind.group}" if kind.group else kind.name
 
 
-async def test_a_config_map_holds_a_mebibyte_of_values_and_no_more(server: Server, namespace: str) -> None:
+async def test_a_config_map_holds_at_most_a_mebibyte_of_values(server: Server, namespace: str) -> None:
     await create(server, CONFIG_MAPS, namespace, "full", data={"a": "x" * DATA_LIMIT})
     wide = "x" * (DATA_LIMIT // 2)
     await create(server, CONFIG_MAPS, namespace, "wide", data={"a": wide, "b": "ü" * (DATA_LIMIT // 4)})
@@ -52,20 +52,20 @@ async def test_an_immutable_config_map_can_only_be_deleted(server: Server, names
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, LEASES, PODS, GROUPS], ids=lambda kind: kind.plural)
-async def test_annotations_hold_a_quarter_of_a_mebibyte(server: Server, namespace: str, kind: Kind) -> None:
+async def test_annotations_hold_at_most_a_quarter_of_a_mebibyte(server: Server, namespace: str, kind: Kind) -> None:
     await create(server, kind, namespace, metadata={"name": "a", "annotations": {"a": "x" * (ANNOTATIONS_LIMIT - 1)}})
     said = await invalid(server.api.merge(path(kind, namespace, "a"), {"metadata": {"annotations": {"b": "1"}}}))
     assert said.startswith(f'{of(kind)} "a" is invalid: ')
     assert "metadata.annotations: Too long: may not be more than 262144 bytes" in said
 
 
-async def test_a_request_has_an_end(server: Server, namespace: str) -> None:
+async def test_a_request_has_a_maximum_size(server: Server, namespace: str) -> None:
     error = await refused(create(server, CONFIG_MAPS, namespace, data={"a": "x" * REQUEST_LIMIT}))
     assert (error.status, error.reason) == (413, "RequestEntityTooLarge")
     assert error.message == "Request entity too large: limit is 3145728"
 
 
-async def test_what_is_too_large_to_be_stored_is_refused_in_words_alone(server: Server, namespace: str) -> None:
+async def test_an_object_too_large_to_store_is_refused_by_its_message_only(server: Server, namespace: str) -> None:
     """By its status it would pass."""
     finalizers = [f"example.com/{number:050}" for number in range(30_000)]
     with pytest.raises(TooLargeError, match="500 : etcdserver: request is too large"):
@@ -118,12 +118,12 @@ async def test_an_invalid_object_is_refused_by_its_field(
 
 @pytest.mark.parametrize("name", ["A", "a_b", "-a", "a.", "a..b", "x" * 254, "a/b"])
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, PODS, GROUPS], ids=lambda kind: kind.plural)
-async def test_a_name_is_one_of_a_domain(server: Server, namespace: str, kind: Kind, name: str) -> None:
+async def test_a_name_is_a_dns_subdomain(server: Server, namespace: str, kind: Kind, name: str) -> None:
     said = await invalid(create(server, kind, namespace, name))
     assert said.startswith(f'{of(kind)} "{name}" is invalid: ') and "metadata.name: " in said
 
 
-async def test_what_is_just_short_enough_is_accepted(server: Server, namespace: str) -> None:
+async def test_the_longest_allowed_values_are_accepted(server: Server, namespace: str) -> None:
     await create(server, PODS, namespace, metadata={"name": "a", "labels": {"a": "x" * 63, "b": "", "c/d": "A_b.c-1"}})
     await create(server, EVENTS, namespace, note="x" * 1024, reason="x" * 128, action="x" * 128)
 
@@ -152,7 +152,7 @@ async def test_a_lease_may_have_no_holder(server: Server, namespace: str) -> Non
     assert new["spec"]["holderIdentity"] == ""
 
 
-async def test_a_quota_bounds_how_many_there_are(server: Server, namespace: str) -> None:
+async def test_a_quota_limits_the_number_of_objects(server: Server, namespace: str) -> None:
     there = len((await server.api.get(path(CONFIG_MAPS, namespace)))["items"])
     quota = {"hard": {"count/configmaps": str(there + 1), "count/consumergroups.baton.dev": "1"}}
     await create(server, QUOTAS, namespace, "few", spec=quota)

@@ -22,7 +22,7 @@ def names(answer: Json) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [PODS, CONFIG_MAPS, LEASES, GROUPS, QUEUES], ids=lambda kind: kind.plural)
-async def test_a_list_says_its_kind_and_as_of_which_version_it_is(server: Server, namespace: str, kind: Kind) -> None:
+async def test_a_list_has_its_kind_and_version(server: Server, namespace: str, kind: Kind) -> None:
     await labelled(server, kind, namespace, a={"x": "1"})
     made = await server.api.create(path(CONFIG_MAPS, namespace), body(CONFIG_MAPS, "z"))
     answer = await server.api.get(path(kind, namespace), labelSelector="x")
@@ -33,7 +33,7 @@ async def test_a_list_says_its_kind_and_as_of_which_version_it_is(server: Server
     assert answer["items"] == [{field: value for field, value in one.items() if field not in known}]
 
 
-async def test_a_list_of_metadata_has_nothing_else_and_null_for_none(server: Server, namespace: str) -> None:
+async def test_a_list_of_metadata_has_nothing_else_and_null_if_empty(server: Server, namespace: str) -> None:
     await labelled(server, CONFIG_MAPS, namespace, a={"x": "1"})
     answer, _ = await server.api.page(path(CONFIG_MAPS, namespace), {"labelSelector": "x"}, metadata=True)
     assert (answer["kind"], answer["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
@@ -67,7 +67,7 @@ async def test_a_label_selector_narrows_a_list(server: Server, namespace: str, s
     assert names(await server.api.get(path(LEASES, namespace), labelSelector=selector)) == found
 
 
-async def test_a_list_of_all_namespaces_has_them_all(server: Server, namespace: str) -> None:
+async def test_a_list_of_all_namespaces_is_complete(server: Server, namespace: str) -> None:
     other = await server.namespace()
     label = {"of": namespace}
     await labelled(server, GROUPS, namespace, b=label)
@@ -76,7 +76,7 @@ async def test_a_list_of_all_namespaces_has_them_all(server: Server, namespace: 
     assert {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in found} == {(namespace, "b"), (other, "a")}
 
 
-async def test_the_server_says_which_resources_it_has(server: Server) -> None:
+async def test_the_server_lists_its_resources(server: Server) -> None:
     found = await server.api.get("/apis/baton.dev/v1alpha1")
     assert {"consumergroups", "consumergroups/scale", "consumergroups/status", "partitionedqueues"} <= {
         one["name"] for one in found["resources"]
@@ -85,7 +85,7 @@ async def test_the_server_says_which_resources_it_has(server: Server) -> None:
     assert [one["kind"] for one in apps if one["name"] in ("deployments", "deployments/scale")] == ["Deployment", "Scale"]
 
 
-async def test_what_is_not_served_is_not_found(server: Server, namespace: str) -> None:
+async def test_an_unknown_resource_is_not_found(server: Server, namespace: str) -> None:
     own = f"/apis/baton.dev/v1alpha1/namespaces/{namespace}"
     for where in ("/apis/example.com/v1", f"{own}/others", "/apis/example.com/v1/things", f"{own}/partitionedqueues/a/scale"):
         error = await refused(server.api.get(where))
@@ -104,7 +104,7 @@ async def pages(server: Server, where: str, limit: int, **query: str) -> list[Js
             return found
 
 
-async def test_a_list_in_the_order_of_names_may_be_read_in_parts(server: Server, namespace: str) -> None:
+async def test_a_list_is_sorted_by_name_and_can_be_read_in_pages(server: Server, namespace: str) -> None:
     await labelled(server, LEASES, namespace, c={}, a={}, b={}, e={}, d={})
     found = await pages(server, path(LEASES, namespace), 2)
     assert [names(page) for page in found] == [["a", "b"], ["c", "d"], ["e"]]
@@ -114,7 +114,7 @@ async def test_a_list_in_the_order_of_names_may_be_read_in_parts(server: Server,
     assert [names(page) for page in whole] == [["a", "b", "c", "d", "e"]]
 
 
-async def test_all_parts_of_a_list_are_as_of_the_first(server: Server, namespace: str) -> None:
+async def test_all_pages_of_a_list_have_the_version_of_the_first(server: Server, namespace: str) -> None:
     await labelled(server, GROUPS, namespace, a={}, b={}, c={}, d={})
     first = await server.api.get(path(GROUPS, namespace), limit="2")
     await server.delete(path(GROUPS, namespace, "c"))
@@ -127,7 +127,7 @@ async def test_all_parts_of_a_list_are_as_of_the_first(server: Server, namespace
     assert int(changed["metadata"]["resourceVersion"]) > int(first["metadata"]["resourceVersion"])
 
 
-async def test_the_parts_of_a_list_hold_what_its_selector_takes(server: Server, namespace: str) -> None:
+async def test_pages_contain_only_selected_objects(server: Server, namespace: str) -> None:
     one: Json = {"x": "1"}
     await labelled(server, CONFIG_MAPS, namespace, a=one, b={}, c=one, d={}, e=one, f={})
     for limit in (1, 2, 3, 4):
@@ -137,7 +137,7 @@ async def test_the_parts_of_a_list_hold_what_its_selector_takes(server: Server, 
         assert all("remainingItemCount" not in page["metadata"] for page in found)
 
 
-async def test_a_list_goes_on_only_from_where_one_was_left(server: Server, namespace: str) -> None:
+async def test_an_invalid_continue_token_is_refused(server: Server, namespace: str) -> None:
     error = await refused(server.api.get(path(GROUPS, namespace), limit="2", **{"continue": "anything"}))
     assert (error.status, error.reason) == (400, "BadRequest")
     assert "continue key is not valid: " in error.message

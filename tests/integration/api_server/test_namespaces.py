@@ -15,7 +15,7 @@ async def terminating(server: Server, namespace: str) -> None:
     await server.delete(path(NAMESPACES, None, namespace))
 
 
-async def test_a_namespace_says_in_which_phase_it_is(server: Server, namespace: str) -> None:
+async def test_a_namespace_shows_its_phase(server: Server, namespace: str) -> None:
     found = await server.api.get(path(NAMESPACES, None, namespace))
     assert found["status"]["phase"] == "Active"
     assert found["metadata"]["labels"]["kubernetes.io/metadata.name"] == namespace
@@ -26,7 +26,7 @@ async def test_a_namespace_says_in_which_phase_it_is(server: Server, namespace: 
 
 
 @pytest.mark.parametrize("kind", NAMESPACED, ids=lambda kind: kind.plural)
-async def test_nothing_new_is_created_in_a_namespace_that_is_being_deleted(server: Server, namespace: str, kind: Kind) -> None:
+async def test_nothing_is_created_in_a_namespace_being_deleted(server: Server, namespace: str, kind: Kind) -> None:
     await terminating(server, namespace)
     error = await refused(server.api.create(path(kind, namespace), body(kind, "a", namespace=namespace)))
     assert (error.status, error.reason, error.causes) == (403, "Forbidden", frozenset({"NamespaceTerminating"}))
@@ -35,7 +35,7 @@ async def test_nothing_new_is_created_in_a_namespace_that_is_being_deleted(serve
     )
 
 
-async def test_objects_there_can_be_changed_and_no_lease_is_made_by_replacing_it(server: Server, namespace: str) -> None:
+async def test_objects_there_can_be_changed_but_no_lease_is_created_by_replacing(server: Server, namespace: str) -> None:
     await terminating(server, namespace)
     error = await refused(server.api.replace(path(LEASES, namespace, "a"), body(LEASES, "a")))
     assert (error.status, error.reason) == (403, "Forbidden")
@@ -44,7 +44,7 @@ async def test_objects_there_can_be_changed_and_no_lease_is_made_by_replacing_it
     await server.api.merge(where, {"metadata": {"annotations": {"b": "c"}}})
 
 
-async def test_everything_in_it_goes_and_then_the_namespace(server: Server, namespace: str) -> None:
+async def test_a_namespace_is_deleted_after_its_content(server: Server, namespace: str) -> None:
     for kind in (CONFIG_MAPS, LEASES, PODS, EVENTS):
         await server.api.create(path(kind, namespace), body(kind, "a", namespace=namespace))
     await terminating(server, namespace)
@@ -60,7 +60,7 @@ async def test_everything_in_it_goes_and_then_the_namespace(server: Server, name
     await server.gone(path(NAMESPACES, None, namespace))
 
 
-async def test_a_pod_that_is_ending_holds_the_rest_of_its_namespace(server: Server, namespace: str) -> None:
+async def test_a_terminating_pod_delays_the_rest_of_its_namespace(server: Server, namespace: str) -> None:
     spec = {"nodeName": "nowhere", "containers": [{"name": "c", "image": "none"}]}
     await server.api.create(path(PODS, namespace), body(PODS, "a", spec=spec))
     await server.api.create(path(CONFIG_MAPS, namespace), body(CONFIG_MAPS, "a"))
@@ -75,20 +75,20 @@ async def test_a_pod_that_is_ending_holds_the_rest_of_its_namespace(server: Serv
     await server.gone(path(NAMESPACES, None, namespace))
 
 
-async def test_nothing_is_created_where_there_is_no_namespace(server: Server) -> None:
+async def test_nothing_is_created_in_a_missing_namespace(server: Server) -> None:
     for kind in (CONFIG_MAPS, GROUPS, EVENTS, LEASES):
         error = await refused(server.api.create(path(kind, "nowhere"), body(kind, "a", namespace="nowhere")))
         assert (type(error), error.status, error.message) == (NotFoundError, 404, 'namespaces "nowhere" not found')
 
 
-async def test_a_namespace_that_is_not_there_lists_as_empty(server: Server) -> None:
+async def test_a_missing_namespace_lists_as_empty(server: Server) -> None:
     for kind in (PODS, CONFIG_MAPS, GROUPS):
         assert (await server.api.get(path(kind, "nowhere")))["items"] == []
     error = await refused(server.api.get(path(CONFIG_MAPS, "nowhere", "a")))
     assert error.message == 'configmaps "a" not found'
 
 
-async def test_a_namespace_that_came_back_is_another_one(server: Server, namespace: str) -> None:
+async def test_a_recreated_namespace_is_another(server: Server, namespace: str) -> None:
     first = await server.api.get(path(NAMESPACES, None, namespace))
     await server.delete(path(NAMESPACES, None, namespace))
     await server.gone(path(NAMESPACES, None, namespace))

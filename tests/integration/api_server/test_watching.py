@@ -27,7 +27,7 @@ def told(events: list[Json]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", [PODS, CONFIG_MAPS, LEASES, GROUPS], ids=lambda kind: kind.plural)
-async def test_a_watch_tells_everything_after_its_version_in_order(server: Server, namespace: str, kind: Kind) -> None:
+async def test_a_watch_reports_everything_after_its_version_in_order(server: Server, namespace: str, kind: Kind) -> None:
     before = await server.api.create(path(kind, namespace), body(kind, "before"))
     since = str(before["metadata"]["resourceVersion"])
     made = await server.api.create(path(kind, namespace), body(kind, "a"))
@@ -47,7 +47,7 @@ async def test_a_watch_tells_everything_after_its_version_in_order(server: Serve
     assert versions == sorted(set(versions))  # what is gone has the version at which it went
 
 
-async def test_a_watch_goes_on_with_what_happens(server: Server, namespace: str) -> None:
+async def test_a_watch_continues_with_new_events(server: Server, namespace: str) -> None:
     since = await version(server, LEASES, namespace)
     watching = asyncio.create_task(server.events(path(LEASES, namespace), since, 2))
     await asyncio.sleep(0)
@@ -56,7 +56,7 @@ async def test_a_watch_goes_on_with_what_happens(server: Server, namespace: str)
     assert told(await watching) == [("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_to_a_watch_that_selects_by_label_what_loses_the_label_is_deleted(server: Server, namespace: str) -> None:
+async def test_an_object_that_loses_the_selected_label_is_deleted_for_the_watch(server: Server, namespace: str) -> None:
     since = await version(server, LEASES, namespace)
     await server.api.create(path(LEASES, namespace), body(LEASES, "other"))
     await server.api.create(path(LEASES, namespace), body(LEASES, "a"))
@@ -75,7 +75,7 @@ async def test_to_a_watch_that_selects_by_label_what_loses_the_label_is_deleted(
     ]
 
 
-async def test_a_watch_of_a_namespace_hears_nothing_of_others(server: Server, namespace: str) -> None:
+async def test_a_watch_of_a_namespace_reports_no_other(server: Server, namespace: str) -> None:
     other = await server.namespace()
     since = await version(server, GROUPS, None)
     label = {"of": namespace}
@@ -86,7 +86,7 @@ async def test_a_watch_of_a_namespace_hears_nothing_of_others(server: Server, na
     assert told(everywhere) == [("ADDED", "other"), ("ADDED", "a")]
 
 
-async def test_a_deletion_that_waits_is_a_change_and_its_end_shows_the_finalizer(server: Server, namespace: str) -> None:
+async def test_a_deletion_held_by_a_finalizer_is_reported_as_a_change_first(server: Server, namespace: str) -> None:
     since = await version(server, GROUPS, namespace)
     await server.api.create(path(GROUPS, namespace), body(GROUPS, "a", metadata={"name": "a", "finalizers": [FINALIZER]}))
     await server.delete(path(GROUPS, namespace, "a"))
@@ -97,7 +97,7 @@ async def test_a_deletion_that_waits_is_a_change_and_its_end_shows_the_finalizer
     assert events[2]["object"]["metadata"]["finalizers"] == [FINALIZER]
 
 
-async def test_a_write_that_changes_nothing_is_not_told(server: Server, namespace: str) -> None:
+async def test_a_write_that_changes_nothing_is_not_reported(server: Server, namespace: str) -> None:
     since = await version(server, CONFIG_MAPS, namespace)
     await server.api.create(path(CONFIG_MAPS, namespace), body(CONFIG_MAPS, "a"))
     await server.api.merge(path(CONFIG_MAPS, namespace, "a"), {"data": {"a": "1"}})
@@ -105,7 +105,7 @@ async def test_a_write_that_changes_nothing_is_not_told(server: Server, namespac
     assert told(await server.events(path(CONFIG_MAPS, namespace), since, 2)) == [("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_a_bookmark_says_how_far_a_watch_has_heard(server: Server, namespace: str) -> None:
+async def test_a_bookmark_has_the_version_that_a_watch_has_reached(server: Server, namespace: str) -> None:
     since = await version(server, LEASES, namespace)
     await server.api.create(path(LEASES, namespace), body(LEASES, "a"))
     other = await server.namespace()
@@ -119,7 +119,7 @@ async def test_a_bookmark_says_how_far_a_watch_has_heard(server: Server, namespa
     assert "name" not in event["object"]["metadata"]
 
 
-async def test_a_watch_from_a_version_that_is_forgotten_is_told_that_it_is_gone(server: Server, namespace: str) -> None:
+async def test_a_watch_from_an_expired_version_is_refused(server: Server, namespace: str) -> None:
     await server.api.create(path(GROUPS, namespace), body(GROUPS, "a"))
     assert told(await server.events(path(GROUPS, namespace), "0", 1)) == [("ADDED", "a")], "0: what there is"
     server.forget()
@@ -129,7 +129,7 @@ async def test_a_watch_from_a_version_that_is_forgotten_is_told_that_it_is_gone(
     assert error["object"]["message"].startswith("too old resource version: 1 (")
 
 
-async def test_a_watch_that_was_not_granted_is_refused(server: Server, namespace: str) -> None:
+async def test_a_forbidden_watch_is_refused(server: Server, namespace: str) -> None:
     name = f"watcher-of-{namespace}"
     api = await server.user(name, Rule("", ["pods"], ["list"], namespace))
     error = await refused(_first(server, api, path(PODS, namespace)))

@@ -31,7 +31,7 @@ async def made(server: Server, kind: Kind, namespace: str, name: str = "a", **co
 
 
 @pytest.mark.parametrize("kind", NAMESPACED, ids=lambda kind: kind.plural)
-async def test_a_created_object_is_answered_as_it_is_found(server: Server, namespace: str, kind: Kind) -> None:
+async def test_a_created_object_is_returned_as_it_is_stored(server: Server, namespace: str, kind: Kind) -> None:
     answer = await made(server, kind, namespace, metadata={"name": "a", "labels": {"b": "c"}, "annotations": {}})
     if kind not in (DEPLOYMENTS, QUOTAS):  # their controllers write to them
         assert await server.api.get(path(kind, namespace, "a")) == answer
@@ -43,13 +43,13 @@ async def test_a_created_object_is_answered_as_it_is_found(server: Server, names
     assert metadata == {"name": "a", "namespace": namespace, "labels": {"b": "c"}} | generation
 
 
-async def test_versions_are_numbers_that_grow_with_every_write_of_any_object(server: Server, namespace: str) -> None:
+async def test_versions_are_numbers_that_grow_with_every_write(server: Server, namespace: str) -> None:
     versions = [version(await made(server, kind, namespace)) for kind in (CONFIG_MAPS, LEASES, GROUPS, PODS, EVENTS)]
     versions.append(version(await server.api.merge(path(CONFIG_MAPS, namespace, "a"), {"data": {"a": "2"}})))
     assert versions == sorted(set(versions))
 
 
-async def test_a_name_may_be_made_by_the_server(server: Server, namespace: str) -> None:
+async def test_the_server_can_generate_a_name(server: Server, namespace: str) -> None:
     sent = {"metadata": {"generateName": "a-"}}
     names = {(await server.api.create(path(CONFIG_MAPS, namespace), sent))["metadata"]["name"] for _ in range(3)}
     assert len(names) == 3
@@ -57,7 +57,7 @@ async def test_a_name_may_be_made_by_the_server(server: Server, namespace: str) 
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, LEASES, GROUPS], ids=lambda kind: kind.plural)
-async def test_what_is_there_cannot_be_created(server: Server, namespace: str, kind: Kind) -> None:
+async def test_an_existing_object_cannot_be_created(server: Server, namespace: str, kind: Kind) -> None:
     await made(server, kind, namespace)
     error = await refused(made(server, kind, namespace))
     assert (type(error), error.status, error.reason) == (ConflictError, 409, "AlreadyExists")
@@ -78,7 +78,7 @@ async def test_a_write_of_an_older_version_is_a_conflict(server: Server, namespa
         )
 
 
-async def test_a_replace_of_the_version_that_is_there_takes_the_old_content_away(server: Server, namespace: str) -> None:
+async def test_a_replace_removes_the_old_content(server: Server, namespace: str) -> None:
     old = await made(server, CONFIG_MAPS, namespace, metadata={"name": "a", "labels": {"b": "c"}})
     new = await server.api.replace(
         path(CONFIG_MAPS, namespace, "a"),
@@ -93,7 +93,7 @@ async def test_a_replace_of_the_version_that_is_there_takes_the_old_content_away
 
 
 @pytest.mark.parametrize("kind", [LEASES, GROUPS, QUEUES], ids=lambda kind: kind.plural)
-async def test_a_replace_without_a_version_is_invalid_for_others(server: Server, namespace: str, kind: Kind) -> None:
+async def test_a_replace_without_a_version_is_invalid_except_for_config_maps(server: Server, namespace: str, kind: Kind) -> None:
     await made(server, kind, namespace)
     error = await refused(server.api.replace(path(kind, namespace, "a"), body(kind, "a")))
     assert (error.status, error.reason) == (422, "Invalid")
@@ -102,7 +102,7 @@ async def test_a_replace_without_a_version_is_invalid_for_others(server: Server,
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, PODS, GROUPS], ids=lambda kind: kind.plural)
-async def test_what_is_not_there_cannot_be_read_replaced_or_patched(server: Server, namespace: str, kind: Kind) -> None:
+async def test_a_missing_object_cannot_be_read_replaced_or_patched(server: Server, namespace: str, kind: Kind) -> None:
     where = path(kind, namespace, "a")
     for request in (server.api.get(where), server.api.replace(where, body(kind, "a")), server.api.merge(where, {"metadata": {}})):
         error = await refused(request)
@@ -111,12 +111,12 @@ async def test_what_is_not_there_cannot_be_read_replaced_or_patched(server: Serv
     assert await server.api.find(where) is None
 
 
-async def test_a_replace_makes_a_lease_where_there_is_none(server: Server, namespace: str) -> None:
+async def test_a_replace_creates_a_missing_lease(server: Server, namespace: str) -> None:
     new = await server.api.replace(path(LEASES, namespace, "a"), body(LEASES, "a"))
     assert new["spec"]["holderIdentity"] == "one"
 
 
-async def test_a_replace_of_a_lease_that_is_gone_is_a_conflict(server: Server, namespace: str) -> None:
+async def test_a_replace_of_a_deleted_lease_is_a_conflict(server: Server, namespace: str) -> None:
     old = await made(server, LEASES, namespace)
     await server.delete(path(LEASES, namespace, "a"))
     error = await refused(server.api.replace(path(LEASES, namespace, "a"), old))
@@ -166,14 +166,14 @@ async def test_a_patch_for_another_object_of_that_name_is_a_conflict(server: Ser
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, LEASES, PODS, GROUPS], ids=lambda kind: kind.plural)
-async def test_a_write_that_changes_nothing_has_no_version_of_its_own(server: Server, namespace: str, kind: Kind) -> None:
+async def test_a_write_that_changes_nothing_keeps_the_version(server: Server, namespace: str, kind: Kind) -> None:
     old = await made(server, kind, namespace, metadata={"name": "a", "labels": {"b": "c"}})
     patched = await server.api.merge(path(kind, namespace, "a"), {"metadata": {"labels": {"b": "c", "d": None}}})
     assert version(patched) == version(old)
     assert version(await server.api.replace(path(kind, namespace, "a"), patched)) == version(old)
 
 
-async def test_what_the_server_made_stays_whatever_is_written(server: Server, namespace: str) -> None:
+async def test_fields_set_by_the_server_cannot_be_changed(server: Server, namespace: str) -> None:
     old = await made(server, CONFIG_MAPS, namespace)
     metadata = {**old["metadata"], "creationTimestamp": "2020-01-01T00:00:00Z", "generation": 7}
     new = await server.api.replace(path(CONFIG_MAPS, namespace, "a"), {**old, "metadata": metadata, "data": {"b": "2"}})
@@ -181,7 +181,7 @@ async def test_what_the_server_made_stays_whatever_is_written(server: Server, na
         assert new["metadata"][field] == old["metadata"][field]
 
 
-async def test_an_object_goes_to_the_name_and_namespace_of_its_path(server: Server, namespace: str) -> None:
+async def test_an_object_must_match_the_name_and_namespace_of_its_path(server: Server, namespace: str) -> None:
     await made(server, CONFIG_MAPS, namespace)
     error = await refused(server.api.replace(path(CONFIG_MAPS, namespace, "a"), body(CONFIG_MAPS, "b")))
     assert (error.status, error.reason) == (400, "BadRequest")
@@ -192,7 +192,7 @@ async def test_an_object_goes_to_the_name_and_namespace_of_its_path(server: Serv
     assert error.message == "the namespace of the provided object does not match the namespace sent on the request"
 
 
-async def test_an_object_of_a_version_of_its_own_cannot_be_created(server: Server, namespace: str) -> None:
+async def test_an_object_with_a_version_cannot_be_created(server: Server, namespace: str) -> None:
     sent = body(CONFIG_MAPS, "a", metadata={"name": "a", "resourceVersion": "1"})
     with pytest.raises(UnavailableError, match="500 : resourceVersion should not be set on objects to be created"):
         await server.api.create(path(CONFIG_MAPS, namespace), sent)
@@ -218,7 +218,7 @@ async def test_writes_to_a_group_and_to_its_status_leave_each_other_alone(server
     assert version(again) == version(new)
 
 
-async def test_a_status_is_replaced_for_the_object_that_was_meant(server: Server, namespace: str) -> None:
+async def test_a_status_is_replaced_only_for_the_intended_object(server: Server, namespace: str) -> None:
     uid = (await made(server, GROUPS, namespace))["metadata"]["uid"]
     where = path(GROUPS, namespace, "a")
     await server.api.replace_status(where, uid, lambda: {"state": "Ready", "members": 3})
@@ -279,7 +279,7 @@ async def test_a_deployments_size_is_read_and_written_through_its_scale(server: 
     assert error.message == 'deployments.apps "b" not found'
 
 
-async def test_a_group_without_a_size_has_no_scale(server: Server, namespace: str) -> None:
+async def test_a_group_without_replicas_has_no_scale(server: Server, namespace: str) -> None:
     await made(server, GROUPS, namespace)
     with pytest.raises(UnavailableError, match="spec replicas field"):
         await server.api.get(path(GROUPS, namespace, "a", "scale"))

@@ -49,7 +49,7 @@ class Handled:
         self.log.append((pod, entry.key, int(entry.value), entry.redelivered))
 
 
-async def test_hand_offs_go_on_while_no_ledger_arrives(api: Cluster, start: Callable[..., Operator], tmp_path: Path) -> None:
+async def test_hand_offs_work_without_a_mounted_ledger(api: Cluster, start: Callable[..., Operator], tmp_path: Path) -> None:
     world = await namespace(api, "announced")
     await start(world, "one").leads()
     handled = Handled()
@@ -88,7 +88,7 @@ async def test_hand_offs_go_on_while_no_ledger_arrives(api: Cluster, start: Call
     assert not any(redelivered for *_, redelivered in handled.log)
 
 
-async def test_a_pod_in_its_pre_stop_hook_lets_go_before_its_grace_period_ends_however_long_the_holddown_is(
+async def test_a_pod_in_its_pre_stop_hook_lets_go_within_its_grace_period(
     api: Cluster, start: Callable[..., Operator], tmp_path: Path
 ) -> None:
     """The hook takes of the grace period, and the process hears nothing of its end until it is over."""

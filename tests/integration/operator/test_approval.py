@@ -65,7 +65,7 @@ async def with_proposal(world: World, group: str, url: str) -> dict[str, Any]:
     return await proposal(world, group)
 
 
-async def test_a_proposal_is_shown_and_carried_out_by_an_annotation(
+async def test_a_proposal_is_shown_and_approved_by_an_annotation(
     shop: World, control_plane: Cluster, redis_server: RedisServer
 ) -> None:
     shown = await with_proposal(shop, "annotated", redis_server.url)
@@ -93,7 +93,7 @@ async def test_a_proposal_is_shown_and_carried_out_by_an_annotation(
     assert await said(shop, "annotated", "Granted", granted)
 
 
-async def test_an_approval_of_something_else_is_refused_with_an_event(
+async def test_an_approval_of_another_id_is_refused_with_an_event(
     shop: World, control_plane: Cluster, redis_server: RedisServer
 ) -> None:
     shown = await with_proposal(shop, "obsolete", redis_server.url)
@@ -104,7 +104,7 @@ async def test_an_approval_of_something_else_is_refused_with_an_event(
     assert (await proposal(shop, "obsolete"))["id"] == shown["id"]
 
 
-async def test_baton_approve_shows_asks_and_refuses_what_has_changed(
+async def test_baton_approve_shows_asks_and_refuses_an_outdated_proposal(
     shop: World, kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     shown = await with_proposal(shop, "asked-for", redis_server.url)
@@ -165,7 +165,7 @@ async def test_baton_rebalance_makes_a_plan(shop: World, kubeconfig: Path, redis
     assert await shop.counts("by-hand") == {"by-hand-a": 2, "by-hand-b": 2}, "nothing was to be moved"
 
 
-async def test_what_is_wrong_is_told_by_an_event_and_when_it_is_over(shop: World) -> None:
+async def test_a_problem_and_its_end_are_events(shop: World) -> None:
     await shop.external("troubled", rebalance=SOON)
     await shop.group("troubled")
     assert "baton.dev/group: troubled" in await said(shop, "troubled", "NoMembers")

@@ -13,7 +13,7 @@ async def roll(world: World, group: str, turn: int, announced: str) -> None:
         await world.delete_pod(f"{group}-{turn - 1}-{n}")
 
 
-async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None:
+async def test_a_fleet_changes_its_assignor_by_two_rolling_restarts(shop: World) -> None:
     for queue in ("change", "change-too"):
         await shop.queue(queue, {"type": "External", "external": {"onDeadline": "Force"}}, 5)
     await shop.group("change", ["change", "change-too"], assignors=["range"])
@@ -45,7 +45,7 @@ async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None
     await shop.told("change", "Ready")
 
 
-async def test_a_pod_that_announces_a_slip_is_named_with_the_cure_and_holds_up_nobody(shop: World) -> None:
+async def test_a_pod_with_a_misspelt_assignor_is_named_and_still_served(shop: World) -> None:
     await shop.external("slip", partitions=4)
     await shop.group("slip", assignors=["range"])
     await shop.pod("slip-a", "slip", annotations={"baton.dev/assignors": "rnage"})

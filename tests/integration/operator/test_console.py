@@ -46,7 +46,7 @@ async def token(api: Cluster, name: str, *roles: str) -> str:
     return await token_of(api, HOME, name)
 
 
-async def test_a_port_that_is_taken_is_said_with_the_cure(kubeconfig: Path) -> None:
+async def test_a_port_in_use_is_reported_with_the_cure(kubeconfig: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [str(BATON), "console", "--kubeconfig", str(kubeconfig), "-n", SHOP, "--port", str(port)]
@@ -55,7 +55,7 @@ async def test_a_port_that_is_taken_is_said_with_the_cure(kubeconfig: Path) -> N
     assert (done.returncode, done.stderr) == (1, said)
 
 
-async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: Console) -> None:
+async def test_a_page_shows_the_ledger_and_its_changes(shop: World, own: Console) -> None:
     await shop.fleet("watched", "watched-a", "watched-b")
     async with own.stream(f"/api/group?namespace={SHOP}&name=watched") as stream:
         page = await stream.page(lambda page: len(owners(page)) == 2 and page["state"] == "Ready")
@@ -69,7 +69,7 @@ async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: 
         await stream.page(lambda page: any(entry["kind"] == "Granted" for entry in page["timeline"]))
 
 
-async def test_the_list_of_groups_follows(shop: World, own: Console) -> None:
+async def test_the_list_of_groups_is_updated(shop: World, own: Console) -> None:
     async with own.stream(f"/api/groups?namespace={SHOP}") as stream:
         await stream.page(lambda page: "newcomer" not in [group["name"] for group in page["groups"]])
         await shop.external("newcomer")
@@ -77,7 +77,7 @@ async def test_the_list_of_groups_follows(shop: World, own: Console) -> None:
         await stream.page(lambda page: any(group["name"] == "newcomer" and group["state"] for group in page["groups"]))
 
 
-async def test_nobody_gets_an_answer_without_the_token_of_the_url(shop: World, own: Console) -> None:
+async def test_requests_without_the_urls_token_are_refused(shop: World, own: Console) -> None:
     assert own.url.startswith("http://127.0.0.1:")
     for path in ("/api/groups", f"/api/group?namespace={SHOP}&name=x", f"/api/what-if?namespace={SHOP}&name=x&pods=1"):
         status, said = await own.ask(path, "another")
@@ -107,7 +107,7 @@ async def test_the_given_host_name_and_probes_are_answered(shared: Console, path
     assert (await shared.ask(path, "x", headers={"Host": host}))[0] == 200
 
 
-async def test_every_answer_tells_the_browser_what_to_refuse(own: Console) -> None:
+async def test_every_answer_has_its_security_headers(own: Console) -> None:
     async with aiohttp.ClientSession() as session:
         for path in ("/", "/console.js", "/nothing", "/api/settings", "/api/groups"):
             async with session.get(own.address + path) as answer:
@@ -120,7 +120,7 @@ async def test_every_answer_tells_the_browser_what_to_refuse(own: Console) -> No
     assert own.log.read_text().count(own.token or "") == 1, "only in the URL that is printed"
 
 
-async def test_names_are_checked_before_anything_is_asked(own: Console) -> None:
+async def test_names_are_checked_before_the_api_server_is_asked(own: Console) -> None:
     for query in (
         f"namespace={SHOP}&name=../../secrets",
         "namespace=a/b&name=x",
@@ -131,7 +131,7 @@ async def test_names_are_checked_before_anything_is_asked(own: Console) -> None:
     assert (await own.ask(f"/api/what-if?namespace={SHOP}&name=x&pods=1e9"))[0] == 400
 
 
-async def test_viewers_see_what_their_own_tokens_may_see(shop: World, api: Cluster, shared: Console) -> None:
+async def test_viewers_see_what_their_own_tokens_allow(shop: World, api: Cluster, shared: Console) -> None:
     assert shared.token is None
     await shop.external("guarded")
     await shop.group("guarded")
@@ -151,9 +151,7 @@ async def test_viewers_see_what_their_own_tokens_may_see(shop: World, api: Clust
     assert reads not in shared.log.read_text()
 
 
-async def test_the_namespace_of_the_command_is_shown_first_and_all_where_that_is_asked_for(
-    shop: World, own: Console, tmp_path: Path
-) -> None:
+async def test_the_commands_namespace_is_shown_first_and_all_on_request(shop: World, own: Console, tmp_path: Path) -> None:
     async with browser(tmp_path) as tab:
         await tab.open(own.url)
         await tab.shows(f"document.querySelector('#namespace')?.value === '{SHOP}' && location.hash === ''")
@@ -197,9 +195,7 @@ async def wide(tab: Browser, last: str) -> bool:
     return float(await tab.value(last)) > 0.9
 
 
-async def test_a_viewer_who_may_not_look_is_told_why_instead_of_an_empty_page(
-    api: Cluster, shared: Console, tmp_path: Path
-) -> None:
+async def test_a_viewer_without_rights_is_told_why(api: Cluster, shared: Console, tmp_path: Path) -> None:
     rightless = await token(api, "rightless")
     async with browser(tmp_path) as tab:
         await tab.open(f"{shared.address}/#/{SHOP}/orders")
@@ -243,7 +239,7 @@ async def test_a_tab_too_many_says_why_it_waits(shop: World, own: Console, tmp_p
         await tab.shows("!document.body.innerText.includes('six connections') && document.querySelector('.list').innerText")
 
 
-async def test_the_ledger_may_be_out_of_sight(shop: World, api: Cluster, shared: Console) -> None:
+async def test_a_page_works_without_access_to_the_ledger(shop: World, api: Cluster, shared: Console) -> None:
     await shop.external("half")
     await shop.group("half")
     half = await token(api, "half", "view")
@@ -259,7 +255,7 @@ async def test_the_ledger_may_be_out_of_sight(shop: World, api: Cluster, shared:
         assert any("half-assignments" in note and "cannot be read" in note for note in page["notes"])
 
 
-async def test_another_number_of_pods_is_supposed_by_the_operators_own_plan(shop: World, own: Console) -> None:
+async def test_what_if_uses_the_operators_own_plan(shop: World, own: Console) -> None:
     await shop.fleet("supposing", "supposing-a", "supposing-b")
 
     async def suppose(pods: int) -> Page:
@@ -276,7 +272,7 @@ async def test_another_number_of_pods_is_supposed_by_the_operators_own_plan(shop
     assert (await own.ask(f"/api/what-if?namespace={SHOP}&name=supposing&pods=10001"))[0] == 400
 
 
-async def test_a_proposal_is_approved_by_whoever_may(
+async def test_a_proposal_is_approved_only_if_the_console_allows_it(
     shop: World, api: Cluster, own: Console, shared: Console, redis_server: RedisServer
 ) -> None:
     proposal = await with_proposal(shop, "seen-by-all", redis_server.url)
@@ -303,7 +299,7 @@ async def approving(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Console]:
     made.stop()
 
 
-async def test_rights_are_asked_of_the_api_server(
+async def test_rights_to_approve_are_the_api_servers(
     shop: World, api: Cluster, approving: Console, redis_server: RedisServer
 ) -> None:
     proposal = await with_proposal(shop, "by-rights", redis_server.url)

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 Start = Callable[..., Operator]
 
 
-async def test_an_operator_that_is_killed_in_mid_handoff_carries_on(empty: World, start: Start) -> None:
+async def test_an_operator_killed_during_a_hand_off_continues_it(empty: World, start: Start) -> None:
     operator = await start(empty, "one").leads()
     (uid,) = await empty.fleet("orders", "a", partitions=4)
     await empty.pod("b", "orders")
@@ -30,7 +30,7 @@ async def test_an_operator_that_is_killed_in_mid_handoff_carries_on(empty: World
     await empty.shows("orders", moves=2)
 
 
-async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start: Start) -> None:
+async def test_a_follower_takes_over_when_the_leader_stops(empty: World, start: Start) -> None:
     first = await start(empty, "one").leads()
     second = await start(empty, "two").running()
     assert second.metric("baton_leader") == 0.0
@@ -52,9 +52,7 @@ async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start
     assert all(after[number] > epoch for number, epoch in before["a"].items())
 
 
-async def test_a_follower_takes_over_from_a_leader_that_was_killed_and_not_before_its_lease_is_over(
-    empty: World, start: Start
-) -> None:
+async def test_a_follower_takes_over_from_a_killed_leader_after_its_lease(empty: World, start: Start) -> None:
     first = await start(empty, "one").leads()
     second = await start(empty, "two").running()
     await empty.fleet("orders", "a", partitions=4)
@@ -70,7 +68,7 @@ async def test_a_follower_takes_over_from_a_leader_that_was_killed_and_not_befor
     assert await empty.counts("orders") == {"a": 2, "b": 0}
 
 
-async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty: World, start: Start) -> None:
+async def test_a_leader_that_was_suspended_does_not_change_its_successors_ledger(empty: World, start: Start) -> None:
     first = await start(empty, "one", *LAPSES_SOON).leads()
     second = await start(empty, "two", *KEEPS).running()
     await empty.fleet("orders", "a")
@@ -97,7 +95,7 @@ async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty
     assert lease["spec"]["holderIdentity"] == "two"
 
 
-async def test_a_ledger_that_was_spoilt_meanwhile_is_rebuilt_above_the_queues_epochs(
+async def test_a_ledger_damaged_meanwhile_is_rebuilt_above_the_queues_epochs(
     empty: World, start: Start, redis_server: RedisServer
 ) -> None:
     operator = await start(empty, "one").leads()
@@ -115,7 +113,7 @@ async def test_a_ledger_that_was_spoilt_meanwhile_is_rebuilt_above_the_queues_ep
     await assert_the_queue_agrees(empty, "orders", redis_server)
 
 
-async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_trusted(empty: World, start: Start) -> None:
+async def test_the_ledger_of_an_earlier_group_of_that_name_is_replaced(empty: World, start: Start) -> None:
     operator = await start(empty, "one").leads()
     await empty.fleet("orders", "a")
     earlier = await empty.get_group("orders") or {}
@@ -137,7 +135,7 @@ async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_truste
     await empty.spread("orders", 6)
 
 
-async def test_deleting_a_group_takes_everything_back_first(shop: World, redis_server: RedisServer) -> None:
+async def test_deleting_a_group_takes_all_partitions_back_first(shop: World, redis_server: RedisServer) -> None:
     await shop.fleet("dissolved", url=redis_server.url, partitions=4)
     epochs = (await shop.owned("dissolved"))["dissolved-a"]
     await shop.delete("consumergroups", "dissolved")
@@ -146,14 +144,14 @@ async def test_deleting_a_group_takes_everything_back_first(shop: World, redis_s
     assert all(owners[number].uid is None and owners[number].epoch > epoch for number, epoch in epochs.items())
 
 
-async def test_a_group_that_is_deleted_in_the_foreground_takes_its_ledger_along(shop: World) -> None:
+async def test_deleting_a_group_in_the_foreground_deletes_its_ledger(shop: World) -> None:
     await shop.fleet("foreground", queue={"rebalance": {"maxHandoffSeconds": 0}})
     await shop.api.delete(groups_path(shop.namespace, "foreground"), propagationPolicy="Foreground")
     await shop.gone("foreground")
     assert await shop.ledger_data("foreground") is None
 
 
-async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(shop: World, redis_server: RedisServer) -> None:
+async def test_a_queue_removed_from_a_group_is_taken_back_and_released(shop: World, redis_server: RedisServer) -> None:
     await shop.redis("taken-out", redis_server.url, partitions=4)
     await shop.external("not-taken-out", partitions=2)
     await shop.group("taken-out", ["taken-out", "not-taken-out"])
@@ -165,7 +163,7 @@ async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(s
     assert await shop.counts("taken-out", "not-taken-out") == {"taken-out-a": 2}
 
 
-async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_finished(empty: World, start: Start) -> None:
+async def test_a_deletion_interrupted_by_a_dead_redis_and_a_killed_operator_finishes(empty: World, start: Start) -> None:
     operator = await start(empty, "one").leads()
     with RedisServer(fsync="always") as server:
         await empty.fleet("orders", "a", url=server.url, partitions=4)

@@ -20,7 +20,7 @@ async def letters(kubeconfig: Path, command: str, queue: str, *arguments: str) -
     return await baton("dead-letters", command, "--kubeconfig", kubeconfig, "-n", NAMESPACE, queue, *arguments)
 
 
-async def test_the_server_is_the_one_that_the_queue_names(api: Cluster, kubeconfig: Path, tmp_path: Path) -> None:
+async def test_dead_letters_are_found_at_the_server_that_the_queue_names(api: Cluster, kubeconfig: Path, tmp_path: Path) -> None:
     world = await namespace(api, NAMESPACE)
     name = f"{NAMESPACE}/orders"
     with RedisServer() as server:

@@ -14,7 +14,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import HOUR, eventually, until
 
 
-async def test_who_waits_is_woken_though_the_record_and_what_wakes_were_deleted(
+async def test_a_waiting_reader_is_woken_after_its_record_and_wake_stream_were_deleted(
     shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeup, "_LONGEST_BLOCK", HOUR)
@@ -54,7 +54,7 @@ async def test_who_waits_is_woken_though_the_record_and_what_wakes_were_deleted(
 NAME = "resized"
 
 
-async def test_the_end_of_a_change_is_told_though_who_led_was_killed_and_though_it_took_one_look_only(
+async def test_the_end_of_a_resize_is_reported_after_a_killed_leader_and_within_one_look(
     api: Cluster, start: Callable[..., Operator]
 ) -> None:
     world = await namespace(api, NAME)

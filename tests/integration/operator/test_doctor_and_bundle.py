@@ -48,7 +48,7 @@ def said(found: list[dict[str, str]], verdict: str) -> dict[str, str]:
     return told
 
 
-async def test_a_namespace_in_which_all_is_well_and_one_in_which_it_is_not(
+async def test_doctor_finds_nothing_in_a_healthy_namespace_and_each_problem_in_another(
     empty: World, start: Callable[..., Operator], kubeconfig: Path
 ) -> None:
     await start(empty, "looks").leads()
@@ -96,7 +96,7 @@ async def test_a_namespace_in_which_all_is_well_and_one_in_which_it_is_not(
     assert "the operator's rights" not in said(found_elsewhere, "Failed")
 
 
-async def test_who_may_only_look_is_told_what_is_not_known(empty: World, kubeconfig: Path, tmp_path: Path) -> None:
+async def test_a_viewer_is_told_what_doctor_could_not_read(empty: World, kubeconfig: Path, tmp_path: Path) -> None:
     """The chart's role for people who look, and Kubernetes' own."""
     here = empty.namespace
     await empty.external("seen", partitions=1)
@@ -116,7 +116,7 @@ async def test_who_may_only_look_is_told_what_is_not_known(empty: World, kubecon
 
 
 @pytest.mark.parametrize("verb_and_what", [(verb, what) for verb, what, _ in OPERATORS], ids=" ".join)
-def test_what_the_operator_is_to_be_allowed_the_chart_allows(verb_and_what: tuple[str, str]) -> None:
+def test_the_chart_allows_what_doctor_expects_of_the_operator(verb_and_what: tuple[str, str]) -> None:
     verb, what = verb_and_what
     name, _, sub = what.partition("/")
     resource, _, group = name.partition(".")
@@ -125,7 +125,7 @@ def test_what_the_operator_is_to_be_allowed_the_chart_allows(verb_and_what: tupl
     assert any(verb in rule["verbs"] and wanted in rule["resources"] and group in rule["apiGroups"] for rule in rules)
 
 
-def test_the_oldest_kubernetes_is_the_charts() -> None:
+def test_doctor_and_the_chart_agree_on_the_oldest_kubernetes() -> None:
     chart = yaml.safe_load((ROOT / "charts" / "baton" / "Chart.yaml").read_text())
     assert chart["kubeVersion"] == f">={'.'.join(map(str, OLDEST_KUBERNETES))}.0-0"
 
@@ -220,7 +220,7 @@ async def planted(world: World, server: RedisServer) -> int:
     return count
 
 
-async def test_no_secret_is_in_it_wherever_somebody_has_put_one(
+async def test_a_bundle_contains_no_secret(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     await start(empty, "collects", *KEEPS).leads()
@@ -248,7 +248,7 @@ async def test_no_secret_is_in_it_wherever_somebody_has_put_one(
     assert "redis://***@redis:6379/0" in json.dumps(read[f"{folder}/leases.json"])
 
 
-async def test_what_may_not_be_read_is_said_and_the_rest_is_there(
+async def test_a_bundle_lists_what_could_not_be_read_and_has_the_rest(
     empty: World, kubeconfig: Path, tmp_path: Path, redis_server: RedisServer
 ) -> None:
     await empty.redis("orders", redis_server.url, partitions=1)
@@ -267,7 +267,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_there(
     assert again.returncode == 2 and "exists already" in again.stderr
 
 
-async def test_a_group_that_is_not_there_makes_no_archive(empty: World, kubeconfig: Path, tmp_path: Path) -> None:
+async def test_a_missing_group_makes_no_bundle(empty: World, kubeconfig: Path, tmp_path: Path) -> None:
     file = tmp_path / "none.tar.gz"
     for words in (("nothing", "-n", empty.namespace), ("-n", empty.namespace)):
         done = await bundle(kubeconfig, *words, "--file", str(file))

@@ -20,7 +20,7 @@ async def drain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProces
     return await baton("drain", "--kubeconfig", kubeconfig, *arguments)
 
 
-async def test_a_drained_pod_owns_nothing_over_a_restart_until_that_is_taken_back(
+async def test_a_drained_pod_owns_nothing_across_a_restart_until_undone(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     first = await start(empty, "first", *KEEPS).leads()
@@ -48,7 +48,7 @@ async def test_a_drained_pod_owns_nothing_over_a_restart_until_that_is_taken_bac
     await empty.spread("tired", 1, 1, 2)
 
 
-async def test_the_last_that_could_take_its_partitions_is_drained_only_by_force(empty: World, kubeconfig: Path) -> None:
+async def test_the_last_possible_owner_is_drained_only_by_force(empty: World, kubeconfig: Path) -> None:
     here = f"{empty.namespace}/fussy"
     await empty.external("fussy", partitions=2)
     await empty.external("other", partitions=2)
@@ -71,7 +71,7 @@ async def test_the_last_that_could_take_its_partitions_is_drained_only_by_force(
 
 
 @pytest.mark.parametrize("member", ["nobody", "../group", "", "\x1b[31m", "a" * 300])
-async def test_a_member_that_is_none_is_one_line(shop: World, kubeconfig: Path, member: str) -> None:
+async def test_an_unknown_member_is_refused_in_one_line(shop: World, kubeconfig: Path, member: str) -> None:
     if await shop.get_group("drainless") is None:
         await shop.external("drainless", partitions=1)
         await shop.group("drainless")
@@ -86,9 +86,7 @@ async def printed(kubeconfig: Path, *arguments: str) -> str:
     return (await baton_command.baton(*arguments, "--kubeconfig", kubeconfig, "-n", SHOP)).stdout
 
 
-async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
-    shop: World, kubeconfig: Path, redis_server: RedisServer
-) -> None:
+async def test_dead_letters_are_shown_until_they_are_dropped(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
     (uid,) = await shop.fleet("poisoned", url=redis_server.url, partitions=1)
     epoch = (await shop.owned("poisoned"))["poisoned-a"][0]
     with (
@@ -117,7 +115,7 @@ async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
     await eventually(gone, "the operator has counted again", shown=status)
 
 
-async def test_a_drained_pod_is_seen_until_that_is_taken_back(shop: World, kubeconfig: Path) -> None:
+async def test_a_drained_pod_is_shown_until_undone(shop: World, kubeconfig: Path) -> None:
     await shop.fleet("weary", "weary-a", "weary-b", partitions=2)
     assert "Drained" not in await printed(kubeconfig, "status", "weary")
     await printed(kubeconfig, "drain", "weary", "weary-a")

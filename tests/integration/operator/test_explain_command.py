@@ -19,7 +19,7 @@ async def explain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProc
     return await baton("explain", "--kubeconfig", kubeconfig, *arguments)
 
 
-async def test_who_had_it_and_why_it_moved_and_what_holds_it_up(shop: World, kubeconfig: Path) -> None:
+async def test_explain_tells_the_former_owner_the_reason_and_what_delays_the_hand_off(shop: World, kubeconfig: Path) -> None:
     (first,) = await shop.fleet("told", partitions=2, queue=LONG)
     await shop.pod("told-b", "told", session=True)
     (release,) = await shop.revoking("told", "told-a", 1)
@@ -43,7 +43,7 @@ async def test_who_had_it_and_why_it_moved_and_what_holds_it_up(shop: World, kub
     )
 
 
-async def test_what_is_not_there_is_said(shop: World, kubeconfig: Path) -> None:
+async def test_a_missing_queue_or_partition_is_named(shop: World, kubeconfig: Path) -> None:
     await shop.external("few", partitions=2)
     await shop.group("few")
     await shop.told("few", "NoMembers")
@@ -63,7 +63,7 @@ async def test_what_is_not_there_is_said(shop: World, kubeconfig: Path) -> None:
     assert "It has no owner, and never had one." in nobodys and "NoMembers" in nobodys
 
 
-async def test_an_entry_that_processes_are_handed_out_again_and_again_is_named(
+async def test_an_entry_that_is_handed_out_again_and_again_is_named(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     operator = await start(empty, "leader", "--metrics-address", "0.0.0.0").leads()
@@ -84,7 +84,7 @@ async def test_an_entry_that_processes_are_handed_out_again_and_again_is_named(
     await eventually(named, "the entry is named")
 
 
-async def test_a_hand_off_says_whether_it_waits_for_messages_or_for_the_release(
+async def test_a_hand_off_waits_for_messages_or_for_the_release(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     await start(empty, "leader").leads()

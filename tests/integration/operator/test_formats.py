@@ -15,7 +15,7 @@ from tests.waiting import eventually
 RECORDS = [{"key": "k", "sequence": number, "member": "a", "redelivered": number == 3} for number in (1, 3, 2, 3, 5, 5)]
 
 
-async def test_commands_and_pages_for_programs(
+async def test_commands_and_pages_have_the_recorded_formats(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """A proposal waits, an entry is in hand, and one is a dead letter."""

@@ -54,7 +54,7 @@ def typed(empty: World, control_plane: Cluster) -> Typed:
     return run
 
 
-async def test_the_first_group(typed: Typed) -> None:
+async def test_the_tutorials_first_group_is_accepted(typed: Typed) -> None:
     fleet, producer = (
         block for block in blocks("tutorials/kubernetes") if "kubectl create deployment redis" in block or "kubectl run" in block
     )
@@ -65,7 +65,7 @@ async def test_the_first_group(typed: Typed) -> None:
     }
 
 
-async def test_the_producer_of_the_first_group_sends(redis_server: RedisServer) -> None:
+async def test_the_tutorials_producer_sends(redis_server: RedisServer) -> None:
     (block,) = (block for block in blocks("tutorials/kubernetes") if "kubectl run producer" in block)
     program = block.partition("-- -c '\n")[2].partition("\n'\n")[0]
     assert "redis://redis.shop:6379/0" in program
@@ -85,7 +85,7 @@ async def test_the_producer_of_the_first_group_sends(redis_server: RedisServer) 
         await queue.close()
 
 
-async def test_the_secrets_of_a_redis_with_users_and_tls(typed: Typed, tmp_path: Path) -> None:
+async def test_the_guides_secrets_for_redis_with_users_and_tls_exist(typed: Typed, tmp_path: Path) -> None:
     files, secrets, *_ = blocks("guides/redis-users-and-tls")
     ran(("bash", "-euc", files), tmp_path)
     made = {line.removesuffix(" created") for line in typed(secrets, tmp_path)}
@@ -104,7 +104,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-async def test_network_policies_select_what_there_is(empty: World, control_plane: Cluster) -> None:
+async def test_network_policies_select_existing_pods(empty: World, control_plane: Cluster) -> None:
     command: list[str | Path] = [helm_binary(), "template", "baton", CHART]
     command += ["--namespace", "baton-system", "--values", POLICIES / "operator-values.yaml"]
     chart = objects(ran(command, ROOT))
@@ -157,7 +157,7 @@ def machine(control_plane: Cluster) -> Cluster:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
-async def test_an_example_can_be_applied_and_applied_again(empty: World, machine: Cluster, folder: Path) -> None:
+async def test_an_example_can_be_applied_twice(empty: World, machine: Cluster, folder: Path) -> None:
     arguments = ("apply", "-k", str(folder), "-n", empty.namespace, "--validate=strict")
     first = machine.kubectl(*arguments).splitlines()
     kinds = {line.split("/")[0] for line in first}

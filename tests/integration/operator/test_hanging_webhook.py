@@ -31,7 +31,7 @@ def silent_port() -> Iterator[int]:
 
 
 @pytest.mark.long
-async def test_a_webhook_that_hangs_in_one_namespace_holds_up_no_other(
+async def test_a_hanging_webhook_in_one_namespace_delays_no_other(
     empty: World, api: Cluster, start: Callable[..., Operator], silent_port: int
 ) -> None:
     busy = await namespace(api, f"{empty.namespace}-busy")

@@ -14,7 +14,7 @@ from tests.integration.operator.world import SHOP, Operator, World
 from tests.waiting import eventually
 
 
-async def test_the_ledger_is_there_before_any_pod(shop: World) -> None:
+async def test_the_ledger_exists_before_any_pod(shop: World) -> None:
     await shop.external("early")
     await shop.group("early")
     await eventually(lambda: shop.ledger_data("early"), "the ledger exists")
@@ -30,7 +30,7 @@ async def test_the_first_pods_share_all_partitions_after_the_delay(shop: World) 
     assert (await shop.status("first"))["selector"] == "baton.dev/group=first"
 
 
-async def test_events_of_a_group_come_in_the_order_of_what_they_tell(shop: World) -> None:
+async def test_events_of_a_group_are_in_order(shop: World) -> None:
     await shop.external("lined-up", partitions=4)
     await shop.group("lined-up")
     await shop.pod("lined-up-a", "lined-up")
@@ -41,7 +41,7 @@ async def test_events_of_a_group_come_in_the_order_of_what_they_tell(shop: World
     assert reasons[-1] == "Granted", reasons
 
 
-async def test_a_pods_annotation_changes_with_its_key_so_that_the_kubelet_refreshes_its_mount(shop: World) -> None:
+async def test_a_pods_annotation_follows_its_key_so_that_the_kubelet_refreshes(shop: World) -> None:
     await shop.fleet("bumped")
 
     async def told() -> bool:
@@ -55,7 +55,7 @@ async def test_a_pods_annotation_changes_with_its_key_so_that_the_kubelet_refres
     await eventually(told, "it says so again, though nothing of the group changes")
 
 
-async def test_a_handoff_of_an_external_queue_waits_for_the_consumers_word(shop: World) -> None:
+async def test_a_hand_off_of_an_external_queue_waits_for_the_release(shop: World) -> None:
     (uid,) = await shop.fleet("word", partitions=4)
     await shop.pod("word-b", "word")
     releases = await shop.revoking("word", "word-a", 2)
@@ -67,13 +67,13 @@ async def test_a_handoff_of_an_external_queue_waits_for_the_consumers_word(shop:
     assert all(granted[one.partition] > one.epoch for one in releases)
 
 
-async def test_a_pod_whose_session_lapsed_is_no_member_though_it_is_ready(shop: World) -> None:
+async def test_a_ready_pod_whose_session_lapsed_is_no_member(shop: World) -> None:
     (uid,) = await shop.fleet("silent")
     await shop.session("silent-a", uid, "silent", duration=2)
     await shop.told("silent", "NoMembers", says="session has lapsed")
 
 
-async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadline(shop: World) -> None:
+async def test_a_deleted_group_waits_for_a_release_until_the_deadline(shop: World) -> None:
     await shop.fleet("mute", queue={"rebalance": {"maxHandoffSeconds": 3}})
     asked = time.time()
     await shop.delete("consumergroups", "mute")
@@ -84,7 +84,7 @@ async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadlin
     await shop.told("mute", "Unused", "partitionedqueues")
 
 
-async def test_metrics_tell_of_every_group(shop: World, shared_operator: Operator) -> None:
+async def test_every_group_has_metrics(shop: World, shared_operator: Operator) -> None:
     await shop.fleet("measured", partitions=5)
     of = {"namespace": SHOP, "group": "measured"}
     await shared_operator.measures("baton_group_state", lambda value: value == 1, **of, state="Ready")
@@ -96,7 +96,7 @@ async def test_metrics_tell_of_every_group(shop: World, shared_operator: Operato
     assert shared_operator.get("/healthz")[0] == 200
 
 
-async def test_a_pod_that_is_not_ready_loses_an_external_partition_only_by_its_word(shop: World) -> None:
+async def test_an_unready_pod_keeps_its_external_partition_until_it_releases_it(shop: World) -> None:
     await shop.external("blink", partitions=1)
     await shop.group("blink")
     uid = await shop.pod("blink-a", "blink")

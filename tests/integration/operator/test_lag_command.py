@@ -31,7 +31,7 @@ def own_address() -> str | None:
         return str(asked.getsockname()[0])
 
 
-async def test_lag_is_told_by_queue_and_partition_and_top_shows_all_groups(
+async def test_lag_is_shown_by_queue_and_partition_and_top_shows_all_groups(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     operator = await start(empty, "leader", "--metrics-address", "0.0.0.0").leads()
@@ -78,7 +78,7 @@ async def test_lag_is_told_by_queue_and_partition_and_top_shows_all_groups(
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"nonsense", b'{"lag": -1}', b'{"queues": {"a": {"\\u001b": 1}}}', b"[" * 10_000])
-async def test_what_answers_and_is_no_operator_is_one_line(shop: World, kubeconfig: Path, answer: bytes) -> None:
+async def test_an_answer_that_is_no_operators_is_reported_in_one_line(shop: World, kubeconfig: Path, answer: bytes) -> None:
     if await shop.get_group("odd") is None:
         await shop.external("odd", partitions=1)
         await shop.group("odd")
@@ -100,7 +100,7 @@ async def test_what_answers_and_is_no_operator_is_one_line(shop: World, kubeconf
 # -- The lag that autoscalers are told: fresh or not at all, whoever is a member, by whichever replica is asked.
 
 
-async def test_it_is_told_without_members_and_absent_while_the_queue_is_away(
+async def test_lag_is_served_without_members_and_absent_while_the_queue_is_away(
     empty: World, start: Callable[..., Operator]
 ) -> None:
     with RedisServer(fsync="always") as server:

@@ -22,7 +22,7 @@ SECONDS = 900
 
 @pytest.mark.timeout(2400)
 @pytest.mark.long
-async def test_a_group_as_large_as_one_can_be_leaves_room_in_the_memory_of_the_chart(empty: World, start: Start) -> None:
+async def test_the_largest_possible_group_fits_the_charts_memory(empty: World, start: Start) -> None:
     operator = await start(empty, "one", *KEEPS).leads()
     before = operator.peak_memory
     await empty.queue(

@@ -122,7 +122,7 @@ async def all_gone(worlds: list[World]) -> None:
 
 
 @pytest.mark.long
-async def test_namespaces_go_whenever_they_are_deleted(
+async def test_namespaces_can_be_deleted_at_any_moment(
     doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
 ) -> None:
     moments = random.Random(1)
@@ -140,7 +140,7 @@ async def test_namespaces_go_whenever_they_are_deleted(
 
 
 @pytest.mark.long
-async def test_namespaces_that_are_deleted_while_no_operator_is_there_go_when_one_is(
+async def test_namespaces_deleted_without_an_operator_go_once_there_is_one(
     doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
 ) -> None:
     operator = await operate("away").leads()
@@ -164,7 +164,7 @@ async def test_namespaces_that_are_deleted_while_no_operator_is_there_go_when_on
 
 
 @pytest.mark.long
-async def test_namespaces_go_where_the_operators_rights_in_them_went_before_it_was_started(
+async def test_namespaces_go_though_the_operators_rights_went_before_its_start(
     api: Cluster, kubeconfig: Path, tmp_path: Path, doomed: Doomed
 ) -> None:
     """With watchNamespaces and rbac.finishDeletions: this one has never seen pods, sessions, queues and ledgers of theirs."""

@@ -48,7 +48,7 @@ async def a_group(world: World, name: str, *pods: str, **spec: Any) -> None:
     await world.spread(name, *[4 // len(pods)] * len(pods))
 
 
-async def test_no_object_of_one_tenant_stops_the_group_of_another(bank: World, empty: World, start: Start) -> None:
+async def test_no_object_of_one_tenant_stops_another_tenants_group(bank: World, empty: World, start: Start) -> None:
     operator = await start(bank, "one", "--namespace", empty.namespace).leads()
     await a_group(bank, "calm", "calm-a")
     await a_group(empty, "jobs", "jobs-a")
@@ -72,7 +72,7 @@ async def test_no_object_of_one_tenant_stops_the_group_of_another(bank: World, e
 
 
 @pytest.mark.parametrize("pods", [100, pytest.param(500, marks=pytest.mark.long)])
-async def test_objects_as_large_as_they_come_do_not_fill_the_operator(bank: World, empty: World, start: Start, pods: int) -> None:
+async def test_the_largest_objects_do_not_fill_the_operators_memory(bank: World, empty: World, start: Start, pods: int) -> None:
     operator = await start(bank, "one", "--namespace", empty.namespace).leads()
     await a_group(bank, "roomy", "roomy-a")
     before = operator.peak_memory
@@ -105,7 +105,7 @@ UNREADABLE = ("deep", "deeper", "digits")
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)
-async def test_what_a_session_says_and_cannot_be_read_is_told_of_its_own_group(shop: World, kind: str) -> None:
+async def test_an_unreadable_session_is_reported_on_its_own_group(shop: World, kind: str) -> None:
     name = f"said-{kind}"
     await a_group(shop, name, f"{name}-a")
     uid = await uid_of(shop, f"{name}-a")
@@ -119,7 +119,7 @@ async def test_what_a_session_says_and_cannot_be_read_is_told_of_its_own_group(s
 
 
 @pytest.mark.parametrize("kind", ["one-range", "ranges-of-many-epochs"])
-async def test_a_range_releases_what_it_names_however_much_that_is(shop: World, kind: str) -> None:
+async def test_a_range_releases_all_that_it_names(shop: World, kind: str) -> None:
     name = f"said-{kind}"
     await a_group(shop, name, f"{name}-a")
     uid = await uid_of(shop, f"{name}-a")
@@ -129,7 +129,7 @@ async def test_a_range_releases_what_it_names_however_much_that_is(shop: World, 
     await shop.spread(name, 2, 2)
 
 
-async def test_what_a_session_of_nobody_says_is_not_told_of_anybody(shop: World) -> None:
+async def test_an_unreadable_session_without_a_pod_is_not_reported(shop: World) -> None:
     await a_group(shop, "quiet", "quiet-a")
     await shop.session("quiet-z", await uid_of(shop, "quiet-a"), "quiet", "[")
     await shop.session("quiet-a", await uid_of(shop, "quiet-a"), "quiet", "[", name="quiet-driver")
@@ -139,7 +139,7 @@ async def test_what_a_session_of_nobody_says_is_not_told_of_anybody(shop: World)
     await shop.told("quiet", "Ready")
 
 
-async def test_an_empty_identity_is_none_and_every_pod_a_member_of_its_own(shop: World) -> None:
+async def test_an_empty_identity_counts_as_absent(shop: World) -> None:
     await shop.external("unset", partitions=6)
     membership = {"identityLabel": "app/index", "sessionTimeoutSeconds": 60}
     await shop.group("unset", membership=membership)
@@ -167,7 +167,7 @@ async def test_a_pod_without_a_session_gets_nothing_and_is_named(shop: World, re
     await shop.told("members", "Ready")
 
 
-async def test_a_session_that_somebody_deletes_and_nobody_renews_lapses(shop: World) -> None:
+async def test_a_deleted_session_that_is_not_renewed_lapses(shop: World) -> None:
     await a_group(shop, "gave", "gave-a", "gave-b", membership={"session": "Required"})
     await shop.api.delete(leases_path(SHOP, session_lease_name(MemberId("gave-b"))))
     await shop.spread("gave", 4)

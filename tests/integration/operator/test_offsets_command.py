@@ -79,7 +79,7 @@ async def test_each_partition_is_shown_with_its_offset_lag_pending_and_owner(
     assert wide.stdout.splitlines()[1].split()[-2:] == ["Ready", str(epoch)]
 
 
-async def test_nothing_is_reset_while_somebody_may_work_on_it(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
+async def test_nothing_is_reset_while_a_pod_may_work_on_it(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
     await begun(shop, redis_server, "held")
     before = await rows(kubeconfig, "held")
     running = await baton(kubeconfig, "offsets", "reset", "held", "--to", "latest", "--yes")
@@ -96,7 +96,7 @@ async def test_nothing_is_reset_while_somebody_may_work_on_it(shop: World, kubec
     assert await rows(kubeconfig, "held") == before
 
 
-async def test_a_reset_is_shown_then_asked_for_and_the_next_owner_goes_on_there(
+async def test_a_reset_is_previewed_then_confirmed_and_the_next_owner_continues_there(
     shop: World, kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     await begun(shop, redis_server, "skips")
@@ -122,7 +122,7 @@ async def test_a_reset_is_shown_then_asked_for_and_the_next_owner_goes_on_there(
 
 
 @pytest.mark.long
-async def test_a_group_of_several_queues_says_which_and_an_external_one_does_not_tell(
+async def test_a_reset_of_several_queues_needs_a_name_and_external_ones_are_refused(
     shop: World, kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     await shop.redis("both-redis", redis_server.url, partitions=1)

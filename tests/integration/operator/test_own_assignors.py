@@ -66,7 +66,7 @@ def mood(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mo
     return file.write_text
 
 
-async def test_weights_capacities_and_an_assignor_of_ones_own_come_together(empty: World, start: Start, mood: Mood) -> None:
+async def test_weights_capacities_and_an_installed_assignor_work_together(empty: World, start: Start, mood: Mood) -> None:
     await start(empty).leads()
     await empty.external("weighed", partitions=6, partitionAttributes=[{"partitions": "0", "weight": 5}])
     await empty.group("weighed", assignors=["example.com/by-load"])
@@ -83,7 +83,7 @@ async def test_weights_capacities_and_an_assignor_of_ones_own_come_together(empt
         assert "names partition 9, but the queue has 6" in await empty.told("weighed", "InvalidAttributes", kind)
 
 
-async def test_one_that_fails_moves_nothing_and_holds_up_nobody(empty: World, start: Start, mood: Mood) -> None:
+async def test_a_failing_assignor_moves_nothing_and_delays_no_other_group(empty: World, start: Start, mood: Mood) -> None:
     operator = await start(empty).leads()
     for name, assignor in (("moody", "example.com/moody"), ("calm", "solace")):
         await empty.fleet(name, partitions=4, assignors=[assignor])
@@ -100,7 +100,7 @@ async def test_one_that_fails_moves_nothing_and_holds_up_nobody(empty: World, st
     await empty.told("moody", "Ready")
 
 
-async def test_one_that_is_not_installed_is_unknown_and_named(shop: World) -> None:
+async def test_an_assignor_that_is_not_installed_is_named(shop: World) -> None:
     await shop.external("absent", partitions=4)
     await shop.group("absent", assignors=["example.com/absent"])
     await shop.pod("absent-a", "absent")
@@ -108,7 +108,7 @@ async def test_one_that_is_not_installed_is_unknown_and_named(shop: World) -> No
     assert "there is no assignor 'example.com/absent'; install the package that has it" in said
 
 
-async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_groups(empty: World, start: Start, mood: Mood) -> None:
+async def test_a_slow_assignor_stops_neither_leadership_nor_other_groups(empty: World, start: Start, mood: Mood) -> None:
     await start(empty, "one", "--lease-duration", "8", "--renew-deadline", "7", "--retry-period", "0.5").leads()
     lease = leases_path(empty.namespace, "operator")
     before = (await empty.api.get(lease))["spec"]
@@ -131,7 +131,7 @@ async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_group
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("one", before["leaseTransitions"])
 
 
-async def test_one_that_never_answers_is_told_on_its_group_and_stops_neither_others_nor_the_process(
+async def test_a_hanging_assignor_is_reported_and_stops_neither_others_nor_the_process(
     empty: World, start: Start, mood: Mood
 ) -> None:
     operator = await start(empty, "one", program=IMPATIENT).leads()
@@ -159,7 +159,7 @@ async def test_one_that_never_answers_is_told_on_its_group_and_stops_neither_oth
     await empty.told("moody", "Ready")
 
 
-async def test_an_operator_that_is_stopped_waits_for_no_plan_that_never_ends(
+async def test_an_operator_stops_without_waiting_for_a_hanging_plan(
     empty: World, start: Start, mood: Mood, tmp_path: Path
 ) -> None:
     operator = await start(empty, "one").leads()

@@ -105,7 +105,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
         }
 
 
-async def test_a_password_is_shown_nowhere_whatever_goes_wrong_at_its_server(
+async def test_no_password_is_shown_whatever_its_server_does(
     empty: World, start: Callable[..., Operator], urls: dict[str, tuple[str, str]]
 ) -> None:
     operator = await start(empty, "discreet", "--log-level", "debug").leads()

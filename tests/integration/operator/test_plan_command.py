@@ -76,7 +76,7 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
     assert await versions(shop, "supposed") == before
 
 
-async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path) -> None:
+async def test_an_impossible_assumption_is_refused_in_one_line(shop: World, kubeconfig: Path) -> None:
     await shop.fleet("unsupposed", partitions=2)
     group = ("--group", f"{SHOP}/unsupposed")
     for arguments, said in (
@@ -93,7 +93,7 @@ async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path
 # -- What kubectl prints of a group that works simulates as it is.
 
 
-async def test_resources_as_kubectl_prints_them(shop: World, control_plane: Cluster, tmp_path: Path) -> None:
+async def test_resources_printed_by_kubectl_can_be_simulated(shop: World, control_plane: Cluster, tmp_path: Path) -> None:
     await shop.fleet("simulated", "simulated-a", "simulated-b", queue={"rebalance": {"delaySeconds": 2}})
     printed = tmp_path / "fleet.yaml"
     printed.write_text(control_plane.kubectl("get", "cg,pq", "-o", "yaml", "-n", shop.namespace))

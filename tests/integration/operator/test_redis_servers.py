@@ -81,7 +81,7 @@ def urls() -> Iterator[dict[str, str]]:
         yield made | {name: stack.enter_context(answering(what)) for name, what in ODD.items()}
 
 
-async def test_queues_at_odd_servers_are_named_and_cost_the_others_nothing(
+async def test_queues_at_servers_that_are_no_redis_are_named_and_affect_no_other(
     empty: World, start: Callable[..., Operator], urls: dict[str, str]
 ) -> None:
     operator = await start(empty).leads()
@@ -104,7 +104,7 @@ async def test_queues_at_odd_servers_are_named_and_cost_the_others_nothing(
 PARTITIONS, ENTRIES = 4, 400
 
 
-async def test_consumers_that_come_back_drain_a_full_redis(api: Cluster, start: Callable[..., Operator]) -> None:
+async def test_returning_consumers_drain_a_full_redis(api: Cluster, start: Callable[..., Operator]) -> None:
     """Under an operator that begins only then, too."""
     world = await namespace(api, "full")
     operator = await start(world, "first").leads()
@@ -155,7 +155,7 @@ def drained(server: RedisServer, world: World, uid: Uid, grants: dict[int, Epoch
 # -- The operator finds a queue's primary by its Sentinels, with the URL from a Secret.
 
 
-async def test_owners_are_asserted_again_at_the_primary_that_sentinels_promote(shop: World) -> None:
+async def test_owners_are_granted_again_at_the_primary_that_sentinels_promote(shop: World) -> None:
     with watched_redis() as watched:
         await shop.secret("promoted-redis", watched.url())
         await shop.queue("promoted", {"type": "Redis", "redis": {"urlSecretRef": {"name": "promoted-redis"}}}, 4)
@@ -172,7 +172,7 @@ async def test_owners_are_asserted_again_at_the_primary_that_sentinels_promote(s
 # -- The operator on a Redis Cluster: a queue whose slot moves to another node, and announcements that are on another one.
 
 
-async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop: World) -> None:
+async def test_owners_are_granted_again_at_the_node_that_a_queue_moves_to(shop: World) -> None:
     with clustered_redis() as cluster:
         (a,) = await shop.fleet("clustered", url=cluster.url(), partitions=4)
         queue = RedisQueue(cluster.url(), f"{SHOP}/clustered", Claimant(f"{SHOP}/clustered", "a test"))
@@ -190,7 +190,7 @@ async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop:
 GROUPS, CONNECTIONS = 40, 16
 
 
-async def test_forty_groups_on_one_redis_are_settled_over_sixteen_connections() -> None:
+async def test_forty_groups_on_one_redis_share_sixteen_connections() -> None:
     with RedisServer() as server, server.client() as raw:
         source = {"type": "Redis", "redis": {"url": server.url}}
         before = _connected(raw)

@@ -118,7 +118,7 @@ def own_words(refusal: ApiError) -> str:
         ({**QUEUE, "partitionAttributes": [{"partitions": "0", "zones": ["a", "a"]}]}, ["zones[1]", "Duplicate value"]),
     ],
 )
-async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: dict[str, Any], said: list[str]) -> None:
+async def test_an_invalid_queue_is_refused_with_the_cure(empty: World, spec: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(ApiError) as refusal:
         await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", spec)
     told = own_words(refusal.value)
@@ -126,7 +126,7 @@ async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: di
     assert "<nil>" not in told
 
 
-async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
+async def test_brokers_may_have_any_kind_of_address(empty: World) -> None:
     source = {"type": "Kafka", "kafka": {"bootstrapServers": "[fd00::1]:9092, 10.0.0.1:9092,kafka:9092", "topic": "t"}}
     await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", {"source": source})
 
@@ -186,7 +186,7 @@ async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
         ),
     ],
 )
-async def test_a_group_that_cannot_be_meant_so_is_refused(empty: World, spec: dict[str, Any], said: list[str]) -> None:
+async def test_an_invalid_group_is_refused_with_the_cure(empty: World, spec: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(ApiError) as refusal:
         await empty._create_own("consumergroups", "ConsumerGroup", "orders", spec)
     told = own_words(refusal.value)
@@ -194,12 +194,12 @@ async def test_a_group_that_cannot_be_meant_so_is_refused(empty: World, spec: di
     assert "<nil>" not in told
 
 
-async def test_an_assignor_of_the_users_own_passes_by_its_name(empty: World) -> None:
+async def test_an_installed_assignor_is_accepted_by_its_name(empty: World) -> None:
     made = await empty.group("orders", assignors=["example.com/by-load", "sticky"])
     assert made["spec"]["assignors"] == ["example.com/by-load", "sticky"]
 
 
-async def test_options_and_attributes_that_can_be_meant_so_pass(empty: World) -> None:
+async def test_valid_options_and_attributes_are_accepted(empty: World) -> None:
     options = {"rooms": ["east"], "within": "example.com/by-load", "partitionKey": "{queue}/{partition}", "virtualNodes": 64}
     made = await empty.group("orders", assignors=["machine-room", "consistent-hash"], assignorOptions=options)
     assert made["spec"]["assignorOptions"] == options
@@ -221,12 +221,12 @@ async def test_options_and_attributes_that_can_be_meant_so_pass(empty: World) ->
         "rediss+cluster://r1?ssl_check_hostname=false",
     ],
 )
-async def test_a_url_with_what_it_may_have_is_taken(empty: World, url: str) -> None:
+async def test_a_valid_url_is_accepted(empty: World, url: str) -> None:
     made = await empty.redis("orders", url)
     assert made["spec"]["source"]["redis"]["url"] == url
 
 
-async def test_a_group_whose_name_no_label_can_hold_is_refused(empty: World) -> None:
+async def test_a_group_whose_name_is_no_label_value_is_refused(empty: World) -> None:
     with pytest.raises(ApiError) as refusal:
         await empty._create_own("consumergroups", "ConsumerGroup", "o" * 64, GROUP)
     assert re.search(r"is invalid: metadata\.name: Invalid value: .*choose a shorter one", refusal.value.message)

@@ -95,9 +95,7 @@ async def serving(world: World, name: str, server: RedisServer) -> None:
     await world.told(name, "Ready")
 
 
-async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_beginning(
-    shop: World, shared_operator: Operator
-) -> None:
+async def test_a_group_whose_ledger_exceeds_a_quota_reports_it_from_the_beginning(shop: World, shared_operator: Operator) -> None:
     quotas = core_path(SHOP, "resourcequotas")
     await shop.api.create(quotas, {"metadata": {"name": "small"}, "spec": {"hard": {"count/configmaps": "0"}}})
 
@@ -121,9 +119,7 @@ async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_begin
     await shared_operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
 
 
-async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_that_it_does_not_say(
-    shop: World, gate: Gate, redis_server: RedisServer
-) -> None:
+async def test_nothing_happens_that_a_refused_ledger_does_not_say(shop: World, gate: Gate, redis_server: RedisServer) -> None:
     await serving(shop, "unwanted", redis_server)
     before = await shop.ledger_data("unwanted")
     await gate.policy()
@@ -141,7 +137,7 @@ async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_
 
 
 @pytest.mark.parametrize("more", [{}, {"immutable": True}, {"binaryData": {"key": "AAEC"}}], ids=["plain", "immutable", "binary"])
-async def test_somebody_elses_config_map_of_the_ledgers_name_is_left_alone(
+async def test_a_foreign_config_map_of_the_ledgers_name_is_left_alone(
     shop: World, more: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     name = f"taken-{request.node.callspec.id}"
@@ -161,9 +157,7 @@ async def test_somebody_elses_config_map_of_the_ledgers_name_is_left_alone(
     await shop.told(name, "Ready")
 
 
-async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written_until_it_goes(
-    shop: World, redis_server: RedisServer
-) -> None:
+async def test_a_ledger_held_by_a_finalizer_is_written_until_it_goes(shop: World, redis_server: RedisServer) -> None:
     await shop.fleet("finalized", url=redis_server.url)
     path = shop.ledger_path("finalized")
     await shop.api.merge(path, {"metadata": {"finalizers": ["example.com/backup"]}})
@@ -183,7 +177,7 @@ async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written
     await shop.told("finalized", "Ready")
 
 
-async def test_a_group_whose_finalizer_is_refused_says_so(shop: World) -> None:
+async def test_a_group_whose_finalizer_is_refused_reports_it(shop: World) -> None:
     """Admission may refuse the group itself, too."""
     await shop.external("frozen")
     path = group_path(ADMISSION, None, "validatingadmissionpolicies")

@@ -7,9 +7,7 @@ from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
 
-async def test_one_of_two_releases_stands_back_and_takes_over_when_the_other_is_gone(
-    empty: World, start: Callable[..., Operator]
-) -> None:
+async def test_the_second_of_two_releases_takes_over_when_the_first_is_gone(empty: World, start: Callable[..., Operator]) -> None:
     first = await start(empty, "one").leads()
     await empty.queue("orders", {"type": "External", "external": {"onDeadline": "Force"}}, 6, rebalance={"delaySeconds": 0})
     await empty.group("orders")

@@ -42,7 +42,7 @@ def accepts(server: RedisServer, world: World, uid: Uid, epoch: Epoch) -> bool:
         return True
 
 
-async def test_a_redis_from_an_older_backup_believes_its_former_owner_until_the_operator_has_granted_again(
+async def test_a_redis_from_a_backup_accepts_former_owners_until_all_is_granted_again(
     empty: World, start: Start, tmp_path: Path
 ) -> None:
     with RedisServer(fsync="always") as server:
@@ -72,7 +72,7 @@ async def test_a_redis_from_an_older_backup_believes_its_former_owner_until_the_
         assert "with higher epochs" in await empty.event("LedgerRebuilt", "orders")
 
 
-async def test_a_ledger_from_an_older_backup_is_not_believed_and_no_former_owner_gets_in(
+async def test_a_ledger_from_a_backup_is_rebuilt_and_former_owners_stay_out(
     empty: World, start: Start, redis_server: RedisServer
 ) -> None:
     operator = await start(empty, "one").leads()
@@ -103,7 +103,7 @@ async def test_a_ledger_from_an_older_backup_is_not_believed_and_no_former_owner
     assert not accepts(redis_server, empty, present, after[0])
 
 
-async def test_entries_since_the_backup_are_gone_and_those_of_it_come_marked(empty: World, start: Start, tmp_path: Path) -> None:
+async def test_entries_since_the_backup_are_gone_and_older_ones_are_marked(empty: World, start: Start, tmp_path: Path) -> None:
     with RedisServer(fsync="always") as server:
         operator = await start(empty, "one").leads()
         (uid,) = await empty.fleet("orders", "a", url=server.url, partitions=1)

@@ -107,7 +107,7 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
     assert "orbidden" not in operator.log.read_text()[before:]
 
 
-async def test_an_operator_of_one_namespace_works_with_roles_there_and_no_right_elsewhere(
+async def test_an_operator_of_one_namespace_needs_only_roles_there(
     api: Cluster, control_plane: Machine, kubeconfig: Path, tmp_path: Path, start: Start, redis_server: RedisServer
 ) -> None:
     world, other = await namespace(api, "rights-served"), await namespace(api, "rights-other")
@@ -139,7 +139,7 @@ async def test_an_operator_of_one_namespace_works_with_roles_there_and_no_right_
 
 
 @pytest.mark.long
-async def test_of_two_releases_that_overlap_each_may_see_whether_the_other_lives(
+async def test_each_of_two_releases_may_read_the_others_lease(
     api: Cluster, control_plane: Machine, kubeconfig: Path, tmp_path: Path, start: Start
 ) -> None:
     world = await namespace(api, "rights-shared")
@@ -167,7 +167,7 @@ async def test_of_two_releases_that_overlap_each_may_see_whether_the_other_lives
     assert [one for one in operators if "orbidden" in one.log.read_text()] == []
 
 
-async def test_an_operator_of_the_cluster_may_read_no_secret_and_write_only_what_is_batons(
+async def test_a_cluster_wide_operator_reads_no_secret_and_writes_only_batons_objects(
     api: Cluster, control_plane: Machine, kubeconfig: Path, tmp_path: Path, start: Start, redis_server: RedisServer
 ) -> None:
     world = await namespace(api, "rights-wide")

@@ -33,7 +33,7 @@ async def replicas_of(world: World, name: str) -> int | None:
     return int(found["spec"]["replicas"])
 
 
-async def test_scaling_the_group_scales_its_deployment_and_names_the_pods_to_lose(shop: World) -> None:
+async def test_scaling_a_group_scales_its_deployment_and_marks_the_pods_to_lose(shop: World) -> None:
     await shop.deployment("scaled", 0)
     await shop.external("scaled")
     target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "scaled"}}
@@ -47,7 +47,7 @@ async def test_scaling_the_group_scales_its_deployment_and_names_the_pods_to_los
     assert len(await cheap(shop, "scaled")) == 2
 
 
-async def test_a_ready_pod_that_takes_no_part_is_lost_before_one_that_works(shop: World) -> None:
+async def test_a_ready_pod_that_takes_no_part_is_lost_before_a_member(shop: World) -> None:
     await shop.deployment("idle", 3)
     await shop.external("idle")
     target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "idle"}}
@@ -60,7 +60,7 @@ async def test_a_ready_pod_that_takes_no_part_is_lost_before_one_that_works(shop
     assert await cheap(shop, "idle") == ["idle-c"]
 
 
-async def test_a_group_of_even_shares_has_only_sizes_that_divide_its_partitions(shop: World) -> None:
+async def test_with_even_shares_the_size_divides_the_partitions(shop: World) -> None:
     await shop.deployment("even", 0)
     await shop.external("even", partitions=12)
     target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "even"}, "steps": "EvenShares"}
@@ -75,7 +75,7 @@ async def test_a_group_of_even_shares_has_only_sizes_that_divide_its_partitions(
     await eventually(partial(sizes, 11, 6), "of eleven there are six", shown=lambda: shop.status("even"))
 
 
-async def test_a_group_without_replicas_has_those_of_its_deployment_and_a_real_autoscaler_scales_it(shop: World) -> None:
+async def test_unset_replicas_follow_the_deployment_and_a_real_autoscaler_sets_them(shop: World) -> None:
     await shop.deployment("unsaid", 2)
     await shop.external("unsaid")
     manifest = {
@@ -112,7 +112,7 @@ async def test_a_group_without_replicas_has_those_of_its_deployment_and_a_real_a
     await eventually(lambda: has(4), "replicas that somebody has removed are those of the Deployment again")
 
 
-async def test_what_others_scale_stays_as_they_scale_it(shop: World) -> None:
+async def test_an_externally_scaled_workload_is_left_alone(shop: World) -> None:
     await shop.deployment("theirs", 1)
     await shop.external("theirs")
     target = {"mode": "External", "targetRef": {"kind": "Deployment", "name": "theirs"}}

@@ -63,7 +63,7 @@ async def ended(api: Cluster, name: str) -> None:
 
 
 @pytest.mark.long
-async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(two: Two, api: Cluster) -> None:
+async def test_a_namespace_deleted_with_its_role_binding_stops_no_other(two: Two, api: Cluster) -> None:
     operator = await two.start().leads()
     await fleet(two.shop, "a", "b")
     await two.shop.spread("orders", 3, 3)
@@ -89,7 +89,7 @@ async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(
     await again.told("orders", "Ready")
 
 
-async def test_a_namespace_goes_where_the_operators_rights_in_it_go_first(two: Two, api: Cluster) -> None:
+async def test_a_namespace_goes_though_the_operators_rights_in_it_go_first(two: Two, api: Cluster) -> None:
     """With watchNamespaces and rbac.finishDeletions."""
     await two.account.may_finish_deletions()
     await two.start().leads()
@@ -101,7 +101,7 @@ async def test_a_namespace_goes_where_the_operators_rights_in_it_go_first(two: T
     await two.shop.told("orders", "Ready")
 
 
-async def test_rights_to_ledgers_that_are_taken_away_and_given_back_stop_no_other_namespace(two: Two) -> None:
+async def test_losing_and_regaining_rights_to_ledgers_stops_no_other_namespace(two: Two) -> None:
     operator = await two.start().leads()
     for world in (two.shop, two.bank):
         await fleet(world, "a", "b")

@@ -51,7 +51,7 @@ async def test_a_group_without_its_queue_is_not_ready_until_the_queue_is_created
     await shop.spread("queueless", 6)
 
 
-async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_partitions(
+async def test_a_group_paused_from_the_beginning_shows_unowned_partitions(
     shop: World, control_plane: Machine, shared_operator: Operator
 ) -> None:
     await shop.external("unborn", partitions=12)
@@ -71,7 +71,7 @@ async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_parti
     assert (await shown(control_plane, "unborn"))["UNOWNED"] == "0"
 
 
-async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, control_plane: Machine) -> None:
+async def test_a_wait_for_settled_ends_when_nothing_moves(shop: World, control_plane: Machine) -> None:
     names = "settles-a", "settles-b"
     uids = dict(zip(names, await shop.fleet("settles", *names, partitions=4), strict=True))
     assert await waited(control_plane, "settles", SETTLED)
@@ -89,7 +89,7 @@ async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, 
     assert sorted((await shop.counts("settles")).values()) == [1, 1, 2]
 
 
-async def test_a_wait_right_after_a_change_of_the_spec_is_about_that_change(shop: World, control_plane: Machine) -> None:
+async def test_a_wait_right_after_a_spec_change_is_about_that_change(shop: World, control_plane: Machine) -> None:
     await shop.external("asked-more", partitions=4)
     await shop.group("asked-more", replicas=1, scale={"mode": "Spark"})
     await shop.pod("asked-more-a", "asked-more")
@@ -101,7 +101,7 @@ async def test_a_wait_right_after_a_change_of_the_spec_is_about_that_change(shop
     assert await waited(control_plane, "asked-more", SETTLED)
 
 
-async def test_no_pods_where_none_are_asked_for_is_no_trouble(
+async def test_a_group_scaled_to_zero_is_ready_without_pods(
     shop: World, control_plane: Machine, shared_operator: Operator
 ) -> None:
     await shop.external("none")
@@ -114,7 +114,7 @@ async def test_no_pods_where_none_are_asked_for_is_no_trouble(
     await shared_operator.measures("baton_group_ready", lambda value: value == 1, **labels)
 
 
-async def test_a_deployment_that_was_scaled_to_zero_asks_for_nobody(shop: World) -> None:
+async def test_a_deployment_scaled_to_zero_requests_no_pods(shop: World) -> None:
     await shop.deployment("slept", 0)
     await shop.external("slept")
     target = {"mode": "External", "targetRef": {"kind": "Deployment", "name": "slept"}}
@@ -125,7 +125,7 @@ async def test_a_deployment_that_was_scaled_to_zero_asks_for_nobody(shop: World)
     assert await shop.replicas("slept") == 1, "the operator does not scale it"
 
 
-async def test_a_group_that_no_operator_looks_after_is_known_as_such(
+async def test_a_group_without_an_operator_is_shown_as_unknown(
     empty: World, start: Callable[..., Operator], control_plane: Machine, kubeconfig: Path
 ) -> None:
     await empty.external("orders")
@@ -147,9 +147,7 @@ async def test_a_group_that_no_operator_looks_after_is_known_as_such(
     assert re.search(r"No operator has looked since \S+Z \(1\d min ago\): everything shown is as of then \(Ready\)\.", screen)
 
 
-async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_last_look_is_old(
-    empty: World, start: Callable[..., Operator], kubeconfig: Path
-) -> None:
+async def test_a_stopped_operator_is_noticed_by_its_lease(empty: World, start: Callable[..., Operator], kubeconfig: Path) -> None:
     await empty.external("orders")
     await empty.group("orders")
     await empty.pod("a", "orders")

@@ -36,7 +36,7 @@ async def served(api: Cluster, tmp_path: Path) -> AsyncIterator[Cluster]:
     await api.delete(f"{CRDS}/{wanted['metadata']['name']}")
 
 
-async def test_the_api_server_takes_a_queue_of_the_kind_and_refuses_what_it_forbids(served: Cluster) -> None:
+async def test_an_added_kind_of_queue_is_validated_by_the_api_server(served: Cluster) -> None:
     async def create(name: str, partitions: int = 4, **toy: Any) -> None:
         spec = {"source": {"type": "Toy", **toy}, "partitions": partitions}
         await served.create(

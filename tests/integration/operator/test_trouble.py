@@ -15,7 +15,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 
-async def test_a_group_that_no_pod_belongs_to_says_so(shop: World) -> None:
+async def test_a_group_without_pods_reports_it(shop: World) -> None:
     await shop.external("lonely")
     await shop.group("lonely")
     message = await shop.told("lonely", "NoMembers")
@@ -27,7 +27,7 @@ async def test_a_group_that_no_pod_belongs_to_says_so(shop: World) -> None:
     await shop.spread("lonely", 6)
 
 
-async def test_an_assignor_that_a_pod_does_not_support_is_named_and_work_goes_on_when_it_is_gone(shop: World) -> None:
+async def test_an_assignor_that_a_pod_does_not_support_is_named_until_it_changes(shop: World) -> None:
     await shop.external("picky")
     await shop.group("picky", assignors=["solace"])
     await shop.pod("picky-a", "picky", annotations={"baton.dev/assignors": "range"})
@@ -47,7 +47,7 @@ async def test_a_pod_that_reads_none_of_the_groups_queues_is_named(shop: World) 
     await shop.told("misread", "Ready")
 
 
-async def test_a_pod_without_the_identity_that_the_group_asks_for_is_named(shop: World) -> None:
+async def test_a_pod_without_the_required_identity_is_named(shop: World) -> None:
     await shop.external("nameless")
     await shop.group("nameless", membership={"identityLabel": "app/index", "sessionTimeoutSeconds": 30})
     await shop.pod("nameless-a", "nameless", labels={"app/idx": "0"})
@@ -57,7 +57,7 @@ async def test_a_pod_without_the_identity_that_the_group_asks_for_is_named(shop:
     await shop.told("nameless", "Ready")
 
 
-async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_goes_on(shop: World) -> None:
+async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_works(shop: World) -> None:
     server = RedisServer()
     await shop.redis("down", server.url, partitions=4)
     await shop.external("down-other", partitions=2)
@@ -89,7 +89,7 @@ async def test_a_refused_password_is_reported_and_read_again_from_the_secret(sho
         await shop.told("locked", "Ready")
 
 
-async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -> None:
+async def test_a_redis_that_vanishes_during_a_hand_off_loses_nothing(shop: World) -> None:
     with RedisServer(fsync="always") as server:
         await shop.fleet("gone", url=server.url, partitions=4, queue={"rebalance": {"maxHandoffSeconds": 30}})
         server.kill()
@@ -111,7 +111,7 @@ async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -
         await assert_the_queue_agrees(shop, "gone", server)
 
 
-async def test_a_database_that_was_flushed_is_made_again_under_the_fence(shop: World) -> None:
+async def test_a_flushed_database_is_recreated_above_the_former_epochs(shop: World) -> None:
     """And a stream that was deleted. Producers and the consumer have to do nothing."""
     with RedisServer(fsync="always") as server:
         (uid,) = await shop.fleet("flushed", url=server.url, partitions=2)
@@ -139,7 +139,7 @@ async def test_a_database_that_was_flushed_is_made_again_under_the_fence(shop: W
         await shop.told("flushed", "Ready")
 
 
-async def test_a_ledger_that_somebody_edited_is_put_right(shop: World) -> None:
+async def test_an_edited_ledger_is_restored(shop: World) -> None:
     await shop.fleet("edited")
     await shop.told("edited", "Ready")
     path, before = shop.ledger_path("edited"), await shop.ledger_data("edited")
@@ -152,7 +152,7 @@ async def test_a_ledger_that_somebody_edited_is_put_right(shop: World) -> None:
     await eventually(lambda: shop.events("LedgerRestored"), "an event says so")
 
 
-async def test_a_ledger_that_somebody_deleted_is_made_again(shop: World, shared_operator: Operator) -> None:
+async def test_a_deleted_ledger_is_recreated(shop: World, shared_operator: Operator) -> None:
     await shop.fleet("deleted")
     await shop.told("deleted", "Ready")
     before = await shop.ledger_data("deleted")
@@ -161,7 +161,7 @@ async def test_a_ledger_that_somebody_deleted_is_made_again(shop: World, shared_
     await shared_operator.measures("baton_ledger_restored_total", lambda value: value == 1, namespace=SHOP, group="deleted")
 
 
-async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_operator: Operator) -> None:
+async def test_pods_whose_label_names_no_group_are_warned(shop: World, shared_operator: Operator) -> None:
     await shop.pod("stray-a", "strayed")
 
     async def told() -> bool:
@@ -177,7 +177,7 @@ async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_oper
     await shop.spread("strayed", 6)
 
 
-async def test_a_redis_queue_has_as_many_partitions_as_its_spec_asks_for(shop: World, redis_server: RedisServer) -> None:
+async def test_a_redis_queue_follows_the_partition_count_of_its_spec(shop: World, redis_server: RedisServer) -> None:
     await shop.fleet("sized", "sized-a", "sized-b", url=redis_server.url, partitions=4)
     for count, owned in ((6, (3, 3)), (2, (1, 1)), (4, (2, 2))):
         await shop.change("partitionedqueues", "sized", {"spec": {"partitions": count}})
@@ -186,7 +186,7 @@ async def test_a_redis_queue_has_as_many_partitions_as_its_spec_asks_for(shop: W
     await shop.told("sized", "Ready")
 
 
-async def test_a_redis_queue_belongs_to_one_group_until_that_is_deleted(shop: World, redis_server: RedisServer) -> None:
+async def test_a_redis_queue_belongs_to_one_group_until_it_is_deleted(shop: World, redis_server: RedisServer) -> None:
     await shop.redis("wanted", redis_server.url, partitions=4)
     await shop.group("wanted-first", ["wanted"])
     await shop.pod("wanted-a", "wanted-first")

@@ -38,7 +38,7 @@ async def owners(name: str, server: RedisServer) -> dict[int, Ownership]:
         await queue.close()
 
 
-async def test_a_queue_of_another_cluster_is_left_alone_until_that_releases_it(ours: World, redis_server: RedisServer) -> None:
+async def test_another_clusters_queue_is_left_alone_until_it_is_released(ours: World, redis_server: RedisServer) -> None:
     other = RedisQueue(redis_server.url, "twin/orders", Claimant("twin/orders", OLD_UID))
     await other.ensure(4)
     await other.grant(0, Uid("a-pod-elsewhere"), Epoch(7))
@@ -60,9 +60,7 @@ async def test_a_queue_of_another_cluster_is_left_alone_until_that_releases_it(o
     await ours.told("orders", "Ready")
 
 
-async def test_a_group_that_was_made_again_after_its_finalizer_was_removed_takes_over_on_purpose_only(
-    ours: World, redis_server: RedisServer
-) -> None:
+async def test_a_recreated_group_takes_its_queue_over_only_on_request(ours: World, redis_server: RedisServer) -> None:
     earlier = RedisQueue(redis_server.url, "twin/again", Claimant("twin/again", OLD_UID))
     await earlier.ensure(4)
     await earlier.grant(0, Uid("an-old-pod"), Epoch(7))
@@ -77,7 +75,7 @@ async def test_a_group_that_was_made_again_after_its_finalizer_was_removed_takes
     await earlier.close()
 
 
-async def test_owners_that_somebody_else_wrote_are_granted_again_above(ours: World, redis_server: RedisServer) -> None:
+async def test_foreign_owner_records_are_replaced_by_higher_grants(ours: World, redis_server: RedisServer) -> None:
     await fleet(ours, "drift", redis_server, "f")
     await ours.spread("drift", 4)
     stranger = RedisQueue(redis_server.url, "twin/drift", Claimant("twin/drift", "a test"))
@@ -93,7 +91,7 @@ async def test_owners_that_somebody_else_wrote_are_granted_again_above(ours: Wor
     assert "1 partition" in await ours.event("OwnersRestored", "drift")
 
 
-async def test_a_redis_that_lost_the_queue_is_not_taken_for_somebody_elses_deed(ours: World, redis_server: RedisServer) -> None:
+async def test_a_redis_that_lost_the_queue_is_reported_as_empty(ours: World, redis_server: RedisServer) -> None:
     await fleet(ours, "emptied", redis_server, "g")
     await ours.spread("emptied", 4)
     with Redis.from_url(redis_server.url) as redis:

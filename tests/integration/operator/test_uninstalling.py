@@ -57,7 +57,7 @@ def left(operators: Account) -> Left:
     return lambda *namespaces: main(*operators, OWN, list(namespaces))
 
 
-async def test_it_names_the_groups_that_an_operator_is_to_release_before_they_go(empty: World, left: Left) -> None:
+async def test_it_names_the_groups_that_an_operator_must_release_first(empty: World, left: Left) -> None:
     for name in "abcdefg":
         await empty.group(name)
     assert left(empty.namespace) is None, "a group that no operator has seen needs none"
@@ -73,7 +73,7 @@ async def test_it_names_the_groups_that_an_operator_is_to_release_before_they_go
     assert left(empty.namespace) is None
 
 
-async def test_a_namespace_that_went_with_the_operators_role_holds_nothing_up(empty: World, left: Left) -> None:
+async def test_a_namespace_that_is_gone_with_its_role_delays_nothing(empty: World, left: Left) -> None:
     await empty.group("a")
     await empty.change("consumergroups", "a", HELD)
     assert f"Groups are left: {empty.namespace}/a. Delete" in left("gone", empty.namespace)
@@ -85,7 +85,7 @@ def ledger(group: str, annotations: Annotated) -> Json:
     return {"metadata": {"name": ledger_name(group), "labels": {GROUP_LABEL: group}, "annotations": annotations}}
 
 
-async def test_groups_that_another_release_serves_are_its_own(empty: World, left: Left) -> None:
+async def test_groups_of_another_release_are_not_named(empty: World, left: Left) -> None:
     groups: dict[str, Annotated | None] = {
         "own": {RELEASE_ANNOTATION: OWN},
         "theirs": {RELEASE_ANNOTATION: OTHER},
@@ -112,7 +112,7 @@ async def test_groups_that_another_release_serves_are_its_own(empty: World, left
 
 
 @pytest.mark.long
-async def test_many_groups_as_large_as_groups_can_be_have_room_in_its_pod(empty: World, operators: Account) -> None:
+async def test_many_large_groups_fit_the_hooks_memory(empty: World, operators: Account) -> None:
     note = {"note": "x" * 250_000}
     for number in range(150):
         await empty.group(f"a{number}")

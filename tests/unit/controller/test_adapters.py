@@ -54,11 +54,11 @@ assert set(seen) == {False}, seen
 
 
 @pytest.mark.parametrize("kind", ["redis", "kafka"])
-def test_a_client_library_is_imported_on_another_thread_than_the_event_loops(kind: str) -> None:
+def test_a_client_library_is_imported_off_the_event_loops_thread(kind: str) -> None:
     subprocess.run([sys.executable, "-c", OPENING, kind], check=True)
 
 
-async def test_an_external_queue_fences_nobody() -> None:
+async def test_an_external_queue_is_not_fenced() -> None:
     adapter = await open_queue(ShopApi(), queue({"type": "External"}, partitions=4), Claimant("shop/orders", "uid"))
     assert not adapter.fenced
 
@@ -82,7 +82,7 @@ async def test_the_url_comes_from_the_secret() -> None:
         ({"url": base64.b64encode(b"http://redis:6379").decode()}, "has no Redis URL under url: write one such as redis://"),
     ],
 )
-async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str, str] | None, said: str) -> None:
+async def test_an_unusable_secret_is_named_with_the_cure(data: dict[str, str] | None, said: str) -> None:
     api = ShopApi()
     if data is not None:
         api.put(core_path("shop", "secrets", "redis"), {"data": data})
@@ -97,7 +97,7 @@ async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str,
         ({"type": "Redis", "redis": {"url": "redis://redis:6379"}}, "spec.source.redis.url of PartitionedQueue shop/orders"),
     ],
 )
-async def test_a_host_that_the_operator_cannot_resolve_is_named_with_the_place_and_the_cure(
+async def test_an_unresolvable_host_is_named_with_its_place_and_the_cure(
     source: dict[str, Any], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = ShopApi()
@@ -118,7 +118,7 @@ def unknown(*_: object, **__: object) -> None:
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-def test_consumers_and_producers_say_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consumers_and_producers_name_an_unresolvable_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with RedisReader("redis://redis", "shop/orders", "a") as reader, pytest.raises(QueueUnreachable, match=r"redis\.<names"):
         reader.read(0, Epoch(1))
@@ -127,7 +127,7 @@ def test_consumers_and_producers_say_so_too(monkeypatch: pytest.MonkeyPatch) -> 
         producer.send("key", "value")
 
 
-async def test_a_password_that_stands_where_it_does_not_belong_is_not_repeated() -> None:
+async def test_a_misplaced_password_is_not_repeated() -> None:
     api = ShopApi()
     url = "http://:hunter2@redis:6379"
     api.put(core_path("shop", "secrets", "redis"), {"data": {"url": base64.b64encode(url.encode()).decode()}})
@@ -140,7 +140,7 @@ async def test_a_password_that_stands_where_it_does_not_belong_is_not_repeated()
     assert "hunter2" not in str(refused.value)
 
 
-async def test_a_secret_that_may_not_be_read_is_named_with_the_charts_value() -> None:
+async def test_an_unreadable_secret_is_reported_with_the_charts_value() -> None:
     class Forbidding(ShopApi):
         def _wrong(self, verb: str, path: str) -> Fault | None:
             return Refuse(403, "Forbidden", "secrets is forbidden")

@@ -34,7 +34,7 @@ def test_the_room_of_a_group(shared: bool, booked: dict[GroupKey, int], room: di
     assert (books.total, books.by_namespace) == (0, {})
 
 
-def test_large_groups_do_not_shut_small_ones_of_other_namespaces_out() -> None:
+def test_large_groups_leave_room_for_small_ones_in_other_namespaces() -> None:
     books = Capacity(200_000, shared=True)
     books.book(A, 100_000)
     books.book(("lab", "d"), 12)
@@ -64,7 +64,7 @@ def test_small_shares_of_many_namespaces_are_bounded_together(order: str) -> Non
     assert served == (18 if order == "large first" else 200), "first come, first served"
 
 
-def test_whoever_has_room_keeps_it_in_any_order() -> None:
+def test_groups_that_have_room_keep_it_in_any_order() -> None:
     """So that another replica admits the same groups."""
     books = Capacity(2_000, shared=True)
     keys = [(f"small-{number}", "g") for number in range(100)]
@@ -81,7 +81,7 @@ def test_whoever_has_room_keeps_it_in_any_order() -> None:
                 books.book(key, had[key])
 
 
-def test_whoever_waits_is_named_when_there_is_more_room_that_is_of_use_and_only_then() -> None:
+def test_a_waiting_group_is_named_once_when_enough_room_is_freed() -> None:
     books = Capacity(100)
     books.book(A, 80)
     books.wait(C, 60)
@@ -100,13 +100,13 @@ def test_whoever_waits_is_named_when_there_is_more_room_that_is_of_use_and_only_
     assert books.fitting() == [C]
 
 
-def test_room_is_kept_in_the_order_of_names_for_what_fits() -> None:
+def test_room_is_reserved_in_the_order_of_names() -> None:
     books = Capacity(100)
     books.reserve({C: 20, B: 90, A: 30})
     assert {key: books.booked(key) for key in (A, B, C)} == {A: 30, B: 0, C: 20}
 
 
-def test_whoever_leads_no_more_has_empty_books() -> None:
+def test_a_replica_that_lost_the_lead_has_empty_books() -> None:
     books = Capacity(100)
     books.book(A, 60)
     books.wait(B, 50)

@@ -59,7 +59,7 @@ class Watched:
         return self.cache.take_eligible_since(pod)
 
 
-def test_what_the_operator_itself_has_written_on_a_pod_wakes_no_group() -> None:
+def test_the_operators_own_write_to_a_pod_wakes_no_group() -> None:
     one = Watched()
     one.pod("a", **{LEDGER_KEY_ANNOTATION: "1"})
     one.woken.clear()
@@ -71,7 +71,7 @@ def test_what_the_operator_itself_has_written_on_a_pod_wakes_no_group() -> None:
     assert one.woken == [("shop", "orders")] * 2
 
 
-def test_a_heartbeat_wakes_nobody() -> None:
+def test_a_heartbeat_wakes_no_group() -> None:
     one = Watched()
     one.pod("a", ready=OLD)
     one.lease("10:00:00")
@@ -83,7 +83,7 @@ def test_a_heartbeat_wakes_nobody() -> None:
     assert set(one.woken) == {("shop", "orders")}
 
 
-def test_a_renewal_that_comes_late_wakes_its_group() -> None:
+def test_a_late_renewal_wakes_its_group() -> None:
     one = Watched()
     one.lease("10:00:00", duration=-1)
     one.woken.clear()
@@ -102,7 +102,7 @@ def test_a_changed_queue_wakes_the_groups_that_name_it() -> None:
     assert sorted(one.woken) == [("shop", "first"), ("shop", "second")]
 
 
-def test_a_pod_is_eligible_from_when_it_was_seen_to_become_ready_and_told_once() -> None:
+def test_a_pod_is_eligible_once_from_when_it_was_seen_to_become_ready() -> None:
     one = Watched()
     one.pod("a")
     one.pod("a", ready=OLD)
@@ -110,7 +110,7 @@ def test_a_pod_is_eligible_from_when_it_was_seen_to_become_ready_and_told_once()
     assert one.eligible("a") is None
 
 
-def test_a_pod_that_was_ready_before_anybody_looked_is_not_measured() -> None:
+def test_a_pod_that_was_ready_before_the_first_look_is_not_measured() -> None:
     one = Watched()
     one.pod("a", ready=OLD)
     assert one.eligible("a") is None
@@ -118,7 +118,7 @@ def test_a_pod_that_was_ready_before_anybody_looked_is_not_measured() -> None:
     assert one.eligible("b") is not None, "it became Ready just now, and its first event came late"
 
 
-def test_an_executor_is_eligible_when_its_driver_has_registered_it_too() -> None:
+def test_an_executor_is_eligible_once_its_driver_has_registered_it() -> None:
     one = Watched()
     one.pod("e", executor="3")
     one.pod("e", ready=OLD, executor="3")

@@ -22,7 +22,7 @@ def busy(stalls: EventLoopStalls, clock: Hands, seconds: float) -> None:
     stalls.asks()
 
 
-def test_the_longest_stall_is_told_for_five_minutes_and_since_the_start() -> None:
+def test_the_longest_stall_is_reported_for_five_minutes_and_since_the_start() -> None:
     clock = Hands()
     stalls = EventLoopStalls(clock)
     stalls.asks()
@@ -34,7 +34,7 @@ def test_the_longest_stall_is_told_for_five_minutes_and_since_the_start() -> Non
     assert (round(stalls.recent(), 3), round(stalls.longest, 3)) == (0.05, 0.2)
 
 
-def test_a_stall_that_lasts_is_seen() -> None:
+def test_a_continuing_stall_is_seen() -> None:
     clock = Hands()
     stalls = EventLoopStalls(clock)
     stalls.asks()

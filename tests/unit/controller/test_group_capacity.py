@@ -64,7 +64,9 @@ def having(*queues: QueueSight, withdrawn: int = 0) -> GroupState:
         ([sight("a", 4, None, facts=QueueFacts(partitions=MOST_PARTITIONS + 1)), sight("b", 4)], True, set(), 4),
     ],
 )
-def test_what_is_booked_and_what_finds_no_room(sights: list[QueueSight], members: bool, without: set[str], booked: int) -> None:
+def test_what_is_booked_and_which_queues_find_no_room(
+    sights: list[QueueSight], members: bool, without: set[str], booked: int
+) -> None:
     books = Capacity(100)
     booking = GroupCapacity(KEY, books)
     assert booking.take(having(*sights), sights, members=members) == without
@@ -76,7 +78,7 @@ def test_what_is_booked_and_what_finds_no_room(sights: list[QueueSight], members
         assert f"{', '.join(sorted(without))}, which spec.queues names" in booking.problem.message
 
 
-def test_what_was_withdrawn_counts_a_quarter_and_comes_back_in_its_place() -> None:
+def test_withdrawn_partitions_count_a_quarter_until_they_come_back() -> None:
     books = Capacity(100)
     booking = GroupCapacity(KEY, books)
     small = sight("a", 20, 20, facts=QueueFacts(partitions=20))
@@ -89,7 +91,7 @@ def test_what_was_withdrawn_counts_a_quarter_and_comes_back_in_its_place() -> No
     assert books.booked(KEY) == 100
 
 
-def test_so_does_who_has_not_released_what_is_gone_also_in_a_ledger_that_is_yet_to_be_read() -> None:
+def test_unreleased_partitions_count_a_half_also_in_an_unread_ledger() -> None:
     books = Capacity(100)
     booking = GroupCapacity(KEY, books)
     small = sight("a", 20, 20, facts=QueueFacts(partitions=20))
@@ -102,7 +104,7 @@ def test_so_does_who_has_not_released_what_is_gone_also_in_a_ledger_that_is_yet_
     assert books.booked(KEY) == 100
 
 
-def test_a_ledger_is_read_where_there_is_room_or_the_group_ends() -> None:
+def test_a_ledger_is_read_if_there_is_room_or_the_group_ends() -> None:
     books = Capacity(100)
     books.book(("shop", "other"), 50)
     booking = GroupCapacity(KEY, books)
@@ -126,7 +128,7 @@ def test_a_ledger_is_read_where_there_is_room_or_the_group_ends() -> None:
         ),
     ],
 )
-def test_whoever_is_refused_hears_which_bound_it_is(others: dict[tuple[str, str], int], told: str) -> None:
+def test_a_refused_group_is_told_which_limit_it_hit(others: dict[tuple[str, str], int], told: str) -> None:
     books = Capacity(100, shared=True)
     for key, partitions in others.items():
         books.book(key, partitions)

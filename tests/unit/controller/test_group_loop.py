@@ -18,7 +18,7 @@ def seen(api: ShopApi) -> GroupView:
     return group_view(api.server.request("get", groups_path("shop", "orders")))
 
 
-async def test_it_is_put_on_beside_others_and_only_it_is_taken_off() -> None:
+async def test_the_finalizer_is_added_and_removed_beside_others() -> None:
     api = ShopApi()
     group(api, OTHERS)
     finalizer = Finalizer(api, "shop", "orders")
@@ -28,7 +28,7 @@ async def test_it_is_put_on_beside_others_and_only_it_is_taken_off() -> None:
     assert seen(api).finalizers == (OTHERS,)
 
 
-async def test_what_somebody_put_on_meanwhile_stays_and_it_is_to_be_tried_again() -> None:
+async def test_a_finalizer_added_meanwhile_stays_and_the_removal_is_retried() -> None:
     api = ShopApi()
     group(api, FINALIZER)
     finalizer, before = Finalizer(api, "shop", "orders"), seen(api)
@@ -39,7 +39,7 @@ async def test_what_somebody_put_on_meanwhile_stays_and_it_is_to_be_tried_again(
     assert seen(api).finalizers == (OTHERS,)
 
 
-async def test_a_group_that_is_gone_has_none() -> None:
+async def test_a_deleted_group_needs_no_removal() -> None:
     api = ShopApi()
     group(api, FINALIZER)
     before = seen(api)

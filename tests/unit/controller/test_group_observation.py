@@ -102,11 +102,11 @@ AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
         (sight(view=replace(queue(), spec=None)), {ORDERS: 4}),
     ],
 )
-def test_a_queue_has_as_many_partitions_as_can_be_believed(seen: QueueSight, partitions: dict[QueueName, int]) -> None:
+def test_a_queue_has_its_last_known_number_of_partitions(seen: QueueSight, partitions: dict[QueueName, int]) -> None:
     assert shown(seen) == partitions
 
 
-def test_the_queues_own_records_are_shown_only_when_they_are_wanted() -> None:
+def test_owner_records_are_observed_only_if_requested() -> None:
     owners = {0: Ownership(Uid("u"), Epoch(3))}
     known = sight(facts=QueueFacts(partitions=4, owners=owners))
     assert observation(GROUP, SPEC, [known], GroupMembers()).queues[ORDERS].owners == {}
@@ -122,7 +122,7 @@ def test_the_queues_own_records_are_shown_only_when_they_are_wanted() -> None:
         ({"mode": "Spark"}, 7),
     ],
 )
-def test_a_fleet_has_as_many_pods_as_divide_what_its_queues_have_together(scale: dict[str, Any], replicas: int) -> None:
+def test_replicas_are_rounded_down_to_a_divisor_of_the_partitions(scale: dict[str, Any], replicas: int) -> None:
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "replicas": 7, "scale": scale})
     given_up = sight(name=QueueName("former"), named=False)
     assert in_steps(spec, [many("a", 8, None), many("b", 10, 10), given_up]).replicas == replicas
@@ -141,13 +141,13 @@ def test_a_fleet_has_as_many_pods_as_divide_what_its_queues_have_together(scale:
         ("Every", 3, ""),
     ],
 )
-def test_it_is_said_why_a_fleet_has_fewer_pods_than_are_asked_for(steps: str, replicas: int, why: str) -> None:
+def test_a_fleet_smaller_than_requested_is_explained(steps: str, replicas: int, why: str) -> None:
     scale = {"mode": "Spark", "steps": steps}
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "replicas": replicas, "scale": scale})
     assert held_back(spec, [many("a", 13, None)]) == why
 
 
-def test_times_are_the_queues_unless_the_group_says_otherwise() -> None:
+def test_a_groups_own_times_override_its_queues() -> None:
     slow = sight(view=queue(rebalance={"delaySeconds": 9, "maxHandoffSeconds": 8}))
     seen = observation(GROUP, SPEC, [slow], GroupMembers())
     assert (seen.spec.delay, seen.queues[ORDERS].max_handoff) == (9.0, 8.0)
@@ -158,23 +158,23 @@ def test_times_are_the_queues_unless_the_group_says_otherwise() -> None:
     assert (seen.spec.delay, seen.queues[ORDERS].max_handoff) == (0.0, 1.0)
 
 
-def test_an_external_queue_enforces_nothing_whatever_has_answered() -> None:
+def test_an_external_queue_is_never_fenced() -> None:
     seen = sight(view=queue(source={"type": "External", "external": {"onDeadline": "Force"}}))
     made = observation(GROUP, SPEC, [seen], GroupMembers()).queues[ORDERS]
     assert (made.fenced, made.on_deadline) == (False, "Force")
 
 
-def test_a_group_that_is_being_deleted_waits_for_nothing() -> None:
+def test_a_group_being_deleted_waits_for_nothing() -> None:
     seen = observation(replace(GROUP, deleted_at="2026-11-22T00:00:00Z"), SPEC, [sight(named=False)], GroupMembers())
     assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
     assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].given_up) == (0, True)
 
 
-def test_a_queue_that_the_group_has_is_not_let_go_of() -> None:
+def test_a_queue_that_the_group_names_is_not_given_up() -> None:
     assert not observation(GROUP, SPEC, [sight()], GroupMembers()).queues[ORDERS].given_up
 
 
-def test_pods_that_take_no_part_and_may_still_work_are_shown() -> None:
+def test_pods_that_may_still_work_are_observed_as_away() -> None:
     away = {MemberId("a"): Uid("u-a")}
     assert observation(GROUP, SPEC, [sight()], GroupMembers(away=away)).away == away
 
@@ -195,7 +195,7 @@ def test_pods_that_take_no_part_and_may_still_work_are_shown() -> None:
         (sight(named=False), None, ""),
     ],
 )
-def test_what_is_wrong_with_a_queue_is_said_with_the_cure(seen: QueueSight, reason: Reason | None, said: str) -> None:
+def test_a_problem_with_a_queue_comes_with_the_cure(seen: QueueSight, reason: Reason | None, said: str) -> None:
     problems = queue_problems("shop", [seen])
     assert [problem.reason for problem in problems] == ([reason] if reason else [])
     assert all(said in problem.message for problem in problems)
@@ -237,17 +237,17 @@ NO_ROOM = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
         ),
     ],
 )
-def test_a_group_whose_pods_are_there_and_wait_says_for_what(seen: GroupMembers, said: str) -> None:
+def test_a_group_whose_pods_are_waiting_says_what_for(seen: GroupMembers, said: str) -> None:
     (problem,) = membership_problems("orders", "shop", seen)
     assert (problem.reason, problem.message) == (Reason.NO_MEMBERS, said)
 
 
-def test_pods_that_are_no_members_any_more_are_told_of_where_no_other_is_there() -> None:
+def test_ended_and_stopping_pods_are_mentioned_if_there_are_no_others() -> None:
     (problem,) = membership_problems("orders", "shop", GroupMembers(ended=2, stopping=1))
     assert "has the label baton.dev/group: orders but 2 that have ended and one that is stopping; add it" in problem.message
 
 
-def test_why_fewer_pods_take_part_than_are_asked_for_is_told() -> None:
+def test_the_reason_why_fewer_pods_take_part_is_given() -> None:
     taking_part = {MemberId("a"): ObservedMember(Uid("a"))}
     left_out = {MemberId(name): LeftOut.NOT_READY for name in "bc"} | {MemberId("d"): LeftOut.NO_SESSION}
     unready = {MemberId("b"): NO_ROOM, MemberId("c"): NO_ROOM}
@@ -268,7 +268,7 @@ def test_pods_without_a_session_are_named_with_the_cure() -> None:
     assert problem.message.endswith("set spec.membership.session to Optional")
 
 
-def test_members_that_are_all_asked_to_stop_are_nobody_for_what_has_no_owner() -> None:
+def test_members_that_are_all_stopping_cannot_take_unowned_partitions() -> None:
     going = GroupMembers({MemberId(name): ObservedMember(Uid(name), terminating=True) for name in "ab"})
     assert membership_problems("orders", "shop", going, unowned=0) == [], "they work on what they have"
     (problem,) = membership_problems("orders", "shop", going, unowned=12)
@@ -281,19 +281,19 @@ def test_members_that_are_all_asked_to_stop_are_nobody_for_what_has_no_owner() -
     assert membership_problems("orders", "shop", staying, unowned=12) == []
 
 
-def test_what_cannot_be_read_of_sessions_is_told_of_a_few() -> None:
+def test_unreadable_leases_are_reported_up_to_a_limit() -> None:
     seen = GroupMembers(members={MemberId("a"): ObservedMember(Uid("u"))}, unread={f"baton-{n}": "bad" for n in range(1000)})
     problems = membership_problems("orders", "shop", seen)
     assert [problem.message for problem in problems[:2]] == ["Lease shop/baton-0: bad", "Lease shop/baton-1: bad"]
     assert len(problems) == 5
 
 
-def test_a_fleet_that_is_wrong_all_over_is_told_so_by_its_first_few() -> None:
+def test_problems_of_a_whole_fleet_are_reported_for_its_first_pods() -> None:
     pods = [pod(f"p{n:04}", problems=(f"wrong in way {n}",)) for n in range(1000)]
     assert [problem.message for problem in annotation_problems(SPEC, pods)] == [f"p{n:04}: wrong in way {n}" for n in range(5)]
 
 
-def test_the_most_telling_problem_comes_first_with_all_of_its_kind() -> None:
+def test_the_worst_problem_is_reported_with_all_of_its_kind() -> None:
     problems = [
         Problem(Reason.NO_MEMBERS, "nobody"),
         Problem(Reason.QUEUE_UNREACHABLE, "b is down"),
@@ -303,7 +303,7 @@ def test_the_most_telling_problem_comes_first_with_all_of_its_kind() -> None:
     assert worst([]) is None
 
 
-def test_zones_weights_and_options_are_shown_to_the_engine() -> None:
+def test_zones_weights_and_options_reach_the_engine() -> None:
     entries = [{"partitions": "0-1", "zones": ["east"], "weight": 2}]
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "assignorOptions": {"rooms": ["east"]}})
     seen = observation(GROUP, spec, [sight(view=queue(partitionAttributes=entries))], GroupMembers())
@@ -312,7 +312,7 @@ def test_zones_weights_and_options_are_shown_to_the_engine() -> None:
     assert seen.spec.options == {"rooms": frozenset({"east"})}
 
 
-def test_zones_that_a_queue_tells_of_are_shown_unless_the_spec_has_some() -> None:
+def test_zones_reported_by_a_queue_are_used_unless_the_spec_has_some() -> None:
     east, west = frozenset({"east"}), frozenset({"west"})
     facts = QueueFacts(partitions=4, check=QueueCheck(zones={0: "east", 1: "east", 3: "west"}))
 
@@ -328,7 +328,7 @@ def test_zones_that_a_queue_tells_of_are_shown_unless_the_spec_has_some() -> Non
     assert by_spec.zones == ((0, 3, west),) and by_spec.zones_known
 
 
-def test_attributes_beyond_the_queue_are_told() -> None:
+def test_attributes_beyond_the_queue_are_reported() -> None:
     seen = sight(view=queue(partitionAttributes=[{"partitions": "2-9", "weight": 2}]))
     (problem,) = queue_problems("shop", [seen])
     assert (problem.reason, "names partition 9, but the queue has 4 (0 to 3)" in problem.message) == (
@@ -341,12 +341,12 @@ def pod(name: str, **fields: Any) -> PodView:
     return PodView("shop", MemberId(name), Uid(name), "orders", **fields)
 
 
-def test_the_same_slip_of_many_pods_is_told_once() -> None:
+def test_the_same_mistake_of_many_pods_is_reported_once() -> None:
     (problem,) = annotation_problems(SPEC, [pod(name, problems=("annotation x: no",)) for name in "edcba"])
     assert problem == Problem(Reason.BAD_ANNOTATION, "a, b, c and 2 more pods: annotation x: no")
 
 
-def test_a_pod_that_reads_no_queue_of_the_group_is_told() -> None:
+def test_a_pod_that_subscribes_to_none_of_the_queues_is_reported() -> None:
     slip = pod("a", subscribed=frozenset({QueueName("ordres")}))
     fine = pod("b", subscribed=frozenset({ORDERS, QueueName("soon")}))
     (problem,) = annotation_problems(SPEC, [slip, fine, pod("c")])
@@ -355,12 +355,12 @@ def test_a_pod_that_reads_no_queue_of_the_group_is_told() -> None:
     assert "name one of orders there" in problem.message
 
 
-def test_an_annotation_that_could_not_be_read_is_told_once() -> None:
+def test_an_unreadable_annotation_is_reported_once() -> None:
     refused = pod("a", subscribed=frozenset(), problems=("annotation baton.dev/subscribed has 100,000 characters",))
     assert [problem.message for problem in annotation_problems(SPEC, [refused])] == [f"a: {refused.problems[0]}"]
 
 
-def test_pods_that_cannot_be_static_members_are_told() -> None:
+def test_pods_without_a_static_identity_are_reported() -> None:
     membership = {"identityLabel": "app/index", "sessionTimeoutSeconds": 60}
     static = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "membership": membership})
     seen = [
@@ -399,7 +399,7 @@ def queue_of(source: dict[str, Any]) -> PartitionedQueueSpec:
         ("Optional", [REDIS], False),
     ],
 )
-def test_sessions_are_required_where_a_queue_has_consumers_that_keep_them(
+def test_sessions_are_required_if_a_queues_consumers_keep_them(
     session: str | None, sources: list[dict[str, Any]], required: bool
 ) -> None:
     assert sessions_required(spec(session), map(queue_of, sources)) is required
@@ -446,7 +446,7 @@ class Seen:
         return [(one.message, one.expected) for one in problems if one.reason is Reason.NO_MEMBERS]
 
 
-def test_pods_that_were_just_asked_for_are_waited_for_before_a_cure_is_told() -> None:
+def test_pods_that_were_just_requested_are_waited_for_before_a_cure_is_given() -> None:
     one = Seen()
     assert one.empty(0, 0.0) == []
     assert one.empty(3, 100.0) == [("waiting for 3 pods of Deployment shop", True)], "it was scaled from zero"
@@ -465,7 +465,7 @@ def test_pods_that_were_just_asked_for_are_waited_for_before_a_cure_is_told() ->
     assert not membership_problems("orders", "shop", hangs, starts=True)[0].expected
 
 
-def test_a_pod_has_a_while_to_begin_its_session_and_is_told_of_after_that() -> None:
+def test_a_pod_without_a_session_is_reported_after_a_grace_period() -> None:
     one = Seen()
     one.pod("a")
     assert one.told(100.0) == []
@@ -482,7 +482,7 @@ def test_a_pod_has_a_while_to_begin_its_session_and_is_told_of_after_that() -> N
     assert one.told(202.0) == [], "its time begins again"
 
 
-def test_what_keeps_members_from_their_queues_is_told_in_their_words() -> None:
+def test_a_members_own_trouble_is_reported_in_its_words() -> None:
     one = Seen()
     for name in ("a", "b", "c"):
         one.pod(name)

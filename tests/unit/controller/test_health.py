@@ -57,7 +57,9 @@ def served() -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["reads all of it", "hangs up"])
-def test_who_takes_a_large_page_slowly_leaves_no_traceback(served: Served, caplog: pytest.LogCaptureFixture, whole: bool) -> None:
+def test_a_client_that_reads_a_large_page_slowly_leaves_no_traceback(
+    served: Served, caplog: pytest.LogCaptureFixture, whole: bool
+) -> None:
     many = Gauge("many", "Many", ["name"], registry=served.metrics.registry)
     for number in range(2000):
         many.labels(f"{number:04096}").set(1)
@@ -71,7 +73,7 @@ def test_who_takes_a_large_page_slowly_leaves_no_traceback(served: Served, caplo
     assert "Traceback" not in caplog.text and "AttributeError" not in caplog.text
 
 
-def test_health_says_what_is_wrong(served: Served) -> None:
+def test_health_checks_return_what_is_wrong(served: Served) -> None:
     assert served.get("/healthz") == (200, "ok\n")
     served.trouble = "stuck"
     assert served.get("/healthz") == (503, "stuck\n")
@@ -133,7 +135,7 @@ def totals(served: Served) -> set[str]:
     return {line for line in lines if line.startswith(tuple(f"baton_{one}_total{{" for one in counted))}
 
 
-def test_totals_that_are_not_known_have_no_sample(served: Served) -> None:
+def test_unknown_totals_have_no_sample(served: Served) -> None:
     """As after a failover: a 0 before the total would look like an increase by all of it."""
     ready = Condition(type="Ready", status=ConditionStatus.FALSE, reason="LedgerRefused", last_transition_time="")
     halted = ConsumerGroupStatus(state=ShownState.NOT_READY, conditions=[ready])
@@ -153,7 +155,7 @@ def test_totals_that_are_not_known_have_no_sample(served: Served) -> None:
     }
 
 
-def test_the_lag_of_a_group_is_a_page_of_the_leader(served: Served) -> None:
+def test_the_leader_serves_the_lag_of_a_group(served: Served) -> None:
     path = "/groups/shop/orders/lag"
     assert served.get(path)[0] == 404
     served.metrics.group(("shop", "orders"), Snapshot(queues=sight()))
@@ -171,7 +173,7 @@ def test_the_lag_of_a_group_is_a_page_of_the_leader(served: Served) -> None:
     assert served.get(path)[0] == 503, "no address"
 
 
-def test_a_replica_that_follows_sends_on_to_the_leader(served: Served) -> None:
+def test_a_follower_redirects_to_the_leader(served: Served) -> None:
     served.metrics.group(("shop", "orders"), Snapshot(queues=sight(seen(served, {0: 7}))))
     page = LagPage(Metrics(served.clock), lambda: False, lambda: f"127.0.0.1:{served.port}")
     follower = HealthServer("127.0.0.1", 0, CollectorRegistry(), alive=lambda: None, ready=lambda: None, page=page)
@@ -183,7 +185,7 @@ def test_a_replica_that_follows_sends_on_to_the_leader(served: Served) -> None:
         follower.close()
 
 
-def test_idle_connections_cost_no_thread_and_a_probe_beside_them_is_answered() -> None:
+def test_idle_connections_cost_no_thread_and_delay_no_probe() -> None:
     server = HealthServer("127.0.0.1", 0, CollectorRegistry(), lambda: None, lambda: None, asked_within=HOUR)
     server.start()
     threads = threading.active_count()
@@ -199,7 +201,7 @@ def test_idle_connections_cost_no_thread_and_a_probe_beside_them_is_answered() -
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n", b"GET /" + b"x" * 100_000])
-def test_who_does_not_end_the_request_is_left(said: bytes) -> None:
+def test_an_unfinished_request_is_closed(said: bytes) -> None:
     server = HealthServer("127.0.0.1", 0, CollectorRegistry(), lambda: None, lambda: None, asked_within=0.1)
     server.start()
     with ExitStack() as stack:
@@ -209,7 +211,7 @@ def test_who_does_not_end_the_request_is_left(said: bytes) -> None:
     server.close()
 
 
-def test_probes_are_answered_while_a_page_is_made_and_pages_are_made_one_at_a_time() -> None:
+def test_probes_are_answered_while_one_page_at_a_time_is_made() -> None:
     registry, going_on, making = CollectorRegistry(), threading.Event(), []
 
     def look() -> float:
@@ -247,6 +249,6 @@ def closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_a_port_that_is_taken_is_named(served: Served) -> None:
+def test_a_port_in_use_is_named(served: Served) -> None:
     with pytest.raises(PortTaken, match=str(served.port)):
         HealthServer("127.0.0.1", served.port, served.metrics.registry, alive=lambda: None, ready=lambda: None)

@@ -57,7 +57,7 @@ class Works:
         self._news.set()
 
 
-async def test_large_plans_are_made_one_after_the_other_and_small_ones_at_once() -> None:
+async def test_large_plans_run_one_after_another_and_small_ones_at_once() -> None:
     works = Works()
     for name in "abc":
         works.do(name, LARGE, works.large_work.of(name))
@@ -71,7 +71,7 @@ async def test_large_plans_are_made_one_after_the_other_and_small_ones_at_once()
     assert await works.tasks["c"] == "c"
 
 
-async def test_a_thread_that_cannot_be_started_keeps_no_room() -> None:
+async def test_a_thread_that_cannot_be_started_takes_no_slot() -> None:
     threads = SharedThreads(1, 1, "few")
     threads._executor.shutdown()
     for _ in range(2):
@@ -79,7 +79,7 @@ async def test_a_thread_that_cannot_be_started_keeps_no_room() -> None:
             await asyncio.wait_for(threads.begin("shop", int), 60)
 
 
-async def test_assignors_that_hang_stop_neither_another_namespace_nor_large_plans() -> None:
+async def test_hanging_assignors_stop_neither_other_namespaces_nor_large_plans() -> None:
     works = Works()
     hanging = [f"evil {number}" for number in range(2)]
     for name in (*hanging, "evil too"):
@@ -94,7 +94,7 @@ async def test_assignors_that_hang_stop_neither_another_namespace_nor_large_plan
     assert await asyncio.gather(*works.tasks.values()) == [*works.tasks]
 
 
-async def test_what_does_not_come_to_its_end_is_told_and_keeps_one_thread() -> None:
+async def test_overdue_work_is_reported_and_keeps_one_thread() -> None:
     works = Works(longest=0.2)
     group = works.large_work.of("evil")
     works.do("a", SMALL, group, installed=True)
@@ -148,7 +148,7 @@ async def ask(namespace: str, host: str) -> str:
     raise AssertionError("it has an address")
 
 
-def test_hosts_of_one_namespace_for_which_no_resolver_answers_hold_up_nobody_else(resolver: Resolver) -> None:
+def test_hosts_that_do_not_resolve_in_one_namespace_delay_no_other(resolver: Resolver) -> None:
     async def story() -> None:
         hanging = [asyncio.create_task(ask("evil", f"h{number}.blackhole.example")) for number in range(LOOKUPS)]
 

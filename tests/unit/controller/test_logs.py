@@ -50,7 +50,7 @@ def test_a_traceback_shows_where_it_failed_and_no_variables(style: str, logger: 
         assert json.loads(said)["exception"][0]["exc_type"] == "ValueError"
 
 
-async def test_a_line_of_whatever_works_for_a_group_names_the_group_and_its_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_log_lines_of_a_groups_work_name_the_group_and_its_namespace(capsys: pytest.CaptureFixture[str]) -> None:
     """`grep '"group": "orders"'` finds it, also where a library of the adapter's wrote it."""
     set_up("info", "json")
     tasks = Tasks(ApiServerClock())

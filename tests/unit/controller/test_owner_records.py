@@ -30,21 +30,21 @@ def looked(*owners: Ownership) -> OwnerRecords:
     return records
 
 
-def test_the_same_as_before_is_no_surprise_and_anything_else_is_one() -> None:
+def test_the_same_records_are_no_surprise_and_others_are() -> None:
     records = looked(A1, A1)
     assert not surprised(records, {0: A1, 1: A1})
     assert surprised(records, {0: A1, 1: B9})
     assert (records.known[1], records.surprises) == (B9, 2)
 
 
-def test_a_grant_of_ones_own_is_no_surprise() -> None:
+def test_an_own_grant_is_no_surprise() -> None:
     records = looked(A1, A1)
     with records.changing(0):
         records.granted(0, A2)
     assert not surprised(records, {0: A2, 1: A1})
 
 
-def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count() -> None:
+def test_a_record_read_beside_a_concurrent_grant_does_not_count() -> None:
     records = looked(A1, A1)
     with records.changing(0):
         records.look()
@@ -55,7 +55,7 @@ def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count()
     assert records.known == {0: A2, 1: A2}
 
 
-def test_a_grant_that_was_begun_beside_a_pause_is_under_way_when_the_pause_has_ended() -> None:
+def test_a_grant_is_under_way_until_it_ends_though_its_pause_has_ended() -> None:
     records = looked(A1)
     pausing, granting = records.changing(0), records.changing(0)
     with granting:
@@ -68,7 +68,7 @@ def test_a_grant_that_was_begun_beside_a_pause_is_under_way_when_the_pause_has_e
     assert surprised(records, {0: B10}), "nothing is under way any more"
 
 
-def test_a_record_from_before_what_is_known_counts_when_it_is_found_twice() -> None:
+def test_an_older_record_counts_when_it_is_found_twice() -> None:
     records = looked(B9, B9)
     for found in ({0: A1, 1: B9}, {0: A2, 1: B9}, {0: B9, 1: B9}, {0: A2, 1: B9}):
         assert not surprised(records, found)
@@ -76,14 +76,14 @@ def test_a_record_from_before_what_is_known_counts_when_it_is_found_twice() -> N
     assert records.known == {0: A2, 1: B9}
 
 
-def test_a_record_that_is_none_any_more_counts_at_once() -> None:
+def test_a_missing_record_counts_at_once() -> None:
     records = looked(B9)
     assert surprised(records, {0: Ownership(None, Epoch(0))})
     records = looked(B9)
     assert surprised(records, {})
 
 
-def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
+def test_an_own_pause_is_no_surprise_and_another_is() -> None:
     records = looked(A1, A1)
     with records.changing(0):
         records.paused(0, Epoch(1))
@@ -92,7 +92,7 @@ def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
     assert surprised(records, {0: A1._replace(paused=True), 1: A1._replace(paused=True)})
 
 
-def test_what_was_read_before_a_pause_at_the_same_time_does_not_count() -> None:
+def test_a_record_read_before_a_concurrent_pause_does_not_count() -> None:
     records = looked(A1)
     records.look()
     with records.changing(0):
@@ -101,14 +101,14 @@ def test_what_was_read_before_a_pause_at_the_same_time_does_not_count() -> None:
     assert records.known == {0: A1._replace(paused=True)}
 
 
-def test_of_another_run_of_the_server_only_what_is_read_counts() -> None:
+def test_after_a_restart_of_the_server_only_what_is_read_counts() -> None:
     records = looked(A2)
     with records.changing(0):
         assert surprised(records, {0: A1}, afresh=True)
     assert records.known == {0: A1}
 
 
-def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_when_the_grant_was_asked_for() -> None:
+def test_a_partition_handed_to_its_next_owner_is_no_surprise() -> None:
     records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     assert not surprised(records, {0: b2, 1: A1}, next_owners={0: {b2}})
     assert records.known[0] == A1, "the answer to the grant says so"
@@ -116,7 +116,7 @@ def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_w
     assert surprised(records, {0: b2, 1: A1}), "nor is this one any more"
 
 
-def test_what_a_look_leaves_to_be_told_was_seen_until_something_else_is_known() -> None:
+def test_the_owner_that_a_look_found_is_seen_until_another_is_known() -> None:
     records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     for _ in range(2):
         records.look()
@@ -135,7 +135,7 @@ def test_what_a_look_leaves_to_be_told_was_seen_until_something_else_is_known() 
     assert records.seen(0) == A1
 
 
-def test_what_was_read_before_a_hand_over_was_told_does_not_count() -> None:
+def test_a_record_read_before_a_reported_hand_over_does_not_count() -> None:
     records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     records.look()
     records.granted(0, b2)

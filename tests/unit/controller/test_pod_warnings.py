@@ -60,7 +60,7 @@ class World:
         return {sample.labels["group"]: sample.value for family in families for sample in family.samples}
 
 
-def test_a_ready_pod_of_no_group_is_told_when_it_has_waited_a_little() -> None:
+def test_a_ready_pod_of_no_group_is_warned_after_a_short_wait() -> None:
     world = World()
     world.group("orders")
     world.pod("fine", "orders")
@@ -74,7 +74,7 @@ def test_a_ready_pod_of_no_group_is_told_when_it_has_waited_a_little() -> None:
     assert "label baton.dev/group: ordres names no ConsumerGroup of namespace shop (there is orders)" in world.events.said[0][1]
 
 
-def test_it_is_over_when_the_group_comes_or_the_pod_goes() -> None:
+def test_the_warning_ends_when_the_group_comes_or_the_pod_goes() -> None:
     world = World()
     for name in ("a", "b", "c"):
         world.pod(name, "late")
@@ -92,7 +92,7 @@ def test_it_is_over_when_the_group_comes_or_the_pod_goes() -> None:
     assert world.gauge == {"late": 1.0}
 
 
-def test_a_slip_in_an_annotation_and_a_name_that_is_taken_are_told_too() -> None:
+def test_bad_annotations_and_reserved_names_are_warned_of_too() -> None:
     world = World()
     world.group("orders")
     world.pod("group", "orders")
@@ -101,7 +101,7 @@ def test_a_slip_in_an_annotation_and_a_name_that_is_taken_are_told_too() -> None
     assert sorted(reason for reason, _, _ in world.events.said) == ["BadAnnotation", "NameTaken"]
 
 
-def test_it_is_told_again_before_the_api_server_has_forgotten_it() -> None:
+def test_a_warning_is_repeated_before_the_api_server_forgets_it() -> None:
     world = World()
     world.pod("typo", "ordres")
     world.looked()
@@ -111,7 +111,7 @@ def test_it_is_told_again_before_the_api_server_has_forgotten_it() -> None:
     assert world.events.pods == ["typo", "typo"]
 
 
-def test_of_thousands_of_pods_whose_group_was_deleted_only_some_are_told() -> None:
+def test_only_some_pods_of_a_large_deleted_group_are_warned() -> None:
     world = World()
     world.group("orders")
     for number in range(5000):
@@ -124,7 +124,7 @@ def test_of_thousands_of_pods_whose_group_was_deleted_only_some_are_told() -> No
     assert len(world.events.pods) == MOST_EVENTS
 
 
-def test_ten_thousand_labels_are_a_few_series() -> None:
+def test_many_labels_share_a_few_series() -> None:
     world = World()
     for number in range(1000):
         world.pod(f"p-{number}", f"g-{number}")
@@ -133,7 +133,7 @@ def test_ten_thousand_labels_are_a_few_series() -> None:
     assert world.gauge[OTHERS] == 1000 - MOST_LABELS
 
 
-def test_the_gauge_is_the_leaders_and_who_begins_to_lead_looks_at_all() -> None:
+def test_the_gauge_is_the_leaders_and_a_new_leader_looks_at_all_pods() -> None:
     world = World()
     world.pod("typo", "ordres")
     world.looked()
@@ -144,7 +144,7 @@ def test_the_gauge_is_the_leaders_and_who_begins_to_lead_looks_at_all() -> None:
     assert world.gauge == {"ordres": 2.0}
 
 
-def test_a_pod_that_changes_its_label_is_counted_where_it_is() -> None:
+def test_a_relabelled_pod_is_counted_under_its_new_label() -> None:
     world = World()
     world.pod("a", "one")
     world.looked()

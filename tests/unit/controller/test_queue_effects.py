@@ -55,14 +55,14 @@ def test_each_effect_is_due_once_and_in_order() -> None:
     assert taken(work) == []
 
 
-def test_what_changed_is_due_and_what_is_not_wanted_any_more_is_not() -> None:
+def test_changed_effects_are_due_and_dropped_ones_are_not() -> None:
     work = QueueWork()
     work.want(grants(0, 1, 2))
     work.want(grants(1) | grants(2, epoch=2))
     assert taken(work) == [*grants(1).values(), *grants(2, epoch=2).values()]
 
 
-def test_a_grant_follows_only_upon_the_pause_that_is_wanted() -> None:
+def test_a_grant_follows_only_the_pause_that_is_wanted() -> None:
     work = QueueWork()
     (first,), (second,) = grants(0, epoch=2).values(), grants(0, epoch=3).values()
     assert isinstance(first, Grant) and isinstance(second, Grant)
@@ -77,7 +77,7 @@ def test_a_grant_follows_only_upon_the_pause_that_is_wanted() -> None:
     assert list(work.outcomes) == [accepted(second)], "what the queue recorded last"
 
 
-def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_still_is() -> None:
+def test_an_outcome_stays_until_it_was_told_and_its_grant_is_repeated_if_wanted() -> None:
     work = QueueWork()
     work.want(grants(0, 1))
     taken(work)
@@ -90,7 +90,7 @@ def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_sti
     assert taken(work) == list(grants(1).values())
 
 
-def test_a_pause_is_over_when_nothing_is_outstanding_and_not_where_the_queue_cannot_say() -> None:
+def test_a_pause_ends_when_nothing_is_outstanding() -> None:
     work = QueueWork()
     work.want(pauses(0, 1, 2, 3))
     taken(work)
@@ -101,7 +101,7 @@ def test_a_pause_is_over_when_nothing_is_outstanding_and_not_where_the_queue_can
     assert list(work.draining) == list(pauses(1, 3).values()), "there is no use in asking the first again"
 
 
-def test_that_only_the_release_is_waited_for_any_more_is_news_once() -> None:
+def test_waiting_only_for_the_release_is_news_once() -> None:
     work = QueueWork()
     work.want(pauses(0))
     taken(work)
@@ -110,7 +110,7 @@ def test_that_only_the_release_is_waited_for_any_more_is_news_once() -> None:
     assert list(work.drained) == [(partition(0), Epoch(1))]
 
 
-def test_what_came_of_anything_at_another_server_is_asked_of_the_one_that_it_is_now() -> None:
+def test_outcomes_at_a_former_server_are_asked_of_the_new_one() -> None:
     work = QueueWork()
     work.want({**grants(0), **pauses(1, epoch=3)})
     taken(work)
@@ -122,7 +122,7 @@ def test_what_came_of_anything_at_another_server_is_asked_of_the_one_that_it_is_
     assert taken(work) == [*grants(0).values(), *pauses(1, epoch=3).values()]
 
 
-def test_an_outcome_that_came_while_another_was_told_stays() -> None:
+def test_an_outcome_that_arrives_while_another_is_told_stays() -> None:
     work = QueueWork()
     work.want(grants(0))
     done(work, grants(0))
@@ -134,14 +134,14 @@ def test_an_outcome_that_came_while_another_was_told_stays() -> None:
     assert not list(work.outcomes)
 
 
-def test_a_late_answer_to_a_pause_that_is_not_wanted_any_more_says_nothing() -> None:
+def test_a_late_answer_to_an_unwanted_pause_is_ignored() -> None:
     work = QueueWork()
     work.want(pauses(0, epoch=3))
     assert not work.paused(Pause(partition(0), Epoch(2), 100.0), 0)
     assert list(work.drained) == []
 
 
-def test_after_a_lost_connection_all_is_due_that_was_not_answered() -> None:
+def test_after_a_lost_connection_all_unanswered_effects_are_due() -> None:
     work = QueueWork()
     work.want(grants(0, 1) | pauses(2, 3))
     taken(work)
@@ -174,7 +174,7 @@ def test_an_answer_costs_the_same_however_much_is_wanted() -> None:
     assert costs[0] == costs[1]
 
 
-def test_a_queue_has_answered_when_nothing_is_left_but_what_is_outstanding() -> None:
+def test_a_queue_has_answered_if_only_outstanding_entries_are_left() -> None:
     work = QueueWork()
     assert _answered(work), "nothing is wanted"
     wanted = grants(0) | pauses(1, 2, 3)
@@ -212,7 +212,7 @@ def pause_for(uid: str, epoch: int) -> dict[Partition, Pause]:
     }
 
 
-def test_what_its_owner_has_handed_over_to_its_next_owner_is_granted_and_drained() -> None:
+def test_a_partition_handed_to_its_next_owner_is_granted_and_drained() -> None:
     work = QueueWork()
     work.want(pause_for("b", 2))
     (pause,) = taken(work)
@@ -222,7 +222,7 @@ def test_what_its_owner_has_handed_over_to_its_next_owner_is_granted_and_drained
     assert (list(work.draining), work.unacknowledged, work.answered) == ([], {partition(0): 0}, True)
 
 
-def test_what_was_handed_over_before_its_owner_heard_of_another_plan_waits_until_the_ledger_has_it() -> None:
+def test_a_hand_over_under_an_older_plan_waits_for_the_ledger() -> None:
     work = QueueWork()
     work.want(pause_for("c", 3))
     work.handed_over(handed(0, "b", 2))
@@ -230,7 +230,7 @@ def test_what_was_handed_over_before_its_owner_heard_of_another_plan_waits_until
     assert work.want(pauses(0, epoch=2), told=list(work.outcomes)), "its receiver is the owner, and lets go"
 
 
-def test_what_was_handed_over_after_a_later_grant_says_nothing() -> None:
+def test_a_hand_over_older_than_the_last_grant_is_ignored() -> None:
     work = QueueWork()
     work.want(grants(0, epoch=3))
     done(work, grants(0, epoch=3))
@@ -238,7 +238,7 @@ def test_what_was_handed_over_after_a_later_grant_says_nothing() -> None:
     assert [one.record.epoch for one in work.outcomes] == [3]
 
 
-def test_who_was_to_have_it_before_is_remembered_while_it_is_paused_and_nothing_was_heard() -> None:
+def test_former_next_owners_are_remembered_during_a_pause() -> None:
     work, b2, c3 = QueueWork(), Ownership(Uid("b"), Epoch(2)), Ownership(Uid("c"), Epoch(3))
     work.want(pause_for("b", 2))
     work.want(pause_for("c", 3))
@@ -332,7 +332,7 @@ async def _heard(at_work: AtWork) -> bool:
 
 
 @pytest.mark.parametrize("to", [Ownership(Uid("b"), Epoch(2)), Ownership(Uid("c"), Epoch(2))])
-async def test_a_partition_that_its_owner_has_handed_over_is_not_granted_as_well(to: Ownership) -> None:
+async def test_a_partition_handed_over_by_its_owner_is_not_granted_as_well(to: Ownership) -> None:
     at_work = AtWork()
     await at_work.until_asked(pauses=2)
     at_work.queue.pauses[0].set_result(to)
@@ -343,7 +343,7 @@ async def test_a_partition_that_its_owner_has_handed_over_is_not_granted_as_well
     await at_work.end()
 
 
-async def test_a_grant_that_had_no_time_to_begin_is_made_when_the_queue_answers_again() -> None:
+async def test_a_grant_that_could_not_begin_is_made_when_the_queue_answers_again() -> None:
     at_work = AtWork()
     await at_work.until_asked(pauses=2)
     first, other = at_work.queue.pauses.values()
@@ -371,7 +371,7 @@ async def test_a_grant_that_had_no_time_to_begin_is_made_when_the_queue_answers_
         (10_000, 1.5, HOUR, 1.5),
     ],
 )
-def test_many_partitions_are_asked_more_seldom_and_a_few_as_soon_as_their_work_may_be_done(
+def test_many_partitions_are_polled_less_often_and_a_few_as_soon_as_they_may_be_done(
     partitions: int, took: float, waited: float, pause: float
 ) -> None:
     assert pause_between(partitions, took, waited) == pytest.approx(pause)

@@ -21,7 +21,7 @@ def growing(*waits_for: int) -> QueueFacts:
     return replace(REST, resizing=Resizing(12, 13, waits_for))
 
 
-def test_the_condition_says_how_far_it_is_and_what_it_waits_for() -> None:
+def test_the_condition_tells_progress_and_what_is_waited_for() -> None:
     kind, status, reason, message = resized(growing(3, 4, 5, 7), 13)
     assert (kind, status.value, reason) == ("Resized", "False", Reason.RESIZING)
     assert (
@@ -43,17 +43,17 @@ def news(known: Resizings, facts: QueueFacts, view: QueueView | None = None) -> 
     return list(known.news({ORDERS: facts}, lambda _: view))
 
 
-def test_a_change_that_has_not_begun_yet_is_not_done() -> None:
+def test_a_change_that_has_not_begun_is_not_done() -> None:
     """Who waits for the condition right after changing the spec waits for the change."""
     told = resized(REST, 14)
     assert (told[1].value, told[3]) == ("False", "will go from 13 to 14 partitions")
 
 
-def test_a_spec_that_changed_again_is_told() -> None:
+def test_a_spec_that_changed_again_is_mentioned() -> None:
     assert resized(growing(), 8)[3].endswith("; after that it goes to 8 (spec.partitions)")
 
 
-def test_the_status_of_the_queue_says_so() -> None:
+def test_the_status_of_the_queue_shows_the_change() -> None:
     status = queue_status(queue(), [growing(3)], 0.0)
     assert status.partition_scale_status is PartitionScaleStatus.SCALING_UP
     assert [(one.type, one.status.value) for one in status.conditions] == [
@@ -66,7 +66,7 @@ def test_the_status_of_the_queue_says_so() -> None:
 HAS_13 = (EventReason.RESIZED, "orders has 13 partitions, and every key is where that puts it")
 
 
-def test_an_event_tells_of_the_beginning_and_of_the_end_and_none_of_what_is_between() -> None:
+def test_events_tell_the_beginning_and_the_end_only() -> None:
     known = Resizings()
     assert news(known, REST) == []
     assert [reason for reason, _ in news(known, growing(1, 2))] == [EventReason.RESIZING]
@@ -76,14 +76,14 @@ def test_an_event_tells_of_the_beginning_and_of_the_end_and_none_of_what_is_betw
     assert news(known, REST) == []
 
 
-def test_a_change_right_after_another_is_told_too() -> None:
+def test_a_change_right_after_another_is_reported() -> None:
     known = Resizings()
     news(known, growing(1))
     back = replace(REST, resizing=Resizing(13, 8, ()))
     assert [note for _, note in news(known, back)] == ["orders goes from 13 to 8 partitions"]
 
 
-def test_an_operator_that_finds_at_its_first_look_that_a_change_has_ended_tells_so() -> None:
+def test_a_new_operator_reports_a_change_that_ended_before_its_first_look() -> None:
     """Who led before it was killed while the queue changed, or before it told of the end."""
     known = Resizings()
     assert news(known, QueueFacts(), shown("False")) == []
@@ -92,24 +92,24 @@ def test_an_operator_that_finds_at_its_first_look_that_a_change_has_ended_tells_
 
 
 @pytest.mark.parametrize("view", [shown("True"), shown("False", wanted=14), queue(partitions=13), None])
-def test_an_operator_that_begins_tells_of_no_change_that_had_ended_before_or_has_not_begun(view: QueueView | None) -> None:
+def test_a_new_operator_reports_no_change_that_had_ended_or_not_begun(view: QueueView | None) -> None:
     assert news(Resizings(), REST, view) == []
 
 
-def test_a_change_that_took_no_longer_than_one_look_is_told() -> None:
+def test_a_change_within_one_look_is_reported() -> None:
     known = Resizings()
     news(known, QueueFacts(partitions=12), shown("True", wanted=12))
     assert news(known, REST, shown("True")) == [HAS_13]
     assert news(known, REST, shown("True")) == []
 
 
-def test_the_partitions_of_a_queue_that_puts_no_keys_anywhere_are_no_news() -> None:
+def test_a_queue_that_places_no_keys_reports_no_change() -> None:
     known = Resizings()
     news(known, QueueFacts(partitions=12, fenced=False))
     assert news(known, replace(REST, fenced=False), queue(partitions=13)) == []
 
 
-def test_a_queue_that_has_not_been_looked_at_yet_is_not_said_to_have_changed() -> None:
+def test_an_unseen_queue_has_not_changed() -> None:
     """It was taken from the spec in the middle of a change, and is there again."""
     known = Resizings()
     news(known, growing(1))

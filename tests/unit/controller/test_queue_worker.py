@@ -117,7 +117,7 @@ async def kept(keep: Keep) -> Kept:
     return keep(MemoryQueue())
 
 
-async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
+async def test_the_queue_is_made_with_the_requested_partitions(kept: Kept) -> None:
     await until(kept.lag)
     facts = kept.worker.facts
     assert (facts.partitions, facts.check.incarnation, facts.problem, facts.resizing, kept.lag()) == (
@@ -142,7 +142,7 @@ async def test_facts_stay_the_same_while_entries_flow(keep: Keep, monkeypatch: p
     assert not one.worker.facts.check.lag
 
 
-async def test_its_records_are_shown_at_the_first_contact(keep: Keep) -> None:
+async def test_the_first_contact_shows_the_queues_records(keep: Keep) -> None:
     queue = MemoryQueue(partitions=4)
     queue.records[1] = owner("u", 7)
     one = keep(queue)
@@ -150,7 +150,7 @@ async def test_its_records_are_shown_at_the_first_contact(keep: Keep) -> None:
     assert one.worker.facts.owners == {1: owner("u", 7)}
 
 
-async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kept: Kept) -> None:
+async def test_a_grants_outcome_is_kept_until_it_was_told(kept: Kept) -> None:
     wanted = grant(0, "u", 3)
     kept.want(wanted)
     accepted = outcome(0, "u", 3)
@@ -163,7 +163,7 @@ async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kep
 
 
 @pytest.mark.parametrize("paused", [True, False])
-async def test_a_partition_that_cannot_be_granted_keeps_no_other_from_it_and_is_tried_again(
+async def test_a_partition_that_cannot_be_granted_delays_no_other_and_is_retried(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, paused: bool
 ) -> None:
     monkeypatch.setattr(queue_effects, "FIRST_BACKOFF", 0.01)
@@ -189,9 +189,7 @@ async def test_a_partition_that_cannot_be_granted_keeps_no_other_from_it_and_is_
     assert kept.worker.effects.warnings == ()
 
 
-async def test_a_partition_that_cannot_be_granted_is_tried_again_once_whatever_is_wanted_of_it_meanwhile(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_partition_that_cannot_be_granted_has_one_retry_pending(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_effects, "FIRST_BACKOFF", HOUR)
     monkeypatch.setattr(queue_effects, "LONGEST_BACKOFF", HOUR)
     kept.queue.unavailable = {0: "it has no leader"}
@@ -205,7 +203,7 @@ async def test_a_partition_that_cannot_be_granted_is_tried_again_once_whatever_i
     assert kept.worker.effects.warnings == (), "nobody is to get it"
 
 
-async def test_a_partition_that_its_owner_has_handed_over_is_not_told_to_be_unavailable(kept: Kept) -> None:
+async def test_a_partition_handed_over_by_its_owner_is_not_reported_as_unavailable(kept: Kept) -> None:
     kept.queue.unavailable = {0: "it has no leader"}
     kept.want(pause(0, 3, grant(0, "u", 4)))
     await until(lambda: kept.worker.effects.warnings)
@@ -214,7 +212,7 @@ async def test_a_partition_that_its_owner_has_handed_over_is_not_told_to_be_unav
     assert kept.worker.effects.warnings == ()
 
 
-async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Kept) -> None:
+async def test_a_refused_grant_returns_the_record_and_is_repeated_above_it(kept: Kept) -> None:
     kept.queue.records[0] = owner("other", 9)
     kept.want(grant(0, "u", 3, above=1))
     await until(lambda: kept.outcomes == {outcome(0, "other", 9)})
@@ -223,7 +221,7 @@ async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Ke
     assert kept.outcomes == {outcome(0, "u", 10)}
 
 
-async def test_what_is_let_go_of_is_granted_at_once_and_the_engine_hears_of_both(kept: Kept) -> None:
+async def test_a_released_partition_is_granted_at_once_and_both_are_reported(kept: Kept) -> None:
     kept.queue.left[2] = 1
     then = grant(2, "u", 4)
     kept.want(pause(2, 3, then))
@@ -238,7 +236,7 @@ async def test_what_is_let_go_of_is_granted_at_once_and_the_engine_hears_of_both
     assert (kept.outcomes, kept.drained) == (set(), set())
 
 
-async def test_a_grant_that_is_under_way_is_not_made_twice(kept: Kept) -> None:
+async def test_a_grant_under_way_is_not_made_twice(kept: Kept) -> None:
     kept.queue.takes["grant"] = 0.05
     then = grant(2, "u", 4)
     kept.want(pause(2, 3, then))
@@ -248,7 +246,7 @@ async def test_a_grant_that_is_under_way_is_not_made_twice(kept: Kept) -> None:
     assert kept.queue.calls.count("grant") == 1
 
 
-async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_the_next_is_made(kept: Kept) -> None:
+async def test_a_grant_under_way_when_redirected_is_told_before_the_next(kept: Kept) -> None:
     kept.queue.takes["grant"] = 0.05
     kept.want(pause(2, 3, grant(2, "u", 4)))
     await until(lambda: "grant" in kept.queue.calls)
@@ -264,7 +262,7 @@ async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_
 
 
 @pytest.mark.parametrize("paused", [True, False])
-async def test_a_grant_whose_answer_was_lost_is_told_before_the_next_is_made(kept: Kept, paused: bool) -> None:
+async def test_a_grant_whose_answer_was_lost_is_told_before_the_next(kept: Kept, paused: bool) -> None:
     def wanted(uid: str, epoch: int) -> Effect:
         then = grant(2, uid, epoch, above=3)
         return pause(2, 3, then) if paused else then
@@ -284,7 +282,7 @@ async def test_a_grant_whose_answer_was_lost_is_told_before_the_next_is_made(kep
     assert kept.outcomes == {outcome(2, "u", 6)}, "nothing followed from that"
 
 
-async def test_a_grant_that_another_operator_had_made_is_told_before_the_next_is_made(keep: Keep) -> None:
+async def test_a_grant_made_by_another_operator_is_told_before_the_next(keep: Keep) -> None:
     queue = MemoryQueue(partitions=4)
     queue.records[2] = owner("u", 4)
     one = keep(queue)
@@ -296,7 +294,7 @@ async def test_a_grant_that_another_operator_had_made_is_told_before_the_next_is
 
 
 @pytest.mark.parametrize("record", [owner("u", 3), owner("u", 5), Ownership(None, Epoch(4))])
-async def test_what_the_ledger_has_or_the_queue_refuses_or_nobody_owns_is_no_grant_whose_answer_was_lost(
+async def test_a_known_refused_or_ownerless_record_is_no_lost_answer(
     keep: Keep,
     record: Ownership,
 ) -> None:
@@ -309,7 +307,7 @@ async def test_what_the_ledger_has_or_the_queue_refuses_or_nobody_owns_is_no_gra
     assert "grant" in queue.calls
 
 
-async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_news_then(kept: Kept) -> None:
+async def test_what_a_hand_off_waits_for_is_news_with_the_first_answer_only(kept: Kept) -> None:
     kept.queue.left[2] = 2
     await until(lambda: kept.worker.facts.partitions is not None)
     before = kept.news
@@ -323,7 +321,7 @@ async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_n
     assert kept.unacknowledged == {}
 
 
-async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wanted_is_done(kept: Kept) -> None:
+async def test_a_queue_that_is_down_is_reported_and_its_effects_follow_later(kept: Kept) -> None:
     await until(kept.lag)
     assert kept.worker.facts.partitions == 4
     kept.queue.down = True
@@ -351,7 +349,7 @@ async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
     assert kept.worker.facts.owners[1] == owner("rolled-back", 1)
 
 
-async def test_a_change_of_the_count_is_taken_on_until_it_is_done(keep: Keep) -> None:
+async def test_a_change_of_the_count_is_continued_until_it_is_done(keep: Keep) -> None:
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (4, 5)), Resizing(6, 4, (5,))]
     one = keep(queue)
@@ -362,7 +360,7 @@ async def test_a_change_of_the_count_is_taken_on_until_it_is_done(keep: Keep) ->
     assert one.worker.facts.partitions == 4
 
 
-async def test_a_change_goes_on_although_there_is_no_room_for_what_is_asked_for_next(keep: Keep) -> None:
+async def test_a_change_goes_on_though_there_is_no_room_for_the_next(keep: Keep) -> None:
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,))]
     one = keep(queue)
@@ -370,7 +368,7 @@ async def test_a_change_goes_on_although_there_is_no_room_for_what_is_asked_for_
     await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (5,)))
 
 
-async def test_a_change_that_has_more_to_do_at_once_is_not_let_rest(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_with_more_to_do_at_once_does_not_rest(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_worker, "REST", 1e12)
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,)), *(Resizing(6, 4, (), more=True) for _ in range(3)), Resizing(6, 4, (4,))]
@@ -378,7 +376,7 @@ async def test_a_change_that_has_more_to_do_at_once_is_not_let_rest(keep: Keep, 
     await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (4,)))
 
 
-async def test_a_queue_that_goes_away_in_the_middle_of_a_change_goes_on_with_it_when_it_is_back(keep: Keep) -> None:
+async def test_a_change_goes_on_after_its_queue_was_away(keep: Keep) -> None:
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,))]
     one = keep(queue)
@@ -391,7 +389,7 @@ async def test_a_queue_that_goes_away_in_the_middle_of_a_change_goes_on_with_it_
     assert (one.worker.facts.resizing, one.worker.facts.problem) == (None, None)
 
 
-async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up(keep: Keep) -> None:
+async def test_another_groups_queue_is_a_conflict_until_it_is_released(keep: Keep) -> None:
     queue = MemoryQueue()
     queue.conflict = "the queue belongs to shop/first: delete that group"
     one = keep(queue)
@@ -403,7 +401,7 @@ async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up(kee
     await until(lambda: one.worker.facts.partitions == 4)
 
 
-async def test_what_the_queue_counts_is_not_known_before_the_first_look(keep: Keep) -> None:
+async def test_the_queues_counters_are_unknown_before_the_first_look(keep: Keep) -> None:
     queue = MemoryQueue()
     queue.down = True
     one = keep(queue)
@@ -414,7 +412,7 @@ async def test_what_the_queue_counts_is_not_known_before_the_first_look(keep: Ke
     assert (one.worker.facts.check.stale_refused, one.worker.facts.check.dead_letters) == ({0: 2}, {0: 1})
 
 
-async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker(kept: Kept) -> None:
+async def test_a_look_that_swallows_its_cancellation_does_not_keep_a_stopped_worker(kept: Kept) -> None:
     """As a library may swallow it: the task group around it passes it on only once."""
     asked, lost = asyncio.Event(), asyncio.Event()
 
@@ -436,7 +434,7 @@ async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker
     assert lost.is_set() and kept.task.done()
 
 
-async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -> None:
+async def test_a_queue_is_released_after_a_claim_under_way(kept: Kept) -> None:
     """One that arrives later would make the queue the group's again, which may be gone by then."""
     began, goes_on, done = asyncio.Event(), asyncio.Event(), []
 
@@ -462,7 +460,7 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
     assert done == ["claimed", "released"]
 
 
-async def test_a_queue_that_is_given_up_part_by_part_answers_as_long_as_it_goes_on(kept: Kept) -> None:
+async def test_a_queue_that_is_released_in_parts_is_not_in_trouble(kept: Kept) -> None:
     """It is not given up for lost meanwhile."""
     parts, troubled, worker = [False, None, False, False, True], [], kept.worker
 
@@ -480,7 +478,7 @@ async def test_a_queue_that_is_given_up_part_by_part_answers_as_long_as_it_goes_
     assert not parts
 
 
-async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_is_somewhere_else(kept: Kept) -> None:
+async def test_the_first_incarnation_is_kept_until_the_queue_moves(kept: Kept) -> None:
     await until(kept.lag)
     kept.queue.run = "run-2"
     kept.worker.ask_for(6)
@@ -490,7 +488,7 @@ async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_
     await until(lambda: kept.worker.begun_with == "run-2")
 
 
-async def test_what_came_of_a_grant_where_the_queue_was_is_not_believed_where_it_is_now(kept: Kept) -> None:
+async def test_outcomes_at_the_queues_former_place_are_dropped(kept: Kept) -> None:
     kept.want(grant(0, "u", 4))
     accepted = outcome(0, "u", 4)
     await until(lambda: kept.outcomes == {accepted})
@@ -505,9 +503,7 @@ async def test_what_came_of_a_grant_where_the_queue_was_is_not_believed_where_it
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-async def test_what_was_wanted_of_the_queue_before_is_not_done_at_another_until_the_engine_has_heard_of_that(
-    kept: Kept, elsewhere: bool
-) -> None:
+async def test_nothing_is_done_at_a_replaced_queue_before_the_engine_has_heard_of_it(kept: Kept, elsewhere: bool) -> None:
     kept.queue.left[1] = 1
     kept.want(pause(1, 3, grant(1, "u", 4)))
     await until(lambda: kept.unacknowledged == {partition(1): 1})
@@ -526,9 +522,7 @@ async def test_what_was_wanted_of_the_queue_before_is_not_done_at_another_until_
 
 
 @pytest.mark.parametrize("moved", [True, False])
-async def test_where_the_ledger_knows_another_server_nothing_is_done_at_this_one_until_the_engine_has_heard(
-    keep: Keep, moved: bool
-) -> None:
+async def test_nothing_is_done_at_an_unknown_server_before_the_engine_has_heard_of_it(keep: Keep, moved: bool) -> None:
     queue = MemoryQueue(partitions=4)
     queue.down = moved
     one = keep(queue)
@@ -558,7 +552,7 @@ class Waiting(MemoryQueue):
         return self.left.get(partition, 0)
 
 
-async def test_an_answer_that_comes_from_another_queue_lets_nobody_have_the_partition_next(keep: Keep) -> None:
+async def test_an_answer_from_a_former_queue_grants_nothing(keep: Keep) -> None:
     queue = Waiting()
     one = keep(queue)
     queue.left[1] = 1

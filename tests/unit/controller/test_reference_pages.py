@@ -99,7 +99,7 @@ def test_every_metric_is_explained() -> None:
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
-def test_every_histogram_is_served_as_it_is_explained_and_nothing_beside_it() -> None:
+def test_every_histogram_is_served_as_it_is_explained() -> None:
     metrics = Metrics(ApiServerClock())
     for histogram in (metrics.pause, metrics.holddown, metrics.ready_to_ledger):
         histogram.labels("shop", "orders").observe(0.1)
@@ -121,7 +121,7 @@ ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"]
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=[rule["alert"] for rule in ALERTS])
-def test_an_alert_speaks_of_metrics_and_labels_that_there_are(rule: dict[str, Any]) -> None:
+def test_alerts_use_only_metrics_and_labels_that_exist(rule: dict[str, Any]) -> None:
     known, said = families() | consumer_families(), rule["expr"]
     used = set(re.findall(r"baton_\w+", said))
     assert used and used <= known.keys()
@@ -152,7 +152,7 @@ GROWN = sorted(
 
 
 @pytest.mark.parametrize("name", GROWN)
-def test_what_is_asked_for_its_growth_has_a_sample_before_it_grows(name: str) -> None:
+def test_a_counter_used_for_its_growth_has_a_sample_before_it_grows(name: str) -> None:
     """Prometheus takes the first value that it sees for no increase."""
     replica = new_replica()
     status = ConsumerGroupStatus(moves=0, lower_bound=0, deadline_misses=0)

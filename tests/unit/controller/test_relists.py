@@ -118,7 +118,7 @@ def played(story: Callable[[Served], Awaitable[None]]) -> None:
 
 
 @played
-async def test_what_vanished_while_nobody_looked_is_noticed(one: Served) -> None:
+async def test_an_object_that_vanished_unseen_is_noticed(one: Served) -> None:
     one.want(0)
     await asyncio.sleep(1)
     assert one.cache.pods.get("shop", "a") is not None
@@ -132,7 +132,7 @@ async def test_what_vanished_while_nobody_looked_is_noticed(one: Served) -> None
 
 
 @played
-async def test_only_a_complete_list_that_is_new_enough_shows_that_a_group_has_no_ledger(one: Served) -> None:
+async def test_only_a_complete_recent_list_shows_that_a_group_has_no_ledger(one: Served) -> None:
     orders, returns, loans = ("shop", "orders"), ("shop", "returns"), ("bank", "loans")
     began = one.clock.ticks()
     assert not one.relists.ledger_absent(returns, 0), "nothing has been listed"
@@ -147,7 +147,7 @@ async def test_only_a_complete_list_that_is_new_enough_shows_that_a_group_has_no
 
 
 @played
-async def test_many_who_ask_at_once_share_one_list(one: Served) -> None:
+async def test_many_requests_share_one_list(one: Served) -> None:
     for _ in range(50):
         one.want(0)
     await asyncio.sleep(1)
@@ -156,7 +156,7 @@ async def test_many_who_ask_at_once_share_one_list(one: Served) -> None:
 
 
 @played
-async def test_a_list_that_was_begun_before_is_not_new_enough(one: Served) -> None:
+async def test_a_list_begun_before_the_request_is_too_old(one: Served) -> None:
     one.api.gate = asyncio.get_running_loop().create_future()
     one.want(0)
     await asyncio.sleep(1)
@@ -171,7 +171,7 @@ async def test_a_list_that_was_begun_before_is_not_new_enough(one: Served) -> No
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("resource", [of.value for of in WatchedKind])
 @played
-async def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(
+async def test_a_failing_list_is_reported_and_affects_no_other_namespace(
     one: Served, failure: Exception | str, resource: str
 ) -> None:
     one.api.refused["bank", resource] = failure
@@ -198,7 +198,7 @@ async def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(
 
 
 @played
-async def test_lists_that_hang_in_many_namespaces_leave_turns_for_others(one: Served) -> None:
+async def test_hanging_lists_leave_turns_for_other_namespaces(one: Served) -> None:
     many = [f"bank-{number}" for number in range(100)]
     relists = Relists(one.api, one.cache, one.clock, one.tasks, [*many, "shop"])
     one.api.refused = {(namespace, of.value): HANG for namespace in many for of in WatchedKind}
@@ -211,7 +211,7 @@ async def test_lists_that_hang_in_many_namespaces_leave_turns_for_others(one: Se
 
 
 @played
-async def test_a_group_begins_when_its_own_namespace_has_been_seen(one: Served) -> None:
+async def test_a_group_begins_once_its_own_namespace_was_seen(one: Served) -> None:
     one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
     leads_since = one.clock.ticks()
     assert await one.relists.seen("shop", leads_since, 5)
@@ -224,7 +224,7 @@ async def test_a_group_begins_when_its_own_namespace_has_been_seen(one: Served) 
 
 
 @played
-async def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has(one: Served) -> None:
+async def test_a_group_waits_only_a_while_for_newer_lists(one: Served) -> None:
     assert await one.relists.seen("shop", one.clock.ticks(), 5)
     await asyncio.sleep(50)
     one.api.refused = {("shop", of.value): FAILURES["503"] for of in WatchedKind}
@@ -235,13 +235,13 @@ async def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has(one: S
 
 @pytest.mark.parametrize("resource", [WatchedKind.PODS, WatchedKind.LEASES, WatchedKind.QUEUES])
 @played
-async def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(one: Served, resource: WatchedKind) -> None:
+async def test_a_group_does_not_begin_before_its_pods_sessions_and_queues_were_seen(one: Served, resource: WatchedKind) -> None:
     one.api.refused["shop", resource.value] = FAILURES["403"]
     assert not await one.relists.seen("shop", one.clock.ticks(), 5 * PATIENCE)
 
 
 @played
-async def test_what_was_listed_once_and_is_refused_since_counts_as_seen(one: Served) -> None:
+async def test_a_namespace_listed_once_and_refused_since_counts_as_seen(one: Served) -> None:
     one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
     assert await one.relists.seen("shop", one.clock.ticks(), 5)
     one.relists.want_all(one.clock.ticks())
@@ -254,7 +254,7 @@ async def test_what_was_listed_once_and_is_refused_since_counts_as_seen(one: Ser
 
 
 @played
-async def test_after_lists_of_sessions_have_failed_for_long_everybody_gets_a_full_term(one: Served) -> None:
+async def test_after_an_outage_of_session_lists_all_members_get_a_full_term(one: Served) -> None:
     one.want(one.clock.ticks())
     await asyncio.sleep(1)
     session = one.cache.leases.get("shop", "baton-a")
@@ -274,13 +274,13 @@ async def test_after_lists_of_sessions_have_failed_for_long_everybody_gets_a_ful
 
 
 @played
-async def test_a_list_of_ledgers_that_fails_keeps_no_group_from_beginning(one: Served) -> None:
+async def test_a_failing_list_of_ledgers_delays_no_group(one: Served) -> None:
     one.api.refused["shop", "configmaps"] = FAILURES["403"]
     assert await one.relists.seen("shop", one.clock.ticks(), 5)
 
 
 @played
-async def test_everything_is_listed_seldom_and_one_kind_after_another(one: Served) -> None:
+async def test_everything_is_listed_rarely_and_one_kind_after_another(one: Served) -> None:
     one.relists.want_all(one.clock.ticks())
     await asyncio.sleep(1)
     one.api.begun.clear()
@@ -297,7 +297,7 @@ async def test_everything_is_listed_seldom_and_one_kind_after_another(one: Serve
 
 
 @played
-async def test_a_list_that_always_fails_keeps_no_other_from_being_listed(one: Served) -> None:
+async def test_a_list_that_always_fails_delays_no_other(one: Served) -> None:
     one.api.refused["shop", "pods"] = FAILURES["403"]
     one.relists.want_all(one.clock.ticks())
     await asyncio.sleep(1)
@@ -307,7 +307,7 @@ async def test_a_list_that_always_fails_keeps_no_other_from_being_listed(one: Se
 
 
 @played
-async def test_a_kind_is_listed_after_its_watch_broke_and_not_all_the_time(one: Served) -> None:
+async def test_a_kind_is_listed_after_its_watch_broke_with_pauses(one: Served) -> None:
     one.relists.want_all(one.clock.ticks())
     await asyncio.sleep(1)
     one.api.begun.clear()
@@ -323,7 +323,7 @@ async def test_a_kind_is_listed_after_its_watch_broke_and_not_all_the_time(one: 
 
 
 @played
-async def test_a_kind_that_kopf_has_listed_again_is_not_listed_and_what_vanished_is_gone(one: Served) -> None:
+async def test_a_kind_that_kopf_has_relisted_is_not_listed_again(one: Served) -> None:
     one.relists.want_all(one.clock.ticks())
     await asyncio.sleep(1)
     one.api.begun.clear()
@@ -338,7 +338,7 @@ async def test_a_kind_that_kopf_has_listed_again_is_not_listed_and_what_vanished
 
 
 @played
-async def test_a_group_that_doubts_a_session_is_woken_when_it_was_listed(one: Served) -> None:
+async def test_a_group_that_doubts_a_session_is_woken_by_its_list(one: Served) -> None:
     woken: list[tuple[str, str]] = []
     one.cache.wake = woken.append
     one.relists.want_sessions(("bank", "orders"), one.clock.ticks())

@@ -12,7 +12,7 @@ from baton.simulation import virtual_time
 from tests.waiting import PATIENCE
 
 
-def test_it_fails_from_the_first_attempt_that_failed_until_one_has_worked() -> None:
+def test_work_fails_from_its_first_failed_attempt_until_one_works() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         said: list[Problem] = []
@@ -35,7 +35,7 @@ def test_it_fails_from_the_first_attempt_that_failed_until_one_has_worked() -> N
     virtual_time.run(story())
 
 
-async def test_others_have_their_turn_between_some_and_the_next() -> None:
+async def test_other_work_gets_a_turn_between_batches_of_rounds() -> None:
     pace = RoundPacing()
     went: list[str] = []
 
@@ -53,7 +53,7 @@ async def test_others_have_their_turn_between_some_and_the_next() -> None:
     await asyncio.gather(*rounds)
 
 
-async def test_who_is_cancelled_holds_up_nobody() -> None:
+async def test_a_cancelled_round_delays_no_other() -> None:
     pace = RoundPacing()
     waiting = [asyncio.create_task(pace.turn()) for _ in range(3 * AT_ONCE)]
     await asyncio.sleep(0)

@@ -64,9 +64,7 @@ async def test_nothing_of_a_step_is_done_before_it_is_written(runtime: GroupRunt
     assert not around.wanted
 
 
-async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_from(
-    runtime: GroupRuntime, around: Surroundings
-) -> None:
+async def test_a_step_written_without_an_answer_is_continued(runtime: GroupRuntime, around: Surroundings) -> None:
     around.mute = True
     with pytest.raises(UnavailableError):
         await runtime.advance(fleet("a"))
@@ -82,9 +80,7 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
             assert grant.epoch > before[1], "an epoch that stood in the ledger is meant for nobody else"
 
 
-async def test_a_queue_that_was_doubted_stays_so_where_an_earlier_write_turns_out_to_stand(
-    runtime: GroupRuntime, around: Surroundings
-) -> None:
+async def test_a_doubted_queue_stays_doubted_when_an_earlier_write_stands(runtime: GroupRuntime, around: Surroundings) -> None:
     around.mute = True
     with pytest.raises(UnavailableError):
         await runtime.advance(fleet("a"))
@@ -95,7 +91,7 @@ async def test_a_queue_that_was_doubted_stays_so_where_an_earlier_write_turns_ou
     assert runtime.state.queues[ORDERS].incarnation == IN_DOUBT
 
 
-async def test_a_step_for_many_members_is_taken_aside_however_few_partitions_there_are(
+async def test_a_step_for_many_members_runs_aside_though_there_are_few_partitions(
     runtime: GroupRuntime, around: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []

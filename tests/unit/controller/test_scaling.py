@@ -104,13 +104,13 @@ async def look(scaling: Scaling, seen: GroupMembers = NOBODY, **fields: Any) -> 
     return scaling.asked_for(asked)
 
 
-async def test_what_the_spec_asks_for_is_known(scaling: Scaling) -> None:
+async def test_the_requested_size_is_known(scaling: Scaling) -> None:
     assert await look(scaling) is None
     assert await look(scaling, scale={"mode": "Spark"}, replicas=0) == 0
     assert await look(scaling, scale={"mode": "Spark"}, replicas=2) == 2
 
 
-async def test_replicas_that_nobody_has_set_are_set_to_the_present_size_and_told_once(workload: Workload) -> None:
+async def test_unset_replicas_are_set_to_the_present_size_and_reported_once(workload: Workload) -> None:
     scaling = made(workload)
     asked = spec(scale=TARGET)
     assert scaling.apply(asked, NOBODY, [], {}) is None
@@ -121,7 +121,7 @@ async def test_replicas_that_nobody_has_set_are_set_to_the_present_size_and_told
     assert told == [set_to, None]
 
 
-async def test_replicas_that_others_set_meanwhile_stay_as_they_set_them(scaling: Scaling, workload: Workload) -> None:
+async def test_replicas_set_by_others_meanwhile_stay(scaling: Scaling, workload: Workload) -> None:
     workload.meanwhile = [{"paused": True}, {"replicas": 5}]
     await look(scaling, scale=TARGET)
     assert workload.group["replicas"] == 5 and workload.version == 3
@@ -131,7 +131,7 @@ async def test_replicas_that_others_set_meanwhile_stay_as_they_set_them(scaling:
     assert "replicas" not in workload.group, "others scale it by now"
 
 
-async def test_replicas_are_set_again_where_somebody_has_taken_them_away(scaling: Scaling, workload: Workload) -> None:
+async def test_replicas_are_set_again_after_they_were_removed(scaling: Scaling, workload: Workload) -> None:
     await look(scaling, scale=TARGET)
     await look(scaling, scale=TARGET, replicas=3)
     del workload.group["replicas"]
@@ -139,9 +139,7 @@ async def test_replicas_are_set_again_where_somebody_has_taken_them_away(scaling
     assert workload.group["replicas"] == 3
 
 
-async def test_a_workload_whose_size_cannot_be_read_sets_no_replicas_and_is_a_problem_until_it_can(
-    scaling: Scaling, workload: Workload
-) -> None:
+async def test_a_workload_whose_size_cannot_be_read_is_a_problem_until_it_can(scaling: Scaling, workload: Workload) -> None:
     workload.fault = Refuse(403, "Forbidden", "no")
     await look(scaling, scale=TARGET)
     refused = scaling.problem
@@ -152,7 +150,7 @@ async def test_a_workload_whose_size_cannot_be_read_sets_no_replicas_and_is_a_pr
     assert workload.group["replicas"] == 3
 
 
-async def test_the_size_of_a_workload_that_others_scale_is_read_and_never_written(scaling: Scaling, workload: Workload) -> None:
+async def test_the_size_of_an_externally_scaled_workload_is_only_read(scaling: Scaling, workload: Workload) -> None:
     workload.group["scale"] = OF_OTHERS
     assert await look(scaling, scale=OF_OTHERS) == 3
     workload.replicas = 0
@@ -164,13 +162,13 @@ async def test_the_size_of_a_workload_that_others_scale_is_read_and_never_writte
     assert workload.replicas == 2 and "replicas" not in workload.group
 
 
-async def test_a_workload_of_none_asks_for_nobody_while_its_pods_still_stop(scaling: Scaling, workload: Workload) -> None:
+async def test_a_workload_of_zero_requests_no_pods_while_its_pods_stop(scaling: Scaling, workload: Workload) -> None:
     workload.replicas = 0
     stopping = GroupMembers({MemberId("a"): ObservedMember(Uid("u"), terminating=True)})
     assert await look(scaling, stopping, scale=OF_OTHERS) == 0
 
 
-async def test_the_size_is_read_again_only_where_the_number_of_pods_has_changed(scaling: Scaling, workload: Workload) -> None:
+async def test_the_size_is_read_again_only_if_the_number_of_pods_changed(scaling: Scaling, workload: Workload) -> None:
     for _ in range(3):
         await look(scaling, SOMEBODY, scale=OF_OTHERS)
     assert workload.asked == 1
@@ -179,7 +177,7 @@ async def test_the_size_is_read_again_only_where_the_number_of_pods_has_changed(
     assert workload.asked == 2
 
 
-async def test_more_pods_than_the_workload_has_are_not_all_its_own(scaling: Scaling, workload: Workload) -> None:
+async def test_a_group_with_more_pods_than_its_workload_has_no_known_size(scaling: Scaling, workload: Workload) -> None:
     workload.replicas = 1
     assert await look(scaling, GroupMembers(pods=1), scale=OF_OTHERS) == 1
     assert await look(scaling, GroupMembers(pods=2), scale=OF_OTHERS) is None
@@ -197,7 +195,7 @@ async def test_a_size_that_cannot_be_read_is_a_problem_until_it_can(scaling: Sca
     assert scaling.problem is None
 
 
-async def test_what_others_scaled_is_forgotten_with_the_mode(scaling: Scaling, workload: Workload) -> None:
+async def test_an_external_size_is_forgotten_when_the_mode_changes(scaling: Scaling, workload: Workload) -> None:
     workload.fault = Refuse(403, "Forbidden", "no")
     await look(scaling, scale=OF_OTHERS)
     assert scaling.recheck()
@@ -245,7 +243,7 @@ BOTH = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}")) for name i
 
 @pytest.mark.parametrize("fields", [{"scale": TARGET}, {"scale": {"mode": "Spark"}, "replicas": 1}, {}], ids=str)
 @pytest.mark.parametrize("seen_late", [False, True])
-async def test_no_pod_stays_cheap_to_lose_when_nothing_is_scaled_any_more(fields: dict[str, Any], seen_late: bool) -> None:
+async def test_pods_lose_their_deletion_cost_when_nothing_is_scaled(fields: dict[str, Any], seen_late: bool) -> None:
     pods = Pods()
     scaling = made(pods)
     before = pods.views
@@ -262,7 +260,7 @@ async def test_no_pod_stays_cheap_to_lose_when_nothing_is_scaled_any_more(fields
     assert scaling.problem is None
 
 
-async def test_a_refusal_in_other_words_is_no_reason_to_try_again_at_once() -> None:
+async def test_a_reworded_refusal_causes_no_immediate_retry() -> None:
     pods, woken = Pods(), 0
 
     def changed() -> None:
@@ -280,9 +278,7 @@ async def test_a_refusal_in_other_words_is_no_reason_to_try_again_at_once() -> N
 
 
 @pytest.mark.parametrize(("fields", "left"), [({"scale": TARGET}, None), ({}, "-1000")])
-async def test_a_new_leader_takes_off_the_marks_of_the_one_before_and_not_those_of_users(
-    fields: dict[str, Any], left: str | None
-) -> None:
+async def test_a_new_leader_removes_marks_of_the_former_one_but_not_users(fields: dict[str, Any], left: str | None) -> None:
     pods = Pods()
     pods.costs["a"] = "-1000"
     made(pods).apply(spec(**fields), BOTH, pods.views, {})
@@ -290,7 +286,7 @@ async def test_a_new_leader_takes_off_the_marks_of_the_one_before_and_not_those_
     assert pods.costs["a"] == left
 
 
-async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are_marked() -> None:
+async def test_a_workload_shrinks_once_all_its_candidates_are_marked() -> None:
     pods = Pods(*"abcdefghijkl")
     members = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}")) for name in pods.costs}, pods=12)
     scaling = made(pods)
@@ -307,7 +303,7 @@ async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are
     assert told == [(EventReason.SCALED, "scaled Deployment shop/consumers from 3 to 1"), None]
 
 
-async def test_the_event_says_why_the_size_is_another_than_was_asked_for() -> None:
+async def test_the_event_says_why_another_size_was_chosen() -> None:
     pods = Pods("a")
     scaling = made(pods)
     asked = spec(scale=TARGET, replicas=1)
@@ -319,7 +315,7 @@ async def test_the_event_says_why_the_size_is_another_than_was_asked_for() -> No
     )
 
 
-async def test_a_size_that_is_asked_for_no_more_is_not_applied() -> None:
+async def test_an_outdated_size_is_not_applied() -> None:
     pods = Pods()
     scaling = made(pods)
     scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
@@ -342,7 +338,7 @@ class OddAtFirst(Scaler):
         return 4
 
 
-async def test_one_that_failed_unexpectedly_is_followed_by_another(workload: Workload) -> None:
+async def test_an_unexpected_failure_is_retried(workload: Workload) -> None:
     scaler, changed, tasks = OddAtFirst(workload), asyncio.Event(), Tasks(ApiServerClock())
     scaling, asked = Scaling(("shop", "orders"), "g", scaler, tasks, changed.set), spec(scale=OF_OTHERS)
     scaling.apply(asked, SOMEBODY, [], {})
@@ -364,19 +360,19 @@ FLEET = {MemberId(name): ObservedMember(Uid(name), joined=joined) for name, join
 PODS = [PodView("shop", name, Uid(name), "orders", ready_since=FLEET[name].joined) for name in FLEET]
 
 
-def test_victims_own_least_and_then_are_the_youngest() -> None:
+def test_victims_own_the_fewest_partitions_and_then_are_the_youngest() -> None:
     assert victims(PODS, FLEET, OWNED, 4) == set()
     assert victims(PODS, FLEET, OWNED, 3) == {"idle"}
     assert victims(PODS, FLEET, OWNED, 2) == {"idle", "young"}
     assert victims(PODS, FLEET, OWNED, 0) == set(FLEET)
 
 
-def test_who_drains_is_the_first_victim_of_the_members_whatever_it_owns_yet() -> None:
+def test_a_draining_pod_is_the_first_victim_among_members() -> None:
     pods = [replace(pod, draining=pod.name == "busy") for pod in PODS]
     assert victims(pods, FLEET, OWNED, 3) == {"busy"}
 
 
-def test_pods_that_take_no_part_are_counted_and_go_before_members_and_the_unready_before_all() -> None:
+def test_pods_that_take_no_part_are_lost_before_members() -> None:
     stuck, starting = (replace(PODS[0], name=MemberId(name)) for name in ("stuck", "starting"))
     pods = [*PODS, stuck, replace(starting, ready_since=None)]
     assert victims(pods, FLEET, OWNED, 5) == {"starting"}
@@ -384,7 +380,7 @@ def test_pods_that_take_no_part_are_counted_and_go_before_members_and_the_unread
     assert victims(pods, FLEET, OWNED, 3) == {"starting", "stuck", "idle"}
 
 
-def test_pods_that_stop_or_have_ended_are_no_part_of_the_size() -> None:
+def test_stopping_and_ended_pods_do_not_count() -> None:
     pods = [
         *PODS,
         replace(PODS[0], name=MemberId("stops"), terminating=True),

@@ -70,7 +70,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
         (3, None, ["b", "a", "a"], "True", Reason.DEADLINE_MISSED, "a, b did not let go by the deadline"),
     ],
 )
-def test_rebalancing_is_told_in_a_sentence(
+def test_rebalancing_is_described_in_a_sentence(
     moving: int, wait: Problem | None, overdue: list[str], status: str, reason: Reason, said: str
 ) -> None:
     kind, made, why, message = rebalancing(moving, wait, overdue)
@@ -78,7 +78,7 @@ def test_rebalancing_is_told_in_a_sentence(
     assert said in message
 
 
-def test_who_is_overdue_is_named_with_the_cure() -> None:
+def test_overdue_members_are_named_with_the_cure() -> None:
     (_, _, _, one), (_, _, _, two) = rebalancing(1, None, ["a"]), rebalancing(2, None, ["b", "a", "a"])
     assert "; a did not let go by the deadline, and the hand-off waits, because no queue can fence it off: stop it, or set" in one
     assert "; a, b did not let go by the deadline, and the hand-off waits, because no queue can fence them off: stop them" in two
@@ -132,7 +132,7 @@ FINE = QueueFacts(partitions=4)
         (replace(queue(), spec=None, problem="?"), [FINE], 4, None, Reason.INVALID_SPEC),
     ],
 )
-def test_a_queues_status(
+def test_the_status_of_a_queue(
     view: QueueView, reports: list[QueueFacts], partitions: int | None, scaling: PartitionScaleStatus | None, reason: Reason
 ) -> None:
     status = queue_status(view, reports, NOW)
@@ -165,7 +165,7 @@ def proposing(spec: GroupSpec, **queue: Any) -> Group:
     return group
 
 
-def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> None:
+def test_the_status_shows_a_proposals_gains_and_costs() -> None:
     whole = summary(
         proposing(GroupSpec(approval=Approval.MANUAL, rebalance=GroupRebalance(max_concurrent_handoffs=4)), max_handoff=2.0).state
     )
@@ -181,14 +181,14 @@ def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> N
     assert proposal_ready(None)[1] is ConditionStatus.FALSE
 
 
-def test_a_pause_that_nothing_bounds_is_told_as_such_and_eager_pauses_all() -> None:
+def test_an_unbounded_pause_is_shown_and_eager_pauses_all() -> None:
     spec = GroupSpec(approval=Approval.MANUAL, protocol=Protocol.EAGER)
     told = group_status(group_view(), summary(proposing(spec, fenced=False).state), GroupMembers(), FINE_SO_FAR, NOW, {}).proposal
     assert told is not None
     assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 60, 60, None)
 
 
-def test_a_hand_off_shows_what_is_unacknowledged() -> None:
+def test_a_hand_off_shows_its_unacknowledged_entries() -> None:
     group = proposing(GroupSpec())
     partition = next(iter(group.state.moves))
     first, *rest = group_status(group_view(), summary(group.state), GroupMembers(), FINE_SO_FAR, NOW, {partition: 7}).handoffs
@@ -212,7 +212,7 @@ def changed() -> Group:
     return Group(4).start("a", "b").join("c")
 
 
-def test_ready_in_one_word_means_that_all_is_well() -> None:
+def test_ready_means_that_all_is_well() -> None:
     word, told = told_of(Group(4).start("a", "b"))
     assert (word, told["Ready"], told["Settled"], told["Balanced"]) == (
         "Ready",
@@ -231,13 +231,13 @@ def test_no_group_with_a_problem_is_called_ready_or_settled(reason: Reason) -> N
         assert (word, told["Ready"], told["Settled"]) == ("NotReady", ("False", reason.value), ("False", "NotReady"))
 
 
-def test_a_group_that_is_being_deleted_is_called_so_whatever_else_is_wrong() -> None:
+def test_a_group_being_deleted_is_called_deleting_whatever_else_is_wrong() -> None:
     for reason in (Reason.DELETING, Reason.INVALID_SPEC):
         word, told = told_of(Group(4).start("a", "b"), Problem(reason, "?"), deleting=True)
         assert (word, told["Settled"][0]) == ("Deleting", "False")
 
 
-def test_a_queue_that_has_not_answered_yet_is_no_trouble_and_not_ready_either() -> None:
+def test_a_queue_that_has_not_answered_yet_leaves_the_group_unknown() -> None:
     word, told = told_of(Group(0), Problem(Reason.WAITING_FOR_QUEUE, "orders has not answered yet"))
     assert (word, told["Ready"], told["Settled"]) == ("NotReady", ("Unknown", "WaitingForQueue"), ("False", "NotReady"))
 
@@ -256,24 +256,24 @@ def sight(name: str, partitions: int | None, *, there: bool = True) -> QueueSigh
     return QueueSight(QueueName(name), named=True, view=view, facts=QueueFacts(partitions=partitions))
 
 
-def test_no_partition_is_told_of_as_long_as_a_queue_has_never_answered() -> None:
+def test_partitions_are_unknown_until_a_queue_has_answered() -> None:
     assert told_partitions(0, sight("orders", None)) == (None, None)
     assert told_partitions(0, sight("orders", None), sight("pay", None)) == (None, None)
     assert told_partitions(4, sight("orders", 4), sight("pay", None)) == (4, 0), "at least those of who has answered"
     assert told_partitions(4, replace(sight("orders", None), recorded=4)) == (4, 0), "as the ledger has it"
 
 
-def test_no_partition_is_told_of_as_long_as_a_queue_is_not_there() -> None:
+def test_partitions_are_unknown_until_a_queue_exists() -> None:
     assert told_partitions(0, sight("orders", None, there=False)) == (None, None)
     assert told_partitions(0, sight("orders", 0), sight("pay", None, there=False)) == (None, None)
     assert told_partitions(4, sight("orders", 4), sight("pay", None, there=False)) == (4, 0), "at least those of who is there"
 
 
-def test_a_group_that_has_no_partition_says_so() -> None:
+def test_a_group_without_partitions_shows_zero() -> None:
     assert told_partitions(0, sight("orders", 0)) == (0, 0)
 
 
-def test_the_words_for_what_partitions_do_stand_where_all_is_well() -> None:
+def test_hold_downs_rebalances_and_pauses_are_states_of_a_healthy_group() -> None:
     group = changed()
     group.settle(at=20)
     assert told_of(group)[0] == "Holddown"
@@ -283,7 +283,7 @@ def test_the_words_for_what_partitions_do_stand_where_all_is_well() -> None:
     assert told_of(paused, paused=True)[0] == "Paused"
 
 
-def test_a_group_is_settled_only_when_nothing_is_under_way() -> None:
+def test_a_group_is_settled_only_if_nothing_is_in_progress() -> None:
     group = changed()
     seen = []
     for at in (20.0, 25.0, 28.0):
@@ -292,7 +292,7 @@ def test_a_group_is_settled_only_when_nothing_is_under_way() -> None:
     assert seen == [("False", "Holddown"), ("False", "HandingOff"), ("True", "Settled")]
 
 
-def test_a_group_with_something_due_that_is_not_begun_is_not_settled() -> None:
+def test_a_group_with_something_due_is_not_settled() -> None:
     assert told_of(Group(4, GroupSpec(paused=True)).start("a", "b"), paused=True)[1]["Settled"] == ("False", "Paused")
     assert told_of(proposing(GroupSpec(approval=Approval.MANUAL)), approval="Manual")[1]["Settled"] == (
         "False",
@@ -301,11 +301,11 @@ def test_a_group_with_something_due_that_is_not_begun_is_not_settled() -> None:
 
 
 @pytest.mark.parametrize(("asked_for", "told"), [(2, ("True", "Settled")), (3, ("False", "Scaling")), (1, ("False", "Scaling"))])
-def test_a_group_whose_pods_are_still_to_come_or_go_is_not_settled(asked_for: int, told: tuple[str, str]) -> None:
+def test_a_group_that_is_scaling_is_not_settled(asked_for: int, told: tuple[str, str]) -> None:
     assert told_of(Group(4).start("a", "b"), asked_for=asked_for)[1]["Settled"] == told
 
 
-def test_a_group_whose_pods_are_still_to_come_says_what_they_wait_for() -> None:
+def test_a_group_that_is_scaling_says_what_its_pods_wait_for() -> None:
     whole = summary(Group(4).start("a", "b").state)
     told = group_conditions(
         group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=3, missing="c: not Ready (Unschedulable: no cpu)"
@@ -314,7 +314,7 @@ def test_a_group_whose_pods_are_still_to_come_says_what_they_wait_for() -> None:
     assert message == "2 of the 3 requested pods take part; c: not Ready (Unschedulable: no cpu)"
 
 
-def test_a_group_at_rest_says_why_it_has_fewer_pods_than_are_asked_for() -> None:
+def test_a_settled_group_says_why_it_has_fewer_pods_than_requested() -> None:
     view = group_view(replicas=3, scale={"mode": "Spark", "steps": "EvenShares"})
     sights = [QueueSight(QueueName("orders"), named=True, view=queue(), facts=QueueFacts(partitions=4))]
     group = Group(4).start("a", "b")
@@ -326,7 +326,7 @@ def test_a_group_at_rest_says_why_it_has_fewer_pods_than_are_asked_for() -> None
     )
 
 
-def test_no_pods_where_none_are_asked_for_is_well_and_settled() -> None:
+def test_a_group_scaled_to_zero_is_ready_and_settled() -> None:
     group = Group(4).start("a", "b").leave("a", "b")
     group.settle(at=20)
     assert told_of(group, asked_for=0)[0] == "Holddown", "as long as they may come back"
@@ -340,7 +340,7 @@ def test_no_pods_where_none_are_asked_for_is_well_and_settled() -> None:
     )
 
 
-def test_a_group_for_which_nothing_is_done_keeps_what_was_said_but_that_all_is_well() -> None:
+def test_a_halted_group_keeps_its_status_but_is_not_ready() -> None:
     whole = summary(Group(4).start("a", "b").state)
     told = group_conditions(group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=None)
     before = group_status(group_view(), whole, GroupMembers(), told, NOW, {}).model_dump(by_alias=True, mode="json")
@@ -360,14 +360,14 @@ def test_a_group_for_which_nothing_is_done_keeps_what_was_said_but_that_all_is_w
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("reason", Reason)
-def test_the_state_in_one_word_says_that_all_is_well_only_where_ready_is_true(state: State, reason: Reason) -> None:
+def test_the_state_is_well_only_if_ready_is_true(state: State, reason: Reason) -> None:
     bad = shown_state(state, ready(Problem(reason, "mend it"), ""), deleting=False)
     assert bad is ShownState.NOT_READY
     assert shown_state(state, ready(None, "fine"), deleting=False) is not ShownState.NOT_READY
 
 
 @pytest.mark.parametrize("asked_for", [None, 2])
-def test_a_group_without_a_member_is_not_ready_unless_none_is_asked_for(asked_for: int | None) -> None:
+def test_a_group_without_members_is_not_ready_unless_none_are_requested(asked_for: int | None) -> None:
     (problem,) = membership_problems("orders", "shop", GroupMembers(), asked_for)
     assert shown_state(State.READY, ready(problem, ""), deleting=False) is ShownState.NOT_READY
     assert membership_problems("orders", "shop", GroupMembers(), 0) == []
@@ -556,7 +556,7 @@ CASES: list[Case] = [
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_a_group_that_has_not_planned_says_what_is_so_and_what_is_waited_for(
+def test_a_group_that_has_not_planned_shows_its_state_and_why_it_waits(
     group: Callable[[], Group],
     problems: list[Problem],
     columns: tuple[str, int, int, str | None],
@@ -577,7 +577,7 @@ def test_a_group_that_has_not_planned_says_what_is_so_and_what_is_waited_for(
         assert f"{status.unowned} of {status.partitions} partitions have no owner" in told["Ready"].message
 
 
-def test_what_waits_is_done_when_it_may_be() -> None:
+def test_a_resumed_group_plans_at_once() -> None:
     """What is told above is no more than telling: the plan comes at once."""
     group = at(paused(Group(12)).join("a", "b"), 20)
     group.spec = replace(group.spec, paused=False)
@@ -585,7 +585,7 @@ def test_what_waits_is_done_when_it_may_be() -> None:
     assert shown(group).unowned == 0
 
 
-def test_no_hold_is_shown_whose_end_waits_for_the_ledger() -> None:
+def test_a_hold_that_waits_for_the_ledger_is_not_shown() -> None:
     """No step is taken before that is written."""
     group = at(Group(4).start("a", "b").leave("b"), 20)
     before = shown(group).model_dump(by_alias=True, mode="json")

@@ -54,12 +54,12 @@ def shop() -> Shop:
     return Shop()
 
 
-async def test_a_status_is_written_whole_so_that_fields_that_are_gone_are_gone(shop: Shop) -> None:
+async def test_a_status_is_replaced_as_a_whole(shop: Shop) -> None:
     await shop.write(state="Ready")
     assert shop.group["status"] == {"state": "Ready"}
 
 
-async def test_a_status_that_could_not_be_written_is_written_later(shop: Shop) -> None:
+async def test_a_failed_write_is_repeated(shop: Shop) -> None:
     shop.fault = Refuse(503, "", "away")
     await shop.write(state="Ready")
     assert shop.group["status"] == BEFORE
@@ -68,7 +68,7 @@ async def test_a_status_that_could_not_be_written_is_written_later(shop: Shop) -
     assert shop.group["status"] == {"state": "Ready"}
 
 
-async def test_a_status_is_not_written_to_another_group_of_that_name(shop: Shop) -> None:
+async def test_no_status_is_written_to_another_group_of_that_name(shop: Shop) -> None:
     asked: list[str] = []
     shop.api = MemoryApi(shop.server, lambda verb, path: asked.append(verb))
     shop.writer = shop.new_writer()
@@ -79,7 +79,7 @@ async def test_a_status_is_not_written_to_another_group_of_that_name(shop: Shop)
     assert "status" not in shop.group and len(asked) == 1, "it does not try again"
 
 
-async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when(shop: Shop) -> None:
+async def test_a_status_is_written_only_when_it_changes_and_has_the_time_of_that(shop: Shop) -> None:
     writer = shop.new_writer(ApiServerClock(lambda: 1_800_000_000.0, lambda: 0.0), dated=True)
     writer.want({"state": "Ready"}, BEFORE)
     await writer.flush()
@@ -102,7 +102,7 @@ def played(story: Callable[[Shop], Awaitable[None]]) -> None:
 
 
 @played
-async def test_a_writer_whose_task_died_goes_on_with_the_next_report(shop: Shop) -> None:
+async def test_a_writer_whose_task_died_continues_with_the_next_report(shop: Shop) -> None:
     started: list[asyncio.Task[None]] = []
 
     def start(coroutine: Any) -> asyncio.Task[None]:
@@ -130,7 +130,7 @@ async def test_a_burst_of_changes_is_one_write(shop: Shop) -> None:
 
 
 @played
-async def test_a_status_that_waits_for_its_turn_is_written_as_it_is_by_then(shop: Shop) -> None:
+async def test_a_status_that_waits_for_its_turn_is_written_as_of_then(shop: Shop) -> None:
     before, turns = shop.version, shop.api.turns
     turns.may_begin = lambda: False
     shop.writer.want({"state": "Rebalancing"}, BEFORE)

@@ -47,19 +47,19 @@ def kept(work: Work, seconds: float = 600.0) -> Tasks:
     return virtual_time.run(main())
 
 
-def test_what_fails_or_ends_is_counted_and_started_again() -> None:
+def test_tasks_that_fail_or_end_are_counted_and_restarted() -> None:
     work = Work(KeyError("a"), None, RecursionError())
     assert +kept(work).failures == {"events": 3}
     assert len(work.began) == 4
 
 
-def test_a_cancellation_that_nobody_asked_for_is_a_failure_like_others() -> None:
+def test_an_unrequested_cancellation_is_a_failure() -> None:
     work = Work(asyncio.CancelledError())
     assert +kept(work).failures == {"events": 1}
     assert len(work.began) == 2
 
 
-def test_what_fails_again_and_again_is_started_ever_less_often() -> None:
+def test_a_task_that_keeps_failing_is_restarted_less_and_less_often() -> None:
     work = Work(*[ValueError()] * 100)
     kept(work)
     pauses = [after - before for before, after in zip(work.began, work.began[1:], strict=False)]
@@ -67,7 +67,7 @@ def test_what_fails_again_and_again_is_started_ever_less_often() -> None:
     assert max(pauses) == pauses[-1] == LONGEST_PAUSE
 
 
-async def test_work_that_fails_once_is_said_once() -> None:
+async def test_a_task_that_fails_once_is_reported_once() -> None:
     tasks = Tasks(ApiServerClock())
 
     async def fails() -> None:
@@ -78,11 +78,11 @@ async def test_work_that_fails_once_is_said_once() -> None:
     assert +tasks.failures == {"mount-refresh": 1}
 
 
-def test_a_task_is_counted_before_it_fails_for_prometheus_takes_the_first_value_for_no_increase() -> None:
+def test_every_task_has_a_count_of_zero_before_it_fails() -> None:
     assert Tasks(ApiServerClock()).failures == dict.fromkeys(get_args(TaskName), 0)
 
 
-def test_nobody_else_makes_tasks() -> None:
+def test_only_supervision_makes_tasks() -> None:
     package = Path(baton.__file__).parent
     found = [
         f"{file.relative_to(package)}:{line}"
@@ -135,11 +135,11 @@ def ended(cancellations: float) -> tuple[bool, float]:
     return virtual_time.run(main())
 
 
-def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:
+def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
     assert ended(0) == (True, 0.0)
     over, took = ended(3)
     assert over and took < GIVE_UP_AFTER
 
 
-def test_a_task_that_never_ends_is_not_waited_for_for_ever() -> None:
+def test_a_task_that_never_ends_is_given_up() -> None:
     assert ended(GIVE_UP_AFTER) == (False, GIVE_UP_AFTER)

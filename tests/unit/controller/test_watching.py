@@ -83,14 +83,14 @@ async def _begun(one: TwoNamespaces) -> AsyncIterator[TwoNamespaces]:
         await asyncio.to_thread(one.watching.stop)
 
 
-async def test_what_is_there_and_what_comes_is_heard_of(watching: TwoNamespaces) -> None:
+async def test_existing_and_new_objects_are_reported(watching: TwoNamespaces) -> None:
     for of in WATCHED:
         for namespace in ("shop", "bank"):
             await watching.watched(namespace, of, "one")
     assert watching.watching.begun
 
 
-async def test_a_list_has_many_objects_a_page_and_fewer_where_they_are_large(watching: TwoNamespaces) -> None:
+async def test_a_list_has_large_pages_and_smaller_ones_for_large_objects(watching: TwoNamespaces) -> None:
     there = [manifest("bank", f"one-{number}") for number in range(PAGE + 1)]
     watching.server.objects["bank", "pods"] = there
     watching.server.objects["bank", "leases"] = [{**one, "spec": {"holderIdentity": "x" * 700_000}} for one in there[:30]]
@@ -103,7 +103,7 @@ async def test_a_list_has_many_objects_a_page_and_fewer_where_they_are_large(wat
     assert watching.server.pages["bank", "leases"][:4] == [31, 25, 2, 2], "the first two were not read to their end"
 
 
-async def test_a_list_whose_rest_is_gone_begins_again(watching: TwoNamespaces) -> None:
+async def test_a_list_whose_continuation_expired_begins_again(watching: TwoNamespaces) -> None:
     watching.server.objects["bank", "pods"] = [manifest("bank", f"one-{number}") for number in range(2 * PAGE)]
     watching.server.stale.add(("bank", "pods"))
     watching.server.say("bank", "pods", ENDS["gone"])
@@ -112,7 +112,7 @@ async def test_a_list_whose_rest_is_gone_begins_again(watching: TwoNamespaces) -
     assert watching.there >= {("bank", f"one-{number}") for number in range(2 * PAGE)}
 
 
-async def test_of_an_object_only_what_is_looked_at_is_kept(watching: TwoNamespaces) -> None:
+async def test_only_the_needed_parts_of_an_object_are_kept(watching: TwoNamespaces) -> None:
     spec = {"containers": [{"name": "c", "image": "none"}]}
     watching.server.objects["bank", "pods"] = [{**manifest("bank", "listed"), "spec": spec}]
     watching.server.say("bank", "pods", ENDS["gone"])
@@ -122,7 +122,7 @@ async def test_of_an_object_only_what_is_looked_at_is_kept(watching: TwoNamespac
     assert {parts for name, parts in watching.parts if name in ("listed", "told")} == {("metadata",)}
 
 
-async def test_an_object_that_is_too_deep_to_be_parsed_hides_no_other(watching: TwoNamespaces) -> None:
+async def test_an_object_too_deep_to_parse_hides_no_other(watching: TwoNamespaces) -> None:
     fields = {"manager": "somebody", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DEEP}
     deep = {"metadata": {**manifest("bank", "deep")["metadata"], "managedFields": [fields]}}
     watching.server.event("bank", "pods", "ADDED", deep)
@@ -143,7 +143,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("line", ENDS.values(), ids=ENDS)
-async def test_a_watch_that_cannot_be_read_on_goes_on_and_stops_no_other_namespace(watching: TwoNamespaces, line: bytes) -> None:
+async def test_a_broken_watch_is_renewed_and_stops_no_other_namespace(watching: TwoNamespaces, line: bytes) -> None:
     watching.server.say("bank", "pods", line)
     await watching.broke_or_relisted("bank", WatchedKind.PODS)
     await watching.watched("shop", WatchedKind.PODS, "second")
@@ -151,9 +151,7 @@ async def test_a_watch_that_cannot_be_read_on_goes_on_and_stops_no_other_namespa
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 422, 429, 503])
-async def test_a_namespace_that_is_refused_stops_no_other_and_is_watched_when_it_comes_back(
-    watching: TwoNamespaces, status: int
-) -> None:
+async def test_a_refused_namespace_stops_no_other_and_is_watched_again_later(watching: TwoNamespaces, status: int) -> None:
     watching.server.refused["bank", "pods"] = status
     watching.server.say("bank", "pods", ENDS["gone"])
     await watching.broke_or_relisted("bank", WatchedKind.PODS)
@@ -164,7 +162,7 @@ async def test_a_namespace_that_is_refused_stops_no_other_and_is_watched_when_it
     assert (WatchedKind.PODS, "bank", "third") in watching.heard
 
 
-async def test_a_kind_that_comes_later_is_watched_then(tmp_path: Path) -> None:
+async def test_a_kind_that_is_installed_later_is_watched_then(tmp_path: Path) -> None:
     server = HttpApiServer()
     server.served.remove(WatchedKind.QUEUES)
     server.refused["bank", WatchedKind.QUEUES.value] = 404
@@ -175,7 +173,7 @@ async def test_a_kind_that_comes_later_is_watched_then(tmp_path: Path) -> None:
         await one.watched("bank", WatchedKind.QUEUES, "orders")
 
 
-async def test_the_process_is_told_where_kopf_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_process_is_told_that_kopf_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(**_: object) -> None:
         raise RuntimeError("a fault of kopf's")
 
@@ -189,7 +187,7 @@ async def test_the_process_is_told_where_kopf_ends(tmp_path: Path, monkeypatch: 
         await asyncio.to_thread(watching.stop)
 
 
-async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
+async def test_an_event_that_cannot_be_handled_delays_no_other() -> None:
     heard = []
 
     class UnforeseenError(Exception):
@@ -208,7 +206,7 @@ async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
     assert len(heard) == 1000
 
 
-async def test_a_list_outdates_events_that_wait_of_objects_that_it_does_not_have() -> None:
+async def test_a_list_outdates_waiting_events_of_objects_that_it_does_not_have() -> None:
     """A pod created and deleted while the watch was broken used to come back, because its first event was delivered last."""
     heard: list[str] = []
     feed = WatchEvents(asyncio.get_running_loop(), lambda of, kind, one: heard.append(one["metadata"]["name"]))
@@ -221,7 +219,7 @@ async def test_a_list_outdates_events_that_wait_of_objects_that_it_does_not_have
     assert sorted(heard) == ["elsewhere", "lease", "new", "there"]
 
 
-async def test_of_an_object_only_the_newest_event_waits() -> None:
+async def test_only_the_newest_event_of_an_object_waits() -> None:
     heard: list[tuple[str | None, str]] = []
     feed = WatchEvents(asyncio.get_running_loop(), lambda of, kind, one: heard.append((kind, one["metadata"]["resourceVersion"])))
     feed.put(WatchedKind.PODS, "ADDED", manifest("shop", "a", 1))

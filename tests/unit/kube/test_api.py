@@ -48,14 +48,14 @@ async def test_the_requests_of_many_groups_take_turns() -> None:
     assert await asyncio.gather(*asked) == [{}] * len(asked)
 
 
-async def test_why_there_is_no_answer_is_told_without_what_the_client_says_of_itself() -> None:
+async def test_a_refused_connection_is_reported_without_the_clients_details() -> None:
     settings = client.Configuration(host="https://127.0.0.1:1")
     async with connected(settings) as api:
         with pytest.raises(UnavailableError, match=r"^GET /version: Connection refused$"):
             await api.get("/version")
 
 
-async def test_the_time_for_an_answer_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_timeout_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.kube.api.REQUEST_TIMEOUT", 0.05)
     connection: Any = Connection()
     api = Api(connection)
@@ -68,7 +68,7 @@ async def test_the_time_for_an_answer_begins_with_the_turn(monkeypatch: pytest.M
     assert await second == {}
 
 
-async def test_an_api_server_that_does_not_answer_is_said_to_be_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_server_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.kube.api.REQUEST_TIMEOUT", 0.0)
     connection: Any = Connection()
     with pytest.raises(UnavailableError, match="GET /api/v1/pods: no answer in time"):
@@ -105,7 +105,7 @@ class Pages:
         self.closed += 1
 
 
-async def test_of_a_page_that_is_too_large_no_more_is_read_than_it_may_have() -> None:
+async def test_a_page_that_is_too_large_is_not_read_to_its_end() -> None:
     connection: Any = Pages()
     with pytest.raises(PageTooLargeError):
         await Api(connection).page("/api/v1/pods", {})
@@ -114,7 +114,7 @@ async def test_of_a_page_that_is_too_large_no_more_is_read_than_it_may_have() ->
     assert (len(page["items"][0]), token) == (4 * 2**20, "")
 
 
-async def test_a_single_object_is_read_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_single_object_is_read_whatever_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.kube.api.LARGEST_PAGE", 1000)
     page, _ = await Api(Pages()).page("/api/v1/pods", {}, limit=1)  # type: ignore[arg-type]
     assert len(page["items"][0]) == 2**20

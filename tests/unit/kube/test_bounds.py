@@ -41,7 +41,7 @@ def pod(**annotations: str) -> pods.PodView:
     return made
 
 
-def test_executors_are_read_up_to_a_bound() -> None:
+def test_executors_are_read_up_to_a_limit() -> None:
     one = lease(executors="1," * (LONGEST_EXECUTORS // 2))
     assert (one.executors, one.problem) == (frozenset({"1"}), None)
     beyond = lease(executors="1," * (LONGEST_EXECUTORS // 2) + "2")
@@ -49,7 +49,7 @@ def test_executors_are_read_up_to_a_bound() -> None:
     assert "baton.dev/executors" in (beyond.problem or "")
 
 
-def test_what_is_kept_of_a_list_of_executors_is_hardly_more_than_its_text() -> None:
+def test_a_list_of_executors_takes_hardly_more_memory_than_its_text() -> None:
     told = ",".join(str(100_000 + number) for number in range(LONGEST_EXECUTORS // 7))
     tracemalloc.start()
     try:
@@ -67,7 +67,7 @@ def test_what_is_kept_of_a_list_of_executors_is_hardly_more_than_its_text() -> N
         ("baton-a", {"u": {str(number): "1@1" for number in range(MOST_NAMED - 1)}}, 1),
     ],
 )
-def test_what_is_kept_of_releases_is_hardly_more_than_their_text(name: str, told: object, of: int) -> None:
+def test_releases_take_hardly_more_memory_than_their_text(name: str, told: object, of: int) -> None:
     text = json.dumps(told, separators=(",", ":"))
     tracemalloc.start()
     try:
@@ -88,19 +88,19 @@ def test_a_holder_is_a_uid() -> None:
     assert "spec.holderIdentity" in (beyond.problem or "")
 
 
-def test_a_term_is_an_hour_at_most() -> None:
+def test_a_term_is_at_most_an_hour() -> None:
     beyond = lease({"leaseDurationSeconds": 10**9})
     assert beyond.duration == LONGEST_DURATION
     assert "spec.leaseDurationSeconds" in (beyond.problem or "")
 
 
 @pytest.mark.parametrize("text", ["q" * (LONGEST_LIST + 1), "q," * (MOST_WORDS + 1)], ids=["long", "many"])
-def test_lists_in_annotations_are_read_up_to_a_bound(text: str) -> None:
+def test_lists_in_annotations_are_read_up_to_a_limit(text: str) -> None:
     one = pod(subscribed=text, assignors=text)
     assert one.subscribed == frozenset(), "who reads too much to be told gets nothing"
     assert one.assignors is None
     assert len(one.problems) == 2
 
 
-def test_owners_are_read_up_to_a_bound() -> None:
+def test_owners_are_read_up_to_a_limit() -> None:
     assert len(pod().owners) == MOST_OWNERS

@@ -13,14 +13,14 @@ def clock(ahead: float) -> ApiServerClock:
 
 
 @pytest.mark.parametrize("ahead", [-0.2, 0.0, 0.7])
-def test_a_clock_that_agrees_with_the_server_stays_as_it_is(ahead: float) -> None:
+def test_a_clock_that_agrees_with_the_server_is_not_changed(ahead: float) -> None:
     one = clock(ahead)
     assert one.follow(ServerTime(1_800_000_000, 100.0, 100.0)) == 0
     assert one.now() == NOW + ahead
 
 
 @pytest.mark.parametrize("ahead", [-3600, -1, 1, 3600])
-def test_one_that_does_not_is_set_to_within_a_second(ahead: float) -> None:
+def test_a_wrong_clock_is_set_to_within_a_second(ahead: float) -> None:
     one = clock(ahead)
     moved = one.follow(ServerTime(1_800_000_000, 99.9, 100.1))
     assert one.now() == pytest.approx(NOW + ahead + moved)
@@ -28,7 +28,7 @@ def test_one_that_does_not_is_set_to_within_a_second(ahead: float) -> None:
     assert moved * ahead < 0
 
 
-def test_an_answer_that_took_long_says_little() -> None:
+def test_a_slow_answer_says_little_about_the_time() -> None:
     one = clock(8)
     assert one.follow(ServerTime(1_799_999_999, 90.0, 100.0)) == 0
     assert one.follow(ServerTime(1_800_000_000, 99.999, 100.0)) < -7

@@ -64,7 +64,7 @@ class Answers:
         yield self._body
 
 
-async def test_a_list_in_which_one_object_is_too_deep_has_all_of_them() -> None:
+async def test_a_list_with_an_object_that_is_too_deep_is_read_completely() -> None:
     connection: Any = Answers(200, LIST)
     page, _ = await Api(connection).page("/api/v1/pods", {})
     assert names(page["items"]) == ["a", "deep", "b"]
@@ -77,7 +77,7 @@ async def test_a_refusal_that_is_too_deep_is_a_refusal() -> None:
         await Api(connection).get("/api/v1/pods")
 
 
-async def test_what_is_followed_may_be_too_deep() -> None:
+async def test_a_followed_object_may_be_too_deep() -> None:
     connection: Any = Answers(200, LIST, b'{"type":"ADDED","object":%s}\n' % pod("deeper", DEEP))
     seen = follow(Api(connection), "/api/v1/pods")
     assert len(await anext(seen)) == 3
@@ -85,17 +85,17 @@ async def test_what_is_followed_may_be_too_deep() -> None:
 
 
 @pytest.mark.parametrize("text", [LIST[:-1], LIST + b"]", LIST[: len(LIST) // 2], DEEP + b","])
-async def test_what_is_no_json_does_not_become_any(text: bytes) -> None:
+async def test_text_that_is_no_json_stays_invalid(text: bytes) -> None:
     with pytest.raises(json.JSONDecodeError):
         await parsed(text)
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_what_is_not_too_deep_stays_as_it_is(value: object) -> None:
+def test_shallow_text_is_not_changed(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
     assert shallow(text) == text
 
 
-def test_what_lies_too_deep_is_null() -> None:
+def test_values_that_are_too_deep_become_null() -> None:
     text = b"[" * (DEEPEST + 1) + b"]," + b"7" + b"]" * DEEPEST
     assert shallow(text) == b"[" * DEEPEST + b"null,7" + b"]" * DEEPEST

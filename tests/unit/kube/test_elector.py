@@ -96,7 +96,7 @@ def test_a_leader_stops_before_others_may_start(renewed: float | None, now: floa
         ((-inf, 3, 1), "it is -inf"),
     ],
 )
-def test_terms_that_would_let_two_lead_or_do_not_fit_a_lease_are_refused(terms: tuple[float, float, float], why: str) -> None:
+def test_terms_that_allow_two_leaders_or_do_not_fit_a_lease_are_refused(terms: tuple[float, float, float], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Terms(*terms)
 
@@ -129,7 +129,7 @@ async def test_a_container_restarted_in_its_pod_takes_its_lease_back_at_once(one
 
 
 @lives(latency=0.5)
-async def test_a_renewal_counts_from_when_it_was_begun(one: Candidate) -> None:
+async def test_a_renewal_counts_from_its_start(one: Candidate) -> None:
     """Others may see a renewal as soon as it was sent."""
     begun = one.now()
     await one.elector.attempt()
@@ -141,7 +141,7 @@ async def test_a_renewal_counts_from_when_it_was_begun(one: Candidate) -> None:
 
 @pytest.mark.parametrize("rounds", range(8))
 @lives(latency=0.5)
-async def test_who_is_to_end_does_also_in_the_moment_of_an_answer(one: Candidate, rounds: int) -> None:
+async def test_an_elector_can_be_cancelled_at_the_moment_of_an_answer(one: Candidate, rounds: int) -> None:
     """Python 3.11's `asyncio.wait_for` forgets that it was cancelled where what it waits for has just ended."""
     running = asyncio.create_task(one.elector.run())
     await asyncio.sleep(2)
@@ -191,7 +191,7 @@ async def test_the_lead_of_a_killed_replica_is_taken_as_soon_as_it_lapses(one: C
 
 
 @lives(latency=0.1)
-async def test_a_connection_that_died_without_a_word_does_not_cost_the_lead(one: Candidate) -> None:
+async def test_a_dead_connection_does_not_cost_the_lead(one: Candidate) -> None:
     """Requests on one connection are never answered; another connection works."""
     running = asyncio.create_task(one.elector.run())
     await asyncio.sleep(1.9)
@@ -219,7 +219,7 @@ async def test_one_late_answer_in_fifty_does_not_cost_the_lead(one: Candidate) -
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
 @lives(latency=0.5)
-async def test_a_leader_renews_with_one_request_and_looks_where_others_wrote(one: Candidate, verb: str) -> None:
+async def test_a_leader_renews_with_one_request_and_looks_after_other_writes(one: Candidate, verb: str) -> None:
     await one.elector.attempt()
     begun = one.now()
     await one.elector.attempt()
@@ -232,7 +232,7 @@ async def test_a_leader_renews_with_one_request_and_looks_where_others_wrote(one
 
 
 @lives()
-async def test_the_lease_of_another_is_not_given_up(one: Candidate) -> None:
+async def test_another_replicas_lease_is_not_given_up(one: Candidate) -> None:
     await one.elector.attempt()
     one.server.request("patch", PATH, body={"spec": {"holderIdentity": "two"}})
     assert one.elector.leading, "it has not looked yet"
@@ -261,7 +261,7 @@ async def test_a_slow_look_at_a_lease_does_not_let_two_lead(one: Candidate, ther
 
 
 @lives()
-async def test_another_release_counts_as_alive_from_when_its_renewal_may_have_been_made(one: Candidate) -> None:
+async def test_another_release_counts_as_alive_from_its_latest_possible_renewal(one: Candidate) -> None:
     await one.elector.attempt()
     one.fault = Delay(there=4.0)
     looking = asyncio.create_task(one.releases.serves("baton/operator", "shop"))
@@ -282,7 +282,7 @@ def written(one: Candidate) -> int:
 
 
 @lives(latency=0.01)
-async def test_hundreds_that_ask_at_once_share_an_attempt_and_hold_up_no_renewal(one: Candidate) -> None:
+async def test_hundreds_of_confirmations_share_an_attempt_and_delay_no_renewal(one: Candidate) -> None:
     running = asyncio.create_task(one.elector.run())
     await asyncio.sleep(0.5)
     begun, before = one.now(), written(one)
@@ -297,7 +297,7 @@ async def test_hundreds_that_ask_at_once_share_an_attempt_and_hold_up_no_renewal
 
 
 @lives(latency=0.5)
-async def test_who_asks_is_told_what_is_so_from_then_on(one: Candidate) -> None:
+async def test_a_confirmation_is_about_the_time_after_it_was_requested(one: Candidate) -> None:
     """An attempt under way may have read the Lease before."""
     await one.elector.attempt()
     under_way = asyncio.create_task(one.elector.attempt())
@@ -308,7 +308,7 @@ async def test_who_asks_is_told_what_is_so_from_then_on(one: Candidate) -> None:
 
 
 @lives()
-async def test_a_confirmation_that_is_not_answered_does_not_hold_up_a_renewal(one: Candidate) -> None:
+async def test_an_unanswered_confirmation_does_not_delay_a_renewal(one: Candidate) -> None:
     running = asyncio.create_task(one.elector.run())
     await asyncio.sleep(0.5)
     one.fault = Hang()
@@ -322,7 +322,7 @@ async def test_a_confirmation_that_is_not_answered_does_not_hold_up_a_renewal(on
 
 
 @lives()
-async def test_who_asks_waits_no_longer_than_a_renewal_may_take_though_another_look_is_under_way(one: Candidate) -> None:
+async def test_a_confirmation_waits_no_longer_than_a_renewal_though_another_is_under_way(one: Candidate) -> None:
     await one.elector.attempt()
     one.fault = Delay(there=2.9)
     first = asyncio.create_task(one.elector.confirm())
@@ -336,7 +336,9 @@ async def test_who_asks_waits_no_longer_than_a_renewal_may_take_though_another_l
 @pytest.mark.parametrize("taken", [True, False], ids=["renews", "takes"])
 @pytest.mark.parametrize("moment", [0.25, 0.75, 1.25, 1.75, 2.25])
 @lives(latency=0.5)
-async def test_who_resigned_holds_the_lease_no_more_whatever_was_under_way(one: Candidate, moment: float, taken: bool) -> None:
+async def test_a_replica_that_resigned_does_not_hold_the_lease_whatever_was_under_way(
+    one: Candidate, moment: float, taken: bool
+) -> None:
     """A look and a write, half a second each way, of somebody who asks who leads; and others who wait for their turn."""
     if taken:
         await one.elector.attempt()
@@ -354,7 +356,7 @@ async def test_who_resigned_holds_the_lease_no_more_whatever_was_under_way(one: 
 
 
 @lives()
-async def test_who_resigns_does_not_wait_for_ever_for_what_is_under_way(one: Candidate) -> None:
+async def test_resigning_waits_only_a_while_for_requests_under_way(one: Candidate) -> None:
     await one.elector.attempt()
     one.fault = Hang()
     asking = asyncio.create_task(one.elector.confirm())
@@ -365,7 +367,7 @@ async def test_who_resigns_does_not_wait_for_ever_for_what_is_under_way(one: Can
     await asking
 
 
-async def test_the_lead_is_renewed_while_the_operators_own_event_loop_does_nothing() -> None:
+async def test_the_lead_is_renewed_while_the_operators_event_loop_is_blocked() -> None:
     renewed = threading.Semaphore(0)
 
     class Renewing(MemoryApi):
@@ -389,7 +391,7 @@ async def test_the_lead_is_renewed_while_the_operators_own_event_loop_does_nothi
     assert (server.request("get", PATH))["spec"]["holderIdentity"] == ""
 
 
-async def test_an_event_loop_that_hangs_keeps_nobody_from_ending() -> None:
+async def test_a_blocked_event_loop_does_not_keep_the_process_from_ending() -> None:
     server = api_server(time.time)
     thread, goes_on = ElectorThread(left_within=0.1), threading.Event()
     try:

@@ -36,7 +36,7 @@ async def test_a_note_is_cut_to_the_bytes_that_an_event_takes(letter: str) -> No
     assert whole["note"] == letter * (1024 // len(letter.encode()))
 
 
-async def test_of_too_many_events_the_oldest_are_dropped_and_nobody_fails() -> None:
+async def test_if_too_many_events_wait_the_oldest_are_dropped() -> None:
     server = ApiServer(Random(1), lambda: 0.0)
     server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
     events = Events(MemoryApi(server), "one", ApiServerClock())
@@ -51,7 +51,7 @@ async def test_of_too_many_events_the_oldest_are_dropped_and_nobody_fails() -> N
     assert sorted(notes) == sorted(f"note {number}" for number in range(5, MOST_WAITING + 5))
 
 
-async def test_however_many_namespaces_there_are_not_many_events_wait_and_it_is_told_how_many_were_dropped() -> None:
+async def test_waiting_events_are_limited_over_all_namespaces_and_dropped_ones_counted() -> None:
     server = ApiServer(Random(1), lambda: 0.0)
     events = Events(MemoryApi(server), "one", ApiServerClock())
     namespaces = [f"shop-{number}" for number in range(MOST_IN_ALL // 20)]
@@ -71,12 +71,12 @@ async def test_however_many_namespaces_there_are_not_many_events_wait_and_it_is_
 
 
 @pytest.mark.parametrize("name", ["x" * 253, "x" * 219 + "-" + "y" * 20, "x" * 217 + "." + "yy." + "z" * 20])
-async def test_an_event_has_a_name_however_long_that_of_its_object_is(name: str) -> None:
+async def test_an_event_has_a_name_even_if_its_objects_is_long(name: str) -> None:
     (event,) = await posted(name, "a note")
     assert event["regarding"]["name"] == name
 
 
-async def test_events_that_are_never_taken_hold_up_those_of_no_other_namespace() -> None:
+async def test_events_that_hang_in_one_namespace_delay_no_other() -> None:
     server = ApiServer(Random(1), lambda: 0.0)
     for namespace in ("shop", "busy"):
         server.request("create", "/api/v1/namespaces", body={"metadata": {"name": namespace}})

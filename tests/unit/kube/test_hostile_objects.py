@@ -85,7 +85,7 @@ some_leases = st.fixed_dictionaries(
 
 
 @given(some_pods)
-def test_any_pod_is_read_and_what_it_says_is_short(manifest: dict[str, Any]) -> None:
+def test_any_pod_is_read_and_its_values_are_bounded(manifest: dict[str, Any]) -> None:
     seen = pods.view(manifest)
     assert seen is not None
     assert all(len(problem) < 1000 and problem.isprintable() for problem in seen.problems)
@@ -95,7 +95,7 @@ def test_any_pod_is_read_and_what_it_says_is_short(manifest: dict[str, Any]) -> 
 
 
 @given(some_leases)
-def test_any_lease_is_read_and_what_it_says_is_short(manifest: dict[str, Any]) -> None:
+def test_any_lease_is_read_and_its_values_are_bounded(manifest: dict[str, Any]) -> None:
     seen = leases.view(manifest)
     assert seen is not None
     assert 0 < seen.duration <= 3600
@@ -114,7 +114,7 @@ def membership_of(lease: LeaseView) -> GroupMembers:
 @given(
     st.fixed_dictionaries({"metadata": metadata(GROUP_NAMES)}, optional={"spec": st.none() | st.dictionaries(st.text(), texts)})
 )
-def test_any_group_and_queue_is_read_and_what_it_says_is_short(manifest: dict[str, Any]) -> None:
+def test_any_group_and_queue_is_read_and_its_problem_is_bounded(manifest: dict[str, Any]) -> None:
     for seen in (objects.group_view(manifest), objects.queue_view(manifest)):
         assert seen.spec is None and seen.problem is not None
         assert len(seen.problem) < 2000 and seen.problem.isprintable()
@@ -132,7 +132,7 @@ json_values = st.recursive(
     st.dictionaries(st.sampled_from(["labels", "annotations", "ownerReferences"]), json_values),
     st.dictionaries(st.sampled_from(["spec", "status"]), json_values),
 )
-def test_even_what_no_api_server_lets_through_stops_no_list(kind: str, inside: dict[str, Any], beside: dict[str, Any]) -> None:
+def test_objects_that_no_api_server_accepts_stop_no_list(kind: str, inside: dict[str, Any], beside: dict[str, Any]) -> None:
     store: Store[Any] = Store(pods.view if kind == "pods" else leases.view, lambda before, after: None)
     labels = {"baton.dev/group": "orders"}
     good = {"metadata": {"namespace": "shop", "name": "good", "uid": "g", "resourceVersion": "5", "labels": labels}}
@@ -146,7 +146,7 @@ def test_even_what_no_api_server_lets_through_stops_no_list(kind: str, inside: d
     assert "good" in store.bucket("shop", "orders")
 
 
-def test_of_an_object_that_cannot_be_read_what_was_last_read_stands_until_it_can_be() -> None:
+def test_the_last_readable_version_of_an_object_stands() -> None:
     store: Store[PodView] = Store(pods.view, lambda before, after: None)
 
     def pod(version: int, **status: Any) -> dict[str, Any]:
@@ -181,7 +181,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[f"{text[:18]}… of {len(text)}" for text in HOSTILE])
 @pytest.mark.parametrize("name", ["baton-a", "orders-driver"])
-def test_releases_cost_what_their_text_costs_and_not_what_they_name(text: str, name: str) -> None:
+def test_reading_releases_costs_as_much_as_their_text(text: str, name: str) -> None:
     names = {"baton.dev/group": "orders"}
     of = {"namespace": "shop", "name": name, "labels": names, "annotations": {"baton.dev/releases": text}}
     tracemalloc.start()
@@ -200,14 +200,14 @@ def test_releases_cost_what_their_text_costs_and_not_what_they_name(text: str, n
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", [*POD_NAMES, *LEASE_NAMES])
 @pytest.mark.parametrize("piece", ["a", "a.", "1", "[", ",", "a,", "-", "0-1000000@1,", "\x00", "é"])
-def test_the_work_grows_no_faster_than_the_text(name: str, piece: str) -> None:
+def test_reading_an_annotation_takes_linear_time(name: str, piece: str) -> None:
     """A backtracking regular expression would take minutes for this; the limit above is the test."""
     for kind, holder in ((pods, "a"), (leases, "orders-driver")):
         of = {"namespace": "shop", "name": holder, "uid": "u", "labels": {"baton.dev/group": "orders"}}
         kind.view({"metadata": {**of, "annotations": {name: piece * (250_000 // len(piece))}}})
 
 
-def test_an_annotation_of_a_group_that_is_long_or_strange_is_known_by_its_hash() -> None:
+def test_a_long_or_odd_annotation_of_a_group_is_replaced_by_its_hash() -> None:
     def group(**annotations: str) -> objects.GroupView:
         named = {f"baton.dev/{name}": text for name, text in annotations.items()}
         of = {"namespace": "shop", "name": "a", "uid": "u", "resourceVersion": "1", "annotations": named}

@@ -110,7 +110,7 @@ async def test_comments_between_certificates_may_be_in_any_encoding(kubeconfig: 
         assert await api.get("/api/v1/pods") == {"items": []}
 
 
-async def test_a_kubeconfig_that_does_not_do_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
+async def test_an_invalid_kubeconfig_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
     without_key(kubeconfig)
     with pytest.raises(ConfigException):
         async with connect(kubeconfig):
@@ -125,7 +125,7 @@ def test_threads_may_read_a_kubeconfig_at_the_same_time(kubeconfig: Path) -> Non
     assert made[-1].request("GET", "/api/v1/pods") == {"items": []}
 
 
-def test_a_consumer_outside_of_a_cluster_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
+def test_a_consumer_outside_a_cluster_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
     for _ in range(2):
         api = ApiConnection.from_kubeconfig(str(kubeconfig))
         assert left(temporary) == []

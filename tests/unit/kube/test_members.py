@@ -41,12 +41,12 @@ def says(*releases: Release) -> dict[Uid, PodReleases]:
         (replace(POD, spark_role="driver"), False),
     ],
 )
-def test_where_sessions_are_optional_a_pod_without_one_is_a_member_by_readiness(pod: PodView, takes_part: bool) -> None:
+def test_with_optional_sessions_a_ready_pod_is_a_member_without_one(pod: PodView, takes_part: bool) -> None:
     assert bool(who([pod])) is takes_part
 
 
 @pytest.mark.parametrize("pod", [POD, replace(POD, terminating=True)])
-def test_where_sessions_are_required_a_pod_without_one_takes_no_part(pod: PodView) -> None:
+def test_with_required_sessions_a_pod_without_one_takes_no_part(pod: PodView) -> None:
     assert who([pod], required=True) == set()
     assert who([pod], [replace(SESSION, holder=Uid("u-before"))], required=True) == set()
     assert who([pod], [replace(SESSION, holder=None)], required=True) == set()
@@ -67,22 +67,22 @@ def test_where_sessions_are_required_a_pod_without_one_takes_no_part(pod: PodVie
         (EXECUTOR, [DRIVER], True, LeftOut.LAPSED),
     ],
 )
-def test_it_is_told_why_a_pod_takes_no_part(pod: PodView, leases: list[LeaseView], lapsed: bool, why: LeftOut) -> None:
+def test_the_reason_why_a_pod_takes_no_part_is_known(pod: PodView, leases: list[LeaseView], lapsed: bool, why: LeftOut) -> None:
     seen = membership("orders", [pod], leases, lambda lease: lapsed, sessions_required=True)
     assert seen.left_out == {pod.name: why}
 
 
-def test_of_a_pod_that_is_stopping_it_is_not_told_why_it_takes_no_part() -> None:
+def test_no_reason_is_given_for_a_stopping_pod() -> None:
     seen = membership("orders", [replace(POD, terminating=True)], [], lambda lease: False, sessions_required=True)
     assert (seen.members, seen.left_out) == ({}, {})
 
 
-def test_what_is_wrong_with_a_lease_is_told_where_it_speaks_for_a_pod_of_the_group() -> None:
+def test_a_problem_of_a_lease_is_reported_if_the_lease_belongs_to_a_pod() -> None:
     seen = membership("orders", [POD], [replace(SESSION, problem="bad")], lambda lease: False)
     assert seen.unread == {"baton-a": "bad"}
 
 
-def test_a_lease_that_speaks_for_nobody_here_can_say_what_it_likes() -> None:
+def test_problems_of_leases_without_a_pod_are_ignored() -> None:
     strange = [
         replace(SESSION, name="baton-z", problem="bad"),
         replace(SESSION, holder=Uid("u-before"), problem="bad"),
@@ -96,7 +96,7 @@ def test_a_pod_whose_session_lapsed_is_no_member() -> None:
     assert who([replace(POD, terminating=True)], [SESSION], lapsed=True) == set()
 
 
-def test_the_lease_of_an_earlier_pod_of_that_name_says_nothing() -> None:
+def test_the_lease_of_an_earlier_pod_of_that_name_is_ignored() -> None:
     assert who([POD], [replace(SESSION, holder=Uid("u-before"))], lapsed=True) == {"a"}
 
 
@@ -114,7 +114,7 @@ def test_the_lease_of_an_earlier_pod_of_that_name_says_nothing() -> None:
         (replace(EXECUTOR, terminating=True), replace(DRIVER, registered=""), True),
     ],
 )
-def test_an_executor_is_a_member_when_its_driver_has_registered_it(
+def test_an_executor_is_a_member_once_its_driver_has_registered_it(
     pod: PodView, driver: LeaseView | None, takes_part: bool
 ) -> None:
     assert bool(who([pod], [driver] if driver else [])) is takes_part
@@ -146,7 +146,7 @@ ENDED = replace(NOT_READY, running=False)
         pytest.param(EXECUTOR, [DRIVER], True, False, id="its driver's session lapsed"),
     ],
 )
-def test_a_pod_that_takes_no_part_may_still_work_until_it_ends_or_its_session_lapses(
+def test_a_pod_that_takes_no_part_may_work_until_it_ends_or_its_session_lapses(
     pod: PodView, leases: list[LeaseView], lapsed: bool, may_still_work: bool
 ) -> None:
     seen = membership("orders", [pod], leases, lambda lease: lapsed)
@@ -154,7 +154,7 @@ def test_a_pod_that_takes_no_part_may_still_work_until_it_ends_or_its_session_la
     assert seen.away == ({pod.name: pod.uid} if may_still_work else {})
 
 
-def test_where_sessions_are_required_a_pod_that_has_none_any_more_may_still_work() -> None:
+def test_with_required_sessions_a_pod_that_lost_its_lease_may_still_work() -> None:
     assert membership("orders", [POD], [], lambda lease: False, sessions_required=True).away == {"a": "u-a"}
 
 
@@ -162,14 +162,14 @@ def test_a_member_is_not_away() -> None:
     assert membership("orders", [POD, replace(POD, name=MemberId("b"), terminating=True)], [], lambda lease: False).away == {}
 
 
-def test_a_session_speaks_only_for_its_own() -> None:
+def test_a_session_releases_only_its_own_pods_grants() -> None:
     own = Release(Uid("u-a"), QueueName("orders"), 1, Epoch(7))
     foreign = Release(Uid("u-b"), QueueName("orders"), 2, Epoch(7))
     seen = membership("orders", [POD], [replace(SESSION, own_releases=says(own, foreign))], lambda lease: False)
     assert own in seen.releases and foreign not in seen.releases
 
 
-def test_a_driver_speaks_for_its_executors() -> None:
+def test_a_driver_releases_the_grants_of_its_executors() -> None:
     word = Release(Uid("u-3"), QueueName("orders"), 1, Epoch(7))
     other = replace(EXECUTOR, name=MemberId("exec-4"), uid=Uid("u-4"), owners=frozenset({Uid("u-else")}))
     false_word = Release(Uid("u-4"), QueueName("orders"), 2, Epoch(7))
@@ -178,7 +178,7 @@ def test_a_driver_speaks_for_its_executors() -> None:
     assert word in seen.releases and false_word not in seen.releases
 
 
-def test_a_grant_that_does_not_read_is_told_when_somebody_asks_for_it() -> None:
+def test_an_unreadable_grant_is_reported_when_it_is_looked_up() -> None:
     said = parse_releases('{"u-a":{"orders":"9-3@5","returns":"1@2"}}')
     seen = membership("orders", [POD], [replace(SESSION, own_releases=said)], lambda lease: False)
     assert Release(Uid("u-a"), QueueName("returns"), 1, Epoch(2)) in seen.releases
@@ -188,7 +188,7 @@ def test_a_grant_that_does_not_read_is_told_when_somebody_asks_for_it() -> None:
 
 
 @pytest.mark.parametrize("label", ["app/index", "topology.kubernetes.io/zone"])
-def test_an_empty_label_is_none(label: str) -> None:
+def test_an_empty_label_counts_as_absent(label: str) -> None:
     empty = view(manifest(labels={"baton.dev/group": "orders", label: ""}))
     assert empty is not None
     member = membership("orders", [empty], [], lambda lease: False, "app/index").members[MemberId("a")]
@@ -200,7 +200,7 @@ def test_an_empty_application_belongs_to_no_driver() -> None:
     assert who([executor], [replace(DRIVER, spark_app=None)]) == set()
 
 
-def test_what_a_pod_says_of_itself_is_handed_on() -> None:
+def test_a_pods_labels_and_annotations_reach_the_engine() -> None:
     pod = replace(
         POD,
         labels=(("app/index", "7"), ("topology.kubernetes.io/zone", "z1")),
@@ -212,7 +212,7 @@ def test_what_a_pod_says_of_itself_is_handed_on() -> None:
     assert (member.subscribed, member.assignors) == (reading("orders"), ("range",))
 
 
-def test_pods_that_are_there_are_counted_ready_or_not() -> None:
+def test_ready_and_unready_pods_are_counted() -> None:
     pods = [POD, replace(POD, name=MemberId("b"), ready_since=None), replace(POD, name=MemberId("c"), terminating=True)]
     assert membership("orders", pods, [], lambda lease: False).pods == 2
 
@@ -237,7 +237,7 @@ def test_a_pods_manifest_is_read() -> None:
     assert (told.subscribed, told.assignors, told.told) == (reading("orders", "returns"), None, "x")
 
 
-def test_a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() -> None:
+def test_an_ended_pod_is_not_ready_whatever_its_condition_says() -> None:
     ended = manifest()
     ended["status"]["phase"] = "Failed"
     seen = view(ended)
@@ -269,7 +269,7 @@ def test_a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() -> None
         ),
     ],
 )
-def test_an_annotation_that_cannot_be_meant_so_is_told_with_the_cure(
+def test_an_invalid_annotation_is_reported_with_the_cure(
     annotations: dict[str, str], capacity: Fraction, assignors: tuple[str, ...] | None, said: list[str]
 ) -> None:
     seen = view(manifest(annotations=annotations))
@@ -278,7 +278,7 @@ def test_an_annotation_that_cannot_be_meant_so_is_told_with_the_cure(
     assert all(part in problem for part, problem in zip(said, seen.problems, strict=True))
 
 
-def test_what_keeps_a_driver_from_its_queues_is_told_once_for_all_of_its_executors_and_without_any() -> None:
+def test_a_drivers_trouble_is_reported_once_with_or_without_executors() -> None:
     driver = replace(DRIVER, registered="3,4", trouble="Redis does not answer")
     executors = [EXECUTOR, replace(EXECUTOR, name=MemberId("exec-4"), uid=Uid("u-4"), executor_id="4")]
     pod = replace(POD, name=MemberId("orders-driver-7"), uid=Uid("u-driver"), spark_role="driver")
@@ -292,7 +292,7 @@ def test_what_keeps_a_driver_from_its_queues_is_told_once_for_all_of_its_executo
     assert told(executors, lapsed=True) == {}
 
 
-def test_what_a_driver_says_of_its_query_and_its_account_is_told_while_it_lives() -> None:
+def test_a_drivers_failed_query_and_missing_rights_are_reported_while_it_lives() -> None:
     driver = replace(DRIVER, query_failure="the sink is full", missing_rights="no pods: create")
 
     def told(lease: LeaseView, *, lapsed: bool = False) -> tuple[dict[MemberId, str], dict[MemberId, str]]:
@@ -304,14 +304,14 @@ def test_what_a_driver_says_of_its_query_and_its_account_is_told_while_it_lives(
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_come_to_its_end_does_not_count(phase: str) -> None:
+def test_an_ended_pod_does_not_count(phase: str) -> None:
     ended = view(manifest() | {"status": {"phase": phase}})
     assert ended is not None
     seen = membership("orders", [ended, POD], [], lambda _: False)
     assert (seen.pods, seen.ended, list(seen.left_out), list(seen.members)) == (1, 1, [], [POD.name])
 
 
-def test_a_driver_that_failed_is_known_by_its_last_words() -> None:
+def test_a_failed_driver_is_known_by_its_last_words() -> None:
     driver = replace(POD, name=MemberId("orders-driver-x"), spark_role="driver", failure="MissingRights: no")
     seen = membership("orders", [driver, replace(driver, name=MemberId("fine"), failure=None)], [], lambda lease: False)
     assert (seen.drivers, seen.pods) == ({"orders-driver-x": "MissingRights: no"}, 0)
@@ -327,13 +327,13 @@ def test_a_driver_that_failed_is_known_by_its_last_words() -> None:
         ({"ready_since": None, "ended": True}, "has come to its end"),
     ],
 )
-def test_of_a_driver_that_has_not_failed_it_is_known_how_it_is(changes: dict[str, Any], how: str) -> None:
+def test_the_state_of_a_driver_that_has_not_failed_is_known(changes: dict[str, Any], how: str) -> None:
     driver = replace(POD, name=MemberId("orders-driver-x"), spark_role="driver", **changes)
     seen = membership("orders", [driver], [], lambda lease: False)
     assert (seen.idle_drivers, seen.pods, seen.stopping) == ({"orders-driver-x": how}, 0, 0)
 
 
-def test_why_a_pod_is_not_ready_and_how_many_stop_is_known() -> None:
+def test_why_a_pod_is_not_ready_and_how_many_are_stopping_is_known() -> None:
     pods = [
         replace(POD, ready_since=None, hindrance="Unschedulable: no cpu"),
         replace(POD, name=MemberId("b"), terminating=True, running=False),
@@ -372,7 +372,7 @@ def test_why_a_pod_is_not_ready_and_how_many_stop_is_known() -> None:
         ("executor", {"lastState": {"terminated": {"exitCode": 1, "message": "no"}}}, None),
     ],
 )
-def test_the_last_words_of_a_driver_are_read_from_its_container(role: str, state: dict[str, Any], words: str | None) -> None:
+def test_a_drivers_last_words_are_read_from_its_container(role: str, state: dict[str, Any], words: str | None) -> None:
     metadata = {"namespace": "shop", "name": "d", "uid": "u", "labels": {"baton.dev/group": "orders", "spark-role": role}}
     seen = view({"metadata": metadata, "status": {"containerStatuses": [state]}})
     assert seen is not None

@@ -61,7 +61,7 @@ def played(story: Callable[[Server], Awaitable[None]]) -> None:
 
 
 @played
-async def test_what_matters_most_goes_first_whoever_has_waited_longer(server: Server) -> None:
+async def test_the_most_important_request_goes_first(server: Server) -> None:
     server.calls(AT_ONCE, "busy", 0.1)
     server.calls(2, "shop", 0.1)
     await asyncio.sleep(0.01)
@@ -73,7 +73,7 @@ async def test_what_matters_most_goes_first_whoever_has_waited_longer(server: Se
 
 
 @played
-async def test_namespaces_take_turns_however_many_wait_in_one(server: Server) -> None:
+async def test_namespaces_take_turns_however_many_requests_wait(server: Server) -> None:
     server.calls(1000, "crowd", 0.1)
     server.calls(1000, "throng", 0.1)
     await asyncio.sleep(0)
@@ -82,7 +82,7 @@ async def test_namespaces_take_turns_however_many_wait_in_one(server: Server) ->
 
 
 @played
-async def test_a_hundred_namespaces_that_hang_leave_turns_to_others(server: Server) -> None:
+async def test_a_hundred_hanging_namespaces_leave_turns_to_others(server: Server) -> None:
     for number in range(100):
         server.calls(20, f"busy-{number}", HANGS)
     await asyncio.sleep(100 / AT_ONCE + 3)  # so long it takes to find out
@@ -92,7 +92,7 @@ async def test_a_hundred_namespaces_that_hang_leave_turns_to_others(server: Serv
 
 
 @played
-async def test_a_namespace_that_hangs_keeps_others_for_no_moment_waiting(server: Server) -> None:
+async def test_a_hanging_namespace_delays_no_other(server: Server) -> None:
     server.calls(200, "busy", HANGS)
     for _ in range(300):
         assert await server.took("shop", 0.1) == pytest.approx(0.1)
@@ -100,7 +100,7 @@ async def test_a_namespace_that_hangs_keeps_others_for_no_moment_waiting(server:
 
 
 @played
-async def test_who_waits_behind_what_hangs_waits_for_as_long_as_that_takes(server: Server) -> None:
+async def test_requests_behind_hanging_ones_are_sent_eventually(server: Server) -> None:
     server.calls(10, "busy", HANGS)
     await asyncio.sleep(HANGS * 10)
     assert all(task.done() and task.exception() is None for task in server.tasks)
@@ -108,7 +108,7 @@ async def test_who_waits_behind_what_hangs_waits_for_as_long_as_that_takes(serve
 
 @pytest.mark.parametrize("order", [Order.READ, Order.STATUS, Order.ANNOTATION, Order.EVENT])
 @played
-async def test_a_kind_of_request_that_hangs_keeps_no_ledger_of_its_namespace_waiting(server: Server, order: Order) -> None:
+async def test_hanging_requests_of_one_kind_delay_no_ledger_of_their_namespace(server: Server, order: Order) -> None:
     server.calls(200, "shop", HANGS, order)
     await asyncio.sleep(0)
     for _ in range(300):
@@ -116,7 +116,7 @@ async def test_a_kind_of_request_that_hangs_keeps_no_ledger_of_its_namespace_wai
 
 
 @played
-async def test_what_is_answered_again_goes_on_as_before(server: Server) -> None:
+async def test_a_namespace_that_answers_again_has_all_its_turns(server: Server) -> None:
     server.calls(10, "shop", HANGS)
     await asyncio.sleep(HANGS * 10)
     server.calls(100, "shop", 0.1)
@@ -128,7 +128,7 @@ async def test_what_is_answered_again_goes_on_as_before(server: Server) -> None:
 
 
 @played
-async def test_namespaces_without_requests_are_not_remembered_without_bound(server: Server) -> None:
+async def test_idle_namespaces_are_forgotten(server: Server) -> None:
     for number in range(2 * MOST_IDLE):
         server.calls(1, f"shop-{number}", 1.5 * LATE)
         if number % AT_ONCE == 0:
@@ -139,7 +139,7 @@ async def test_namespaces_without_requests_are_not_remembered_without_bound(serv
 
 
 @played
-async def test_one_answer_in_fifty_that_is_late_holds_up_its_namespace_for_a_moment(server: Server) -> None:
+async def test_one_late_answer_in_fifty_hardly_delays_its_namespace(server: Server) -> None:
     begun = server.now()
     for number in range(400):
         server.calls(1, "shop", 5.0 if number % 50 == 0 else 0.5)
@@ -157,7 +157,7 @@ async def test_a_server_that_is_slow_for_all_still_answers_all(server: Server) -
 
 
 @played
-async def test_while_it_is_closed_nothing_begins(server: Server) -> None:
+async def test_nothing_begins_while_turns_are_closed(server: Server) -> None:
     leads = False
     server.turns.may_begin = lambda: leads
     server.calls(3, "shop", 0.1)
@@ -170,7 +170,7 @@ async def test_while_it_is_closed_nothing_begins(server: Server) -> None:
 
 
 @played
-async def test_who_is_cancelled_while_it_waits_leaves_nothing_behind(server: Server) -> None:
+async def test_a_cancelled_request_returns_its_turn(server: Server) -> None:
     server.calls(20, "shop", 0.5)
     await asyncio.sleep(0)
     for task in server.tasks[10:]:

@@ -27,13 +27,13 @@ def put(api: ShopApi, pod: PodView) -> str:
     return path
 
 
-def test_only_pods_whose_key_changed_are_told() -> None:
+def test_only_pods_whose_key_changed_are_refreshed() -> None:
     assert [bump.pod for bump in due_refreshes(LEDGER, [A, B])] == ["a"]
     assert [bump.pod for bump in due_refreshes({**LEDGER, "b": entry("1-2@2")}, [A, B])] == ["a", "b"]
     assert due_refreshes({"group": "g"}, [A, replace(A, name=MemberId("group"))]) == []
 
 
-def test_a_pod_is_told_when_what_it_owns_changes_and_of_nothing_else() -> None:
+def test_a_pod_is_refreshed_only_when_what_it_owns_changes() -> None:
     stands_by = '{"active":false,"owned":{},"generation":1}'
     assert due_refreshes({"a": stands_by}, [A]) == [], "it was never told of anything else"
     told = replace(A, told=mark(entry("0@1")))
@@ -42,11 +42,11 @@ def test_a_pod_is_told_when_what_it_owns_changes_and_of_nothing_else() -> None:
     assert [bump.mark for bump in due_refreshes({"a": stands_by}, [told])] == [None]
 
 
-def test_executors_of_spark_are_not_told_for_their_driver_watches_the_ledger() -> None:
+def test_executors_are_not_refreshed_because_their_driver_watches_the_ledger() -> None:
     assert due_refreshes(LEDGER, [replace(A, spark_role="executor"), B]) == []
 
 
-async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
+async def test_a_refresh_is_sent_once_and_repeated_if_it_failed() -> None:
     api = ShopApi()
     path = put(api, A)
     bumper = MountRefresher(api, ApiServerClock())
@@ -60,7 +60,7 @@ async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
     assert api.objects[path]["metadata"]["resourceVersion"] == version
 
 
-async def test_a_bump_that_somebody_undid_is_repeated() -> None:
+async def test_a_refresh_that_was_undone_is_repeated() -> None:
     api = ShopApi()
     path = put(api, A)
     now = 0.0
@@ -75,7 +75,7 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("0@1"))}
 
 
-async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> None:
+async def test_the_latest_refresh_wins_however_late_the_first_arrives() -> None:
     api = ShopApi()
     path = put(api, A)
     delays = iter([0.02])
@@ -88,7 +88,7 @@ async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> N
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("0-1@2"))}
 
 
-async def test_one_request_of_a_pod_is_under_way_however_long_it_waits() -> None:
+async def test_a_pod_has_one_refresh_under_way_however_long_it_waits() -> None:
     class Held(ShopApi):
         asked, answers = 0, asyncio.Event()
 
@@ -114,7 +114,7 @@ async def test_one_request_of_a_pod_is_under_way_however_long_it_waits() -> None
     assert api.asked == 1, "it said what was so when it had its turn"
 
 
-async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_same() -> None:
+async def test_a_new_pod_of_the_same_name_is_refreshed_with_the_same_entry() -> None:
     api = ShopApi()
     put(api, A)
     bumper = MountRefresher(api, ApiServerClock())
@@ -125,7 +125,7 @@ async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_sam
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("0@1"))}
 
 
-async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
+async def test_cancelled_refreshes_are_sent_by_the_next_loop() -> None:
     api = ShopApi()
     api.latency = lambda: 0.001
     pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(2 * AT_ONCE)]
@@ -143,7 +143,7 @@ async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     assert all("annotations" in api.objects[path]["metadata"] for path in paths)
 
 
-async def test_a_pod_that_is_gone_needs_no_bump() -> None:
+async def test_a_deleted_pod_needs_no_refresh() -> None:
     api = ShopApi()
     await MountRefresher(api, ApiServerClock()).carry_out(due_refreshes(LEDGER, [A]))
     assert api.objects == {}

@@ -73,23 +73,23 @@ CRASHED: dict[str, Any] = {
         (unscheduled() | {"phase": "Failed"}, None),
     ],
 )
-def test_what_keeps_a_pod_from_being_ready_is_said_in_kubernetes_words(status: dict[str, Any], words: str | None) -> None:
+def test_why_a_pod_is_not_ready_is_said_in_kubernetes_words(status: dict[str, Any], words: str | None) -> None:
     assert hindrance(status) == words
     assert pod(status).hindrance == words
 
 
-def test_the_words_are_bounded_and_on_one_line() -> None:
+def test_the_reason_is_bounded_and_on_one_line() -> None:
     words = hindrance(unscheduled("\x1b[31mno\nroom " * 10_000))
     assert words is not None and len(words) == LONGEST_REASON + 1 and words.isprintable()
 
 
-def test_a_pod_that_is_ready_or_stops_has_none() -> None:
+def test_a_ready_or_stopping_pod_has_no_reason() -> None:
     status = waiting("CrashLoopBackOff", "back-off 10s")
     assert pod(status | {"conditions": [{"type": "Ready", "status": "True"}]}).hindrance is None
     assert pod(status, deletionTimestamp="2026-11-22T00:00:00Z").hindrance is None
 
 
-def test_of_a_pod_of_which_kubernetes_says_nothing_its_phase_is_said() -> None:
+def test_without_a_reason_the_phase_is_given() -> None:
     assert pod({"phase": "Pending"}).unready == "it has not started yet"
     assert pod({"phase": "Running"}).unready == "it runs: its probes, or its node"
     assert pod(unscheduled()).unready == f"Unschedulable: {NO_ROOM}"

@@ -39,7 +39,7 @@ async def _api(answer: Callable[[], web.StreamResponse], asked: list[str], token
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_an_answer_that_leads_elsewhere_is_not_followed(status: int) -> None:
+async def test_a_redirect_is_not_followed(status: int) -> None:
     asked: list[str] = []
     headers = {"Location": "/api/v1/namespaces/kube-system/secrets"}
     async with _api(lambda: web.Response(status=status, headers=headers), asked) as api:
@@ -63,7 +63,7 @@ async def test_no_password_of_the_user_is_sent_to_the_api_server(tmp_path: Path,
     assert asked == [POD]
 
 
-async def test_of_what_a_pod_says_no_more_is_read_than_asked_for() -> None:
+async def test_a_pods_answer_is_read_up_to_the_requested_size() -> None:
     async with _api(lambda: web.json_response({"said": "x" * 200}), []) as api:
         with pytest.raises(PageTooLargeError):
             await api.relayed(POD, 100)

@@ -16,7 +16,7 @@ def listed() -> SessionClock:
     return clock
 
 
-def test_expiry_counts_from_the_last_renewal_that_was_seen() -> None:
+def test_expiry_counts_from_the_last_renewal_seen() -> None:
     clock = listed()
     clock.renewed(LEASE, 100)
     clock.renewed(LEASE, 110)  # seen again, not renewed
@@ -26,7 +26,7 @@ def test_expiry_counts_from_the_last_renewal_that_was_seen() -> None:
     assert not clock.lapsed(LEASE, 129.9)
 
 
-def test_after_an_outage_of_its_own_everybody_gets_a_full_term() -> None:
+def test_after_an_own_outage_every_session_gets_a_full_term() -> None:
     clock = listed()
     clock.renewed(LEASE, 100)
     clock.outage(200)
@@ -34,7 +34,7 @@ def test_after_an_outage_of_its_own_everybody_gets_a_full_term() -> None:
     assert clock.lapsed(LEASE, 215)
 
 
-def test_another_holder_of_the_same_lease_is_another_session() -> None:
+def test_another_holder_of_a_lease_is_another_session() -> None:
     clock = listed()
     clock.renewed(LEASE, 100)
     clock.renewed(replace(LEASE, holder=Uid("u2")), 114)
@@ -48,7 +48,7 @@ def test_a_session_that_was_given_up_has_not_lapsed() -> None:
     assert not clock.lapsed(replace(LEASE, holder=None), 1000)
 
 
-def test_a_session_has_lapsed_only_where_a_list_shows_that_it_was_not_renewed() -> None:
+def test_a_session_lapses_only_after_a_list_shows_no_renewal() -> None:
     clock = SessionClock()
     clock.renewed(LEASE, 100)
     assert (clock.overdue(LEASE, 1000), clock.lapsed(LEASE, 1000)) == (True, False)
@@ -61,7 +61,7 @@ def test_a_session_has_lapsed_only_where_a_list_shows_that_it_was_not_renewed() 
     assert not clock.overdue(LEASE, 1000)
 
 
-def test_an_outage_of_one_namespace_is_none_of_another() -> None:
+def test_an_outage_of_one_namespace_affects_no_other() -> None:
     clock = listed()
     clock.renewed(LEASE, 100)
     clock.outage(200, "bank")
@@ -70,7 +70,7 @@ def test_an_outage_of_one_namespace_is_none_of_another() -> None:
     assert not clock.lapsed(LEASE, 214)
 
 
-def test_a_session_that_was_forgotten_begins_again() -> None:
+def test_a_forgotten_session_begins_again() -> None:
     clock = listed()
     clock.renewed(LEASE, 100)
     clock.forget(LEASE)
@@ -105,22 +105,22 @@ def test_a_lease_is_read() -> None:
     assert (seen.executors, seen.spark_app, seen.duration) == (frozenset({"1", "2"}), "app-1", 20)
 
 
-def test_releases_that_do_not_read_are_a_problem_and_no_releases() -> None:
+def test_unreadable_releases_are_a_problem_and_count_as_none() -> None:
     seen = view(manifest(**{"baton.dev/releases": '{"u1":"5@12"}'}))
     assert seen is not None
     assert seen.releases == {}
     assert "baton.dev/releases" in (seen.problem or "")
 
 
-def test_a_renewal_alone_makes_no_difference_to_a_group() -> None:
+def test_a_renewal_alone_is_no_change() -> None:
     assert replace(LEASE, renewal="later") == LEASE
 
 
-def test_a_lease_without_the_label_is_none_of_ours() -> None:
+def test_a_lease_without_the_label_is_ignored() -> None:
     assert view({"metadata": {"namespace": "shop", "name": "l"}, "spec": {}}) is None
 
 
-def test_a_pods_lease_speaks_of_that_pod_only_and_a_drivers_of_all() -> None:
+def test_a_pods_lease_is_about_that_pod_and_a_drivers_about_all() -> None:
     text = '{"u1":{"orders":"5@12"},"u2":{"orders":"6@12"},"u3":7}'
     lease = manifest(**{"baton.dev/releases": text.replace(',"u3":7', "")})
     drivers = view(lease)

@@ -29,7 +29,7 @@ def _name(pod: PodView | None) -> str | None:
     return None if pod is None else pod.name
 
 
-def test_events_put_and_take() -> None:
+def test_events_add_and_remove() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1))
     one.store.event("DELETED", pod("a", 2))
@@ -44,7 +44,7 @@ def test_an_old_event_changes_nothing() -> None:
     assert one.names() == set()
 
 
-def test_only_the_last_that_went_are_remembered() -> None:
+def test_only_the_last_removed_objects_are_remembered() -> None:
     one = Listener()
     for number in range(MOST_GONE + 1):
         one.store.event("ADDED", pod(f"p{number}", 10 * number + 1))
@@ -57,7 +57,7 @@ def test_only_the_last_that_went_are_remembered() -> None:
     assert one.names() == set()
 
 
-def test_a_list_takes_what_a_broken_watch_never_said_was_gone() -> None:
+def test_a_list_removes_objects_whose_deletion_was_missed() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1))
     one.store.event("ADDED", pod("b", 2))
@@ -75,7 +75,7 @@ def test_a_list_of_one_namespace_leaves_others_alone() -> None:
     assert one.names() == set()
 
 
-def test_a_list_that_shows_what_is_known_is_no_news() -> None:
+def test_a_list_of_known_objects_is_no_news() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1))
     one.heard.clear()
@@ -83,7 +83,7 @@ def test_a_list_that_shows_what_is_known_is_no_news() -> None:
     assert one.heard == []
 
 
-def test_what_came_after_the_list_was_made_stays() -> None:
+def test_objects_newer_than_the_list_stay() -> None:
     one = Listener()
     one.store.event("ADDED", pod("new", 12))
     one.store.event("DELETED", pod("gone", 11))
@@ -91,14 +91,14 @@ def test_what_came_after_the_list_was_made_stays() -> None:
     assert one.names() == {"new"}
 
 
-def test_a_pod_whose_label_changed_moves_to_the_other_group() -> None:
+def test_a_relabelled_pod_moves_to_the_other_group() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1, "orders"))
     one.store.event("MODIFIED", pod("a", 2, "returns"))
     assert (one.names("orders"), one.names("returns")) == (set(), {"a"})
 
 
-def test_a_pod_whose_label_was_taken_off_is_gone() -> None:
+def test_a_pod_without_the_label_is_removed() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1))
     one.store.event("DELETED", pod("a", 2, ""))

@@ -59,7 +59,7 @@ async def allowed(work: Callable[[], Awaitable[Any]]) -> None:
     await eventually(so, "it is allowed")
 
 
-async def test_who_may_only_create_pods_makes_no_members(guarded: World, act: ActAs) -> None:
+async def test_an_account_that_may_only_create_pods_makes_no_members(guarded: World, act: ActAs) -> None:
     await account(guarded, "robot", POD_MAKER)
     robot, pods = await act(pod="ci", account="robot", group=None), core_path(guarded.namespace, "pods")
     message = await refused(robot.create(pods, pod("a", "orders")))
@@ -69,7 +69,7 @@ async def test_who_may_only_create_pods_makes_no_members(guarded: World, act: Ac
     assert "makes pods members" in await refused(robot.merge(f"{pods}/a", {"metadata": labelled("orders")}))
 
 
-async def test_a_member_is_taken_out_by_whom_its_group_lets_join_and_may_be_changed_otherwise(guarded: World, act: ActAs) -> None:
+async def test_only_an_account_that_may_join_the_group_removes_a_member(guarded: World, act: ActAs) -> None:
     await account(guarded, "robot", POD_MAKER, joins("returns"))
     robot, pods = await act(account="robot"), core_path(guarded.namespace, "pods")
     await guarded.api.create(pods, pod("a", "orders"))
@@ -82,7 +82,7 @@ async def test_a_member_is_taken_out_by_whom_its_group_lets_join_and_may_be_chan
     await robot.merge(f"{pods}/b", gone)
 
 
-async def test_the_status_of_a_pod_is_no_way_into_a_group_or_out_of_it(guarded: World, act: ActAs) -> None:
+async def test_a_pods_status_cannot_bring_it_into_or_out_of_a_group(guarded: World, act: ActAs) -> None:
     await account(guarded, "robot", STATUS_WRITER, joins("returns"))
     robot, pods = await act(account="robot"), core_path(guarded.namespace, "pods")
     await guarded.api.create(pods, pod("a", None))
@@ -96,7 +96,7 @@ async def test_the_status_of_a_pod_is_no_way_into_a_group_or_out_of_it(guarded: 
 
 
 @pytest.mark.parametrize("part", ["ephemeralcontainers", "resize"])
-async def test_other_parts_of_a_pod_have_no_labels(guarded: World, act: ActAs, part: str) -> None:
+async def test_other_subresources_of_a_pod_cannot_change_labels(guarded: World, act: ActAs, part: str) -> None:
     parts = {"apiGroups": [""], "resources": [f"pods/{part}"], "verbs": ["patch"]}
     await account(guarded, "robot", parts)
     robot, pods = await act(account="robot"), core_path(guarded.namespace, "pods")
@@ -106,7 +106,7 @@ async def test_other_parts_of_a_pod_have_no_labels(guarded: World, act: ActAs, p
         assert (await guarded.api.get(f"{pods}/{name}"))["metadata"]["labels"] == made["metadata"]["labels"]
 
 
-async def test_whoever_keeps_the_status_of_pods_needs_no_right_of_their_group(guarded: World, act: ActAs) -> None:
+async def test_writing_the_status_of_pods_needs_no_right_to_their_group(guarded: World, act: ActAs) -> None:
     await account(guarded, "node", STATUS_WRITER)
     node, pods = await act(account="node"), core_path(guarded.namespace, "pods")
     await guarded.api.create(pods, pod("a", "orders"))
@@ -119,7 +119,7 @@ async def test_whoever_keeps_the_status_of_pods_needs_no_right_of_their_group(gu
 
 
 @pytest.mark.parametrize("path", ["pods/{}/binding", "bindings"])
-async def test_what_binds_a_pod_to_its_node_brings_it_into_no_group(guarded: World, act: ActAs, path: str) -> None:
+async def test_a_binding_cannot_bring_a_pod_into_a_group(guarded: World, act: ActAs, path: str) -> None:
     binder = {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]}
     await account(guarded, "robot", binder, joins("orders"))
     await account(guarded, "scheduler", binder, joins())
@@ -143,7 +143,7 @@ async def test_what_binds_a_pod_to_its_node_brings_it_into_no_group(guarded: Wor
     assert [one["metadata"]["labels"][GROUP_LABEL] for one in found] == ["returns", "orders"]
 
 
-async def test_an_editor_of_the_namespace_may(guarded: World, act: ActAs) -> None:
+async def test_an_editor_of_the_namespace_may_make_members(guarded: World, act: ActAs) -> None:
     await account(guarded, "editor")
     await may_edit(guarded, "editor")
     editor, pods = await act(account="editor"), core_path(guarded.namespace, "pods")
@@ -160,7 +160,9 @@ async def test_an_editor_of_the_namespace_may(guarded: World, act: ActAs) -> Non
         ("batch/v1", "cronjobs", cron_job),
     ],
 )
-async def test_a_template_is_no_way_round(guarded: World, act: ActAs, api_group: str, plural: str, made: Any) -> None:
+async def test_a_pod_template_cannot_bring_pods_into_a_group(
+    guarded: World, act: ActAs, api_group: str, plural: str, made: Any
+) -> None:
     await account(guarded, "deployer", DEPLOYER)
     deployer, path = await act(account="deployer"), group_path(api_group, guarded.namespace, plural)
     message = await refused(deployer.create(path, made("a", "orders")))
@@ -170,7 +172,7 @@ async def test_a_template_is_no_way_round(guarded: World, act: ActAs, api_group:
     await deployer.merge(f"{path}/c", {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}})
 
 
-async def test_nor_is_it_a_way_to_empty_a_group(guarded: World, act: ActAs) -> None:
+async def test_a_pod_template_cannot_take_pods_out_of_a_group(guarded: World, act: ActAs) -> None:
     await account(guarded, "deployer", DEPLOYER, joins("returns"))
     deployer, path = await act(account="deployer"), group_path("apps/v1", guarded.namespace, "deployments")
     await guarded.api.create(path, workload("a", "orders"))
@@ -183,7 +185,7 @@ async def test_nor_is_it_a_way_to_empty_a_group(guarded: World, act: ActAs) -> N
         await deployer.merge(f"{path}/b", labels)
 
 
-async def test_kubernetes_own_controllers_make_the_pods_of_workloads(guarded: World, act: ActAs) -> None:
+async def test_kubernetes_own_controllers_may_make_the_pods_of_workloads(guarded: World, act: ActAs) -> None:
     await grant(guarded.api, guarded.namespace, "replicasets", [POD_MAKER], REPLICASETS)
     controller = await act(user=REPLICASETS)
     await controller.create(core_path(guarded.namespace, "pods"), pod("a", "orders"))
@@ -193,7 +195,7 @@ def ledger(group: str, name: str | None = None) -> dict[str, Any]:
     return {"metadata": {"name": name or f"{group}-assignments", "labels": {GROUP_LABEL: group}}, "data": {"group": "{}"}}
 
 
-async def test_a_ledger_is_written_by_the_operator_alone(guarded: World, act: ActAs, api: Cluster) -> None:
+async def test_only_the_operator_writes_a_ledger(guarded: World, act: ActAs, api: Cluster) -> None:
     await account(guarded, "editor", MAP_EDITOR)
     await may_edit(guarded, "editor")
     editor, maps = await act(account="editor"), core_path(guarded.namespace, "configmaps")
@@ -214,7 +216,7 @@ async def test_a_ledger_is_written_by_the_operator_alone(guarded: World, act: Ac
     await operator.replace(f"{maps}/orders-assignments", found | {"data": {"group": "{1}"}})
 
 
-async def test_other_maps_are_nobodys_business(guarded: World, act: ActAs) -> None:
+async def test_other_config_maps_are_not_restricted(guarded: World, act: ActAs) -> None:
     await account(guarded, "editor", MAP_EDITOR)
     editor, maps = await act(account="editor"), core_path(guarded.namespace, "configmaps")
     await editor.create(maps, ledger("orders", "settings"))

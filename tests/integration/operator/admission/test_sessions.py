@@ -52,7 +52,7 @@ async def test_a_pod_writes_its_own_lease_and_no_other(consumers: World, act: Ac
     await b.write_lease(here, "baton-b", "orders", "")
 
 
-async def test_nor_does_it_relabel_or_delete_another(consumers: World, act: ActAs) -> None:
+async def test_a_pod_neither_relabels_nor_deletes_anothers_lease(consumers: World, act: ActAs) -> None:
     here = consumers.namespace
     a, b = await act(pod="a", account="consumer"), await act(pod="b", account="consumer")
     await a.write_lease(here, "baton-a", "orders", await uid(consumers, "a"))
@@ -65,7 +65,7 @@ async def test_nor_does_it_relabel_or_delete_another(consumers: World, act: ActA
     await a._request("DELETE", path)
 
 
-async def test_a_token_that_is_bound_to_no_pod_writes_none(consumers: World, act: ActAs) -> None:
+async def test_a_token_without_a_pod_writes_no_lease(consumers: World, act: ActAs) -> None:
     loose = await act(account="consumer")
     message = await refused(loose.write_lease(consumers.namespace, "baton-a", "orders", "u-a"))
     assert (
@@ -74,7 +74,7 @@ async def test_a_token_that_is_bound_to_no_pod_writes_none(consumers: World, act
     )
 
 
-async def test_who_is_no_pod_writes_any_session_of_a_group_that_he_may_join_and_of_no_other(consumers: World, act: ActAs) -> None:
+async def test_an_account_that_may_join_a_group_writes_that_groups_leases_only(consumers: World, act: ActAs) -> None:
     """As docs/concepts/trust.md says: somebody with the role edit, who may run pods under any account of the namespace anyway."""
     here = consumers.namespace
     a, person = await act(pod="a", account="consumer"), await act(account="driver")
@@ -89,7 +89,7 @@ async def test_who_is_no_pod_writes_any_session_of_a_group_that_he_may_join_and_
     await person._request("DELETE", path)
 
 
-async def test_a_pod_of_that_name_in_another_namespace_is_another(consumers: World, act: ActAs, api: Cluster) -> None:
+async def test_a_pod_of_that_name_in_another_namespace_is_refused(consumers: World, act: ActAs, api: Cluster) -> None:
     await act(pod="a", account="consumer")
     elsewhere = await namespace(api, f"{consumers.namespace}-beside")
     await account(elsewhere, "consumer")
@@ -99,7 +99,7 @@ async def test_a_pod_of_that_name_in_another_namespace_is_another(consumers: Wor
     assert "word of the pod a" in message
 
 
-async def test_the_drivers_lease_is_written_by_whom_its_group_lets_join(consumers: World, act: ActAs) -> None:
+async def test_the_drivers_lease_is_written_by_accounts_that_may_join(consumers: World, act: ActAs) -> None:
     here = consumers.namespace
     driver, consumer = await act(pod="d", account="driver", group=None), await act(pod="a", account="consumer")
     of_driver, of_consumer = await uid(consumers, "d"), await uid(consumers, "a")
@@ -119,7 +119,7 @@ async def test_the_drivers_lease_is_written_by_whom_its_group_lets_join(consumer
     await driver.write_lease(here, "orders-driver", "orders", "")
 
 
-async def test_a_pod_whose_lease_would_be_a_drivers_is_no_way_round(consumers: World, act: ActAs) -> None:
+async def test_a_pod_named_like_a_driver_cannot_write_a_drivers_lease(consumers: World, act: ActAs) -> None:
     here = consumers.namespace
     sly = await act(pod="foo-driver", account="consumer")
     mine = await uid(consumers, "foo-driver")
@@ -129,7 +129,7 @@ async def test_a_pod_whose_lease_would_be_a_drivers_is_no_way_round(consumers: W
     assert "word of the driver" in await refused(sly.write_lease(here, "baton-foo-driver", "orders", mine))
 
 
-async def test_the_consumers_session_and_the_drivers_work_with_the_tokens_of_their_pods(
+async def test_sessions_of_consumers_and_drivers_work_with_their_pods_tokens(
     consumers: World, act: ActAs, kubeconfig: Path
 ) -> None:
     here = consumers.namespace
@@ -158,7 +158,7 @@ async def test_the_consumers_session_and_the_drivers_work_with_the_tokens_of_the
     drivers[1].close(give_up=True)
 
 
-async def test_a_session_that_is_refused_says_so_in_one_line_with_the_cure(
+async def test_a_refused_session_is_one_line_with_the_cure(
     consumers: World, act: ActAs, kubeconfig: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await act(pod="a", account="consumer")
@@ -172,14 +172,14 @@ async def test_a_session_that_is_refused_says_so_in_one_line_with_the_cure(
     assert "Lease baton-b is the session of the pod b, and only that pod writes it" in said
 
 
-async def test_a_lease_without_the_label_is_nobodys_business(consumers: World, act: ActAs) -> None:
+async def test_a_lease_without_the_label_is_not_restricted(consumers: World, act: ActAs) -> None:
     loose = await act(account="consumer")
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "baton-a"}, "spec": {}}
     await loose.create(leases_path(consumers.namespace), body)
     await loose._request("DELETE", leases_path(consumers.namespace, "baton-a"))
 
 
-async def test_a_namespace_with_sessions_goes(consumers: World, act: ActAs, api: Cluster) -> None:
+async def test_a_namespace_with_sessions_can_be_deleted(consumers: World, act: ActAs, api: Cluster) -> None:
     a = await act(pod="a", account="consumer")
     await a.write_lease(consumers.namespace, "baton-a", "orders", await uid(consumers, "a"))
     await consumers.delete_pod("a")
@@ -198,7 +198,7 @@ async def test_without_the_policy_a_condition_says_what_is_not_enforced(shop: Wo
     assert "admissionPolicy.enabled" in message and "write Leases" in message and "edit ConfigMaps" in message
 
 
-async def test_the_api_server_finds_nothing_to_warn_of_in_the_policies(guarded: World) -> None:
+async def test_the_api_server_has_no_warnings_about_the_policies(guarded: World) -> None:
     root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
     found = (await guarded.api.get(root))["items"]
     assert {policy["metadata"]["name"] for policy in found} >= {"baton-sessions", "baton-ledgers", "baton-members"}

@@ -78,7 +78,7 @@ def planned(assignor: str, topics: dict[str, int], before: dict[Partition, str])
 
 
 @pytest.mark.long
-async def test_under_every_assignor_the_owners_are_as_it_says_and_all_is_consumed(
+async def test_every_assignors_plan_is_carried_out_and_all_is_consumed(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     world = await namespace(api, "every-assignor")
@@ -113,7 +113,7 @@ async def as_planned(world: World, assignor: str, expected: dict[Partition, str]
     await eventually(so, f"{assignor}: owners are as it says (found, expected)", shown=shown)
 
 
-async def test_a_static_member_that_comes_again_has_its_partitions_back_and_no_other_moves(
+async def test_a_returning_static_member_gets_its_partitions_back_and_no_other_moves(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     world = await namespace(api, "static-on-kafka")

@@ -51,7 +51,7 @@ async def looking_at(broker: KafkaBroker, namespace: str, queue: str, topic: str
     await made.close()
 
 
-async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_marked(
+async def test_under_load_nothing_is_lost_or_reordered_and_repetitions_are_marked(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     world = await namespace(api, "on-kafka")
@@ -90,9 +90,7 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
         await fleet.done()
 
 
-async def test_what_is_wrong_with_a_topic_is_told_and_work_begins_when_it_is_right(
-    api: Cluster, start: Start, broker: KafkaBroker
-) -> None:
+async def test_a_missing_topic_is_reported_and_used_once_it_exists(api: Cluster, start: Start, broker: KafkaBroker) -> None:
     world = await namespace(api, "wrong-topics")
     await start(world, "one").leads()
     await made(world, broker, "later")
@@ -104,7 +102,7 @@ async def test_what_is_wrong_with_a_topic_is_told_and_work_begins_when_it_is_rig
     await world.told("later", "Ready")
 
 
-async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_group_began_at_the_end(
+async def test_a_recreated_topic_is_read_from_its_beginning_by_a_group_that_began_latest(
     api: Cluster, start: Start, broker: KafkaBroker
 ) -> None:
     world = await namespace(api, "made-again")
@@ -129,7 +127,7 @@ async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_grou
         assert (await queue.check()).lag == {0: 3}
 
 
-async def test_a_queue_that_is_replaced_by_one_with_another_topic_is_read_there_by_the_pods_that_run(
+async def test_running_pods_read_the_topic_of_a_replaced_queue(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     world = await namespace(api, "replaced")
@@ -155,7 +153,7 @@ async def test_a_queue_that_is_replaced_by_one_with_another_topic_is_read_there_
     assert len(epochs) == 4, "each partition was granted once for each topic"
 
 
-async def test_two_groups_with_one_group_id_are_told_from_each_other(api: Cluster, start: Start, broker: KafkaBroker) -> None:
+async def test_two_groups_with_one_group_id_conflict(api: Cluster, start: Start, broker: KafkaBroker) -> None:
     world = await namespace(api, "one-group-id")
     await start(world, "one").leads()
     broker.make_topic("shared", 2)

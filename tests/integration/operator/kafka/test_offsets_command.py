@@ -90,7 +90,7 @@ def make_told(api: Cluster, start: Callable[..., Operator], kubeconfig: Path, br
     yield make
 
 
-async def test_offsets_of_a_topic_are_shown_and_none_is_set_while_a_member_owns_it(make_told: MakeTold) -> None:
+async def test_offsets_are_shown_and_none_is_set_while_a_member_owns_them(make_told: MakeTold) -> None:
     told = await make_told("kafka-shown")
     send(told.broker, "kafka-shown", 1, "a", "b", "c")
     before = (0, 0, 0, 0, 0, None, "told-a"), (1, 0, 0, 3, 3, None, "told-a")
@@ -106,7 +106,7 @@ async def test_offsets_of_a_topic_are_shown_and_none_is_set_while_a_member_owns_
     await told.become(*before)
 
 
-async def test_a_topic_is_set_forward_and_back_after_a_preview_and_the_next_owner_goes_on_there(make_told: MakeTold) -> None:
+async def test_offsets_are_set_forward_and_back_and_the_next_owner_continues_there(make_told: MakeTold) -> None:
     told = await make_told("kafka-set")
     producer = Producer({**ORDERED, "bootstrap.servers": told.broker.servers})
     for number in range(5):
@@ -145,7 +145,7 @@ async def test_a_topic_is_set_forward_and_back_after_a_preview_and_the_next_owne
     await told.become((0, 1, 0, 5, 4, None, "told-b"), (1, 0, 0, 0, 0, None, "told-b"))
 
 
-async def test_a_reset_that_cannot_be_made_names_what_is_wrong_and_the_cure(make_told: MakeTold) -> None:
+async def test_a_refused_reset_names_what_is_wrong_and_the_cure(make_told: MakeTold) -> None:
     told = await make_told("kafka-refused")
     send(told.broker, "kafka-refused", 0, "a", "b")
     await told.stopped()

@@ -19,7 +19,7 @@ Start = Callable[..., Operator]
 
 
 @pytest.mark.long
-async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
+async def test_a_paused_group_without_pods_is_set_back_and_continues_there(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     name, group_id = "set-back", "set-back.set-back"

@@ -18,7 +18,7 @@ LONG = 0.5
 
 
 @pytest.mark.long
-async def test_a_slow_broker_is_not_called_away_and_what_is_handed_off_is_neither_lost_nor_repeated_unmarked(
+async def test_a_slow_broker_is_not_reported_as_away_and_hand_offs_lose_nothing(
     api: Cluster, start: Start, kubeconfig: Path, tmp_path: Path
 ) -> None:
     world = await namespace(api, "slow-broker")

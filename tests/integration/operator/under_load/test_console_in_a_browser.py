@@ -31,7 +31,7 @@ async def shown_owners(tab: Browser) -> dict[str, set[int]]:
     return owners
 
 
-async def test_a_person_sees_who_owns_what_and_what_another_size_would_do(
+async def test_the_console_shows_owners_and_what_another_size_would_do(
     busy: Busy, start: Callable[..., Operator], kubeconfig: Path, tmp_path: Path
 ) -> None:
     world = busy.world

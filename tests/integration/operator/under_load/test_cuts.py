@@ -119,7 +119,7 @@ async def cut_off(cut_off_fleet: Running, api: Cluster, start: Callable[..., Ope
     await queue.close()
 
 
-async def test_while_nothing_arrives_everybody_says_what_is_wrong_and_goes_on_afterwards(cut_off: CutOff) -> None:
+async def test_cut_connections_are_reported_and_work_continues_afterwards(cut_off: CutOff) -> None:
     busy = cut_off.busy
     redis_at = {who: f"Redis at 127.0.0.1:{cut_off.links.made[who, 'redis'].port}" for who in ("a", "operator")}
     troubles = [

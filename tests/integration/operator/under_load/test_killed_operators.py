@@ -33,12 +33,12 @@ def each(places: Iterable[str]) -> list[ParameterSet]:
     return mostly_long(itertools.product(places, ("before", "after")), always=ALWAYS)
 
 
-def test_no_effect_is_left_out() -> None:
+def test_every_effect_is_interrupted_in_some_test() -> None:
     assert {place.partition("#")[0] for place in (*IN_REBALANCES, *AT_THE_BEGINNING, *AT_THE_END)} == set(EFFECTS)
 
 
 @pytest.mark.parametrize(("place", "when"), each(IN_REBALANCES))
-async def test_a_rebalance_that_a_killed_operator_had_begun_is_finished(busy: Busy, start: Start, when: str, place: str) -> None:
+async def test_a_rebalance_begun_by_a_killed_operator_is_finished(busy: Busy, start: Start, when: str, place: str) -> None:
     operator = start(busy.world, program=interrupted(f"KILL:{when}:{place}"))
     await rebalanced_to_death(busy, operator)
     await start(busy.world).leads()
@@ -80,7 +80,7 @@ async def killed(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize(("place", "when"), each(AT_THE_BEGINNING))
-async def test_a_group_that_a_killed_operator_had_begun_to_take_up_works(
+async def test_a_group_whose_first_operator_was_killed_works(
     empty: World, start: Start, redis_server: RedisServer, when: str, place: str
 ) -> None:
     operator = start(empty, program=interrupted(f"KILL:{when}:{place}"))
@@ -94,7 +94,7 @@ async def test_a_group_that_a_killed_operator_had_begun_to_take_up_works(
 
 
 @pytest.mark.parametrize(("place", "when"), each(AT_THE_END))
-async def test_a_deletion_that_a_killed_operator_had_begun_is_finished(
+async def test_a_deletion_begun_by_a_killed_operator_is_finished(
     empty: World, start: Start, redis_server: RedisServer, when: str, place: str
 ) -> None:
     operator = await start(empty).leads()

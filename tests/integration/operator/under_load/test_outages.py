@@ -35,9 +35,7 @@ def kubeconfig(control_plane: Cluster) -> Path:
     return control_plane.kubeconfig
 
 
-async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_given_up(
-    busy: Busy, start: Start, control_plane: Cluster
-) -> None:
+async def test_consumers_work_on_while_the_api_server_is_away(busy: Busy, start: Start, control_plane: Cluster) -> None:
     await start(busy.world).leads()
     await busy.settled()
     before = await busy.world.owned(GROUP)
@@ -54,7 +52,7 @@ async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_give
     await busy.proven()
 
 
-async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(
+async def test_no_replica_leads_while_the_api_server_hangs_and_one_does_afterwards(
     busy: Busy, start: Start, control_plane: Cluster
 ) -> None:
     operators = [await start(busy.world, name).running() for name in ("one", "two")]
@@ -86,7 +84,7 @@ async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(
     await busy.proven()
 
 
-async def test_a_restart_of_etcd_in_mid_rebalance_loses_nothing(busy: Busy, start: Start, control_plane: Cluster) -> None:
+async def test_a_restart_of_etcd_during_a_rebalance_loses_nothing(busy: Busy, start: Start, control_plane: Cluster) -> None:
     await start(busy.world).leads()
     await busy.settled()
     await busy.world.set_ready("b", False)
@@ -113,9 +111,7 @@ async def answers(busy: Busy) -> bool:
         always={"before:grant#1"},
     ),
 )
-async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes_up(
-    busy: Busy, start: Start, place: str
-) -> None:
+async def test_a_leader_suspended_past_its_lease_changes_nothing_when_it_resumes(busy: Busy, start: Start, place: str) -> None:
     first = start(busy.world, "one", *LAPSES_SOON, program=interrupted(f"STOP:{place}"))
     for number in range(4):
         pod = PODS[number]

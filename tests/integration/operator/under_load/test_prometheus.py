@@ -28,9 +28,7 @@ def prometheus(tmp_path: Path) -> Iterator[PrometheusServer]:
         yield running
 
 
-async def test_every_panel_shows_something_and_alerts_fire_for_what_they_are_for(
-    busy: Busy, start: Start, prometheus: PrometheusServer
-) -> None:
+async def test_every_panel_has_data_and_alerts_fire(busy: Busy, start: Start, prometheus: PrometheusServer) -> None:
     operator = await start(busy.world).leads()
     assert operator.port is not None
     prometheus.scrape([f"127.0.0.1:{port}" for port in (operator.port, *busy.fleet.metrics.values())])

@@ -72,7 +72,7 @@ EDITS = [garbage, lowered, raised, without_a_member, with_all_at_one]
 
 
 @pytest.mark.parametrize("edit", mostly_long(EDITS, always={raised}))
-async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit: Edit) -> None:
+async def test_an_edited_ledger_is_restored(busy: Busy, served: Operator, edit: Edit) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     told = await said(busy, "LedgerRestored")
     await forge(busy, edit(before))
@@ -82,7 +82,7 @@ async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit:
 
 
 @pytest.mark.parametrize("edit", mostly_long(EDITS, always={lowered, with_all_at_one}))
-async def test_a_ledger_that_was_edited_while_there_was_no_operator_is_trusted_no_further_than_the_queue_is(
+async def test_a_ledger_edited_without_an_operator_is_checked_against_the_queue(
     busy: Busy, served: Operator, start: Start, edit: Edit
 ) -> None:
     told = await said(busy, "LedgerRebuilt")
@@ -94,7 +94,7 @@ async def test_a_ledger_that_was_edited_while_there_was_no_operator_is_trusted_n
 
 
 @pytest.mark.long
-async def test_a_deleted_ledger_is_made_again(busy: Busy, served: Operator) -> None:
+async def test_a_deleted_ledger_is_recreated(busy: Busy, served: Operator) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     told = await said(busy, "LedgerRestored")
     await busy.world.api.delete(busy.world.ledger_path(GROUP))
@@ -103,7 +103,7 @@ async def test_a_deleted_ledger_is_made_again(busy: Busy, served: Operator) -> N
     await busy.proven()
 
 
-async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_again_above_the_queues_epochs(
+async def test_a_ledger_deleted_without_an_operator_is_recreated_above_the_queues_epochs(
     busy: Busy, served: Operator, start: Start
 ) -> None:
     before = (await busy.queue.check()).owners
@@ -116,7 +116,7 @@ async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_aga
 
 
 @pytest.mark.long
-async def test_a_ledger_that_another_owns_is_replaced(busy: Busy, served: Operator) -> None:
+async def test_a_ledger_with_another_owner_is_replaced(busy: Busy, served: Operator) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     found = await busy.world.api.get(busy.world.ledger_path(GROUP))
     found["metadata"]["ownerReferences"][0]["uid"] = "another"
@@ -132,7 +132,7 @@ async def test_a_ledger_that_another_owns_is_replaced(busy: Busy, served: Operat
     await busy.proven()
 
 
-async def test_what_a_pod_lets_go_of_by_an_edited_ledger_it_is_granted_again(busy: Busy, served: Operator) -> None:
+async def test_partitions_released_because_of_an_edited_ledger_are_granted_again(busy: Busy, served: Operator) -> None:
     """What is let go of at one epoch stays let go of: with the ledger as it was nobody would serve it."""
     before = await busy.world.ledger_data(GROUP) or {}
     served.process.send_signal(signal.SIGSTOP)
@@ -143,7 +143,7 @@ async def test_what_a_pod_lets_go_of_by_an_edited_ledger_it_is_granted_again(bus
 
 
 @pytest.mark.long
-async def test_what_a_pod_let_go_of_before_an_older_ledger_was_put_back_it_is_granted_again(
+async def test_partitions_released_before_an_older_ledger_was_restored_are_granted_again(
     busy: Busy, served: Operator, start: Start
 ) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
