@@ -47,11 +47,11 @@ class Server(ABC):
 
     @abstractmethod
     async def user(self, name: str, *rules: Rule) -> Api:
-        """Somebody who may do this and no more."""
+        """A user with exactly these rights."""
 
     @abstractmethod
     async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
-        """A bookmark of a watch from this version on, which is told of one event; and after that this happens elsewhere."""
+        """A bookmark of a watch from this version on, which gets one event before something happens elsewhere."""
 
     @abstractmethod
     def forget(self) -> None:
@@ -60,7 +60,7 @@ class Server(ABC):
     # -- what both have
 
     async def events(self, path: str, version: str, count: int, **query: Any) -> list[Json]:
-        """The first so many events of a watch that are no bookmarks."""
+        """The first `count` events of a watch that are no bookmarks."""
         found: list[Json] = []
         async with aclosing(self.watch(path, version, **query)) as events:
             async for event in events:

@@ -1,4 +1,4 @@
-"""What somebody may do who was granted a little."""
+"""Requests of a user with few rights."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a write makes of an object, and which writes are refused because somebody else's came first."""
+"""The results of writes, and the conflicts with other writes."""
 
 from typing import Any
 

@@ -90,7 +90,7 @@ def service_account(namespace: str, name: str) -> str:
 
 
 async def in_force(api: Api, user: str, namespace: str | None, rule: Json) -> None:
-    """Wait until the API server lets a user do what a rule of a Role says: it hears of Roles a moment after they were made."""
+    """Wait until the API server applies a rule of a new Role to a user."""
     resource, _, part = rule["resources"][0].partition("/")
     asked = {"namespace": namespace or "", "verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": resource}
     asked |= {"subresource": part, "name": rule.get("resourceNames", [""])[0]}
@@ -104,7 +104,7 @@ async def may(api: Api, user: str, what: Json) -> bool:
 
 
 def of_token(admin: Path, token: str, file: Path) -> Path:
-    """A kubeconfig for the same server, as whom the token is."""
+    """A kubeconfig for the same server with this token."""
     config: dict[str, Any] = yaml.safe_load(admin.read_text())
     for user in config["users"]:
         user["user"] = {"token": token}

@@ -1,4 +1,4 @@
-"""The command `baton` in this process: to start a process of its own takes most of a second of a processor."""
+"""The command `baton` in this process: a new process takes most of a second of a processor."""
 
 import asyncio
 import re

@@ -44,7 +44,7 @@ async def apply_crds(api: Cluster) -> None:
     for wanted in CRDS:
         with suppress(ConflictError):  # another process makes it
             await api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", wanted)
-    await eventually(served, "the API server serves the resources, and says so")
+    await eventually(served, "the API server serves and lists the resources")
 
 
 async def namespace(api: Cluster, name: str) -> World:
@@ -63,7 +63,7 @@ def shared_operator(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 async def shop(api: Cluster, shared_operator: Operator, kubeconfig: Path) -> World:
-    """A namespace with an operator. Tests share it, so they give their things names of their own."""
+    """A namespace with an operator. Tests share it, so their objects need unique names."""
     world = await namespace(api, SHOP)
     await shared_operator.leads()
     return world
@@ -77,7 +77,7 @@ async def empty(api: Cluster) -> World:
 
 @pytest.fixture
 def start(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
-    """Start an operator of one's own: `start(world, identity, *options, program=…, …)`."""
+    """Start another operator: `start(world, identity, *options, program=…, …)`."""
     started: list[Operator] = []
 
     def one(world: World, identity: str = "one", *options: str, kubeconfig: Path = kubeconfig, **how: Any) -> Operator:

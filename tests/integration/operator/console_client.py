@@ -1,4 +1,4 @@
-"""`baton console` as a process, and whoever looks at it: a browser's requests without the browser."""
+"""`baton console` as a process, and its clients: a browser's requests without the browser."""
 
 import asyncio
 import json

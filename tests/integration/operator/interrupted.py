@@ -93,7 +93,7 @@ class InterruptedApi(Api):
 
 
 class InterruptedQueue:
-    """An adapter that tells effects by what it is asked."""
+    """An adapter that recognizes effects by its methods."""
 
     def __init__(self, adapter: QueueAdapter, fault: Interruption) -> None:
         self._adapter, self._fault = adapter, fault

@@ -1,4 +1,4 @@
-"""Pods whose kubelet never comes by: they hear of their partitions from the queue alone, and hand them off."""
+"""Pods without a mounted ledger: the queue alone tells them their partitions and hand-offs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +56,7 @@ async def test_hand_offs_work_without_a_mounted_ledger(api: Cluster, start: Call
     with RedisServer() as server, RedisProducer(server.url, f"{world.namespace}/orders", patience=60) as producer:
         await world.redis("orders", server.url, partitions=PARTITIONS, rebalance={"delaySeconds": 0})
         await world.group("orders")
-        queue = RedisQueue(server.url, f"{world.namespace}/orders", Claimant("who only looks", ""))
+        queue = RedisQueue(server.url, f"{world.namespace}/orders", Claimant("only looks", ""))
         sent = 0
 
         async def work_through() -> None:

@@ -1,4 +1,4 @@
-"""`baton console`: who may look, with whose rights, and what they are told when something changes."""
+"""`baton console`: its viewers, their rights, and the changes that they see."""
 
 import asyncio
 import socket
@@ -135,19 +135,19 @@ async def test_viewers_see_what_their_own_tokens_allow(shop: World, api: Cluster
     assert shared.token is None
     await shop.external("guarded")
     await shop.group("guarded")
-    reads, nobody = await token(api, "reads", "view"), await token(api, "nobody")
+    reads, rightless = await token(api, "reads", "view"), await token(api, "without-rights")
     async with shared.stream(f"/api/group?namespace={SHOP}&name=guarded", reads) as stream:
         await stream.page(lambda page: page["name"] == "guarded")
     async with shared.stream("/api/groups", reads) as stream:
         assert (await stream.message())[1]["status"] == 403
     for path in (f"/api/group?namespace={SHOP}&name=guarded", f"/api/groups?namespace={SHOP}"):
-        async with shared.stream(path, nobody) as stream:
+        async with shared.stream(path, rightless) as stream:
             kind, said = await stream.message()
             assert (kind, said["status"]) == ("refused", 403)
-            assert "nobody" in said["error"]
+            assert "without-rights" in said["error"]
         async with shared.stream(path, "a-token-of-nobodys") as stream:
             assert (await stream.message())[1]["status"] == 401
-    assert (await shared.ask(f"/api/what-if?namespace={SHOP}&name=guarded&pods=2", nobody))[0] == 403
+    assert (await shared.ask(f"/api/what-if?namespace={SHOP}&name=guarded&pods=2", rightless))[0] == 403
     assert reads not in shared.log.read_text()
 
 

@@ -1,4 +1,4 @@
-"""Operators that are killed, stopped and doubled; ledgers that were spoilt while nobody looked; groups that are deleted."""
+"""Operators that are killed, stopped and doubled; ledgers damaged without an operator; groups that are deleted."""
 
 import signal
 from collections.abc import Callable
@@ -59,7 +59,7 @@ async def test_a_follower_takes_over_from_a_killed_leader_after_its_lease(empty:
     first.kill()
     path = leases_path(empty.namespace, "operator")
     last = to_seconds((await empty.api.get(path))["spec"]["renewTime"])
-    await empty.pod("b", "orders")  # nobody looks
+    await empty.pod("b", "orders")  # while there is no leader
     await second.leads()
     taken = (await empty.api.get(path))["spec"]
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("two", 1)

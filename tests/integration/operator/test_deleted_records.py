@@ -1,4 +1,4 @@
-"""Owner records that somebody deletes at a queue: the operator grants again above what the ledger has, which wakes who waits."""
+"""Owner records deleted at a queue: the operator grants again above the ledger's epochs, which wakes waiting readers."""
 
 from collections.abc import Callable
 
@@ -81,7 +81,7 @@ async def test_the_end_of_a_resize_is_reported_after_a_killed_leader_and_within_
 
 
 async def told(world: World, count: int) -> None:
-    """Wait until an event says that there are so many partitions."""
+    """Wait until an event reports this number of partitions."""
 
     async def so() -> bool:
         return any(f"{NAME} has {count} partitions" in event["note"] for event in await world.events("Resized"))

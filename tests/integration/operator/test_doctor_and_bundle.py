@@ -97,7 +97,7 @@ async def test_doctor_finds_nothing_in_a_healthy_namespace_and_each_problem_in_a
 
 
 async def test_a_viewer_is_told_what_doctor_could_not_read(empty: World, kubeconfig: Path, tmp_path: Path) -> None:
-    """The chart's role for people who look, and Kubernetes' own."""
+    """With the chart's role for viewers, and Kubernetes' own."""
     here = empty.namespace
     await empty.external("seen", partitions=1)
     await empty.group("seen")
@@ -148,7 +148,7 @@ def unpacked(file: Path) -> dict[str, bytes]:
 
 
 async def planted(world: World, server: RedisServer) -> int:
-    """Secrets wherever somebody may have put one into a group `orders`. How many."""
+    """Put a secret into every place of a group `orders` that can hold one. Returns how many."""
     count = 0
 
     def secret(around: str = "{}") -> str:

@@ -40,7 +40,7 @@ def ran(command: Sequence[str | Path], folder: Path) -> str:
 
 @pytest.fixture
 def typed(empty: World, control_plane: Cluster) -> Typed:
-    """What kubectl answers to a block of a guide, in a namespace of one's own. Waiting and `baton` are left out."""
+    """What kubectl answers to a block of a guide, in a new namespace. Waiting and `baton` are left out."""
 
     def run(block: str, folder: Path) -> list[str]:
         at = f'"{KUBE.path()}" kubectl --kubeconfig "{control_plane.kubeconfig}"'

@@ -51,8 +51,8 @@ async def test_a_pods_annotation_follows_its_key_so_that_the_kubelet_refreshes(s
 
     await eventually(told, "the annotation says what the ledger says")
     path = core_path(shop.namespace, "pods", "bumped-a")
-    await shop.api.merge(path, {"metadata": {"annotations": {LEDGER_KEY_ANNOTATION: "somebody else's"}}})
-    await eventually(told, "it says so again, though nothing of the group changes")
+    await shop.api.merge(path, {"metadata": {"annotations": {LEDGER_KEY_ANNOTATION: "another"}}})
+    await eventually(told, "it is written again, though nothing of the group changes")
 
 
 async def test_a_hand_off_of_an_external_queue_waits_for_the_release(shop: World) -> None:

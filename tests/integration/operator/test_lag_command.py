@@ -22,7 +22,7 @@ async def baton(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProces
 
 
 def own_address() -> str | None:
-    """Of this machine, and not the loopback's, to which the API server sends nobody. Nothing is sent for it."""
+    """This machine's address, not the loopback's, which the API server does not proxy to. Nothing is sent for it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect(("192.0.2.1", 9))
@@ -97,7 +97,7 @@ async def test_an_answer_that_is_no_operators_is_reported_in_one_line(shop: Worl
     assert every.returncode == 0 and "odd" in every.stdout
 
 
-# -- The lag that autoscalers are told: fresh or not at all, whoever is a member, by whichever replica is asked.
+# -- The lag for autoscalers: fresh or absent, with or without members, from any replica.
 
 
 async def test_lag_is_served_without_members_and_absent_while_the_queue_is_away(
@@ -135,7 +135,7 @@ async def test_lag_is_served_without_members_and_absent_while_the_queue_is_away(
         async def absent() -> bool:
             return operator.metric("baton_group_lag", **labels) is None and operator.get(path)[0] == 503
 
-        await eventually(absent, "nothing is told of a queue that does not answer")
+        await eventually(absent, "there is no lag of a queue that does not answer")
         server.start()
         await operator.measures("baton_group_lag", lambda lag: lag == 400, **labels)
         uid = await empty.pod("idle-a", "idle")

@@ -53,7 +53,7 @@ def kubeconfig() -> Iterator[Path]:
 
 @pytest.fixture
 def frozen() -> Iterator[RedisServer]:
-    """It takes connections and does not answer, once a test says so."""
+    """It accepts connections without answering, once a test freezes it."""
     with RedisServer() as running:
         yield running
         running.thaw()

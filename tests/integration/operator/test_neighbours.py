@@ -88,7 +88,7 @@ async def test_the_largest_objects_do_not_fill_the_operators_memory(bank: World,
 
 
 async def follows(world: World) -> None:
-    """A pod comes and goes, and the ledger says so."""
+    """A pod comes and goes, and the ledger follows."""
     await world.pod("calm-b", "calm", session=True)
     await world.session("calm-a", await uid_of(world, "calm-a"), "calm", await world.revoking("calm", "calm-a", 2))
     await world.spread("calm", 2, 2)

@@ -1,4 +1,4 @@
-"""`baton offsets` against a real group: where it is, and a reset that nobody's work is in the way of."""
+"""`baton offsets` of a real group: its offsets, and a reset while no pod works on it."""
 
 import json
 import subprocess

@@ -27,7 +27,7 @@ TRACES = ("quokka", "4ever", "Rnc3LXF1b2trYS80ZXZlcg", "UA3LXF1b2trYS80ZXZlcg")
 
 
 class Parrot(socketserver.StreamRequestHandler):
-    """Answers whatever it is told with an error that repeats it, as Redis does with what it does not know."""
+    """Answers each command with an error that repeats it, as Redis does with unknown commands."""
 
     def handle(self) -> None:
         while (line := self.rfile.readline()) and line.startswith(b"*"):

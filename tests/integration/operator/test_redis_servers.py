@@ -1,4 +1,4 @@
-"""Queues at servers that are no Redis, or a hostile one: the operator says so, with the cure, and goes on with the others."""
+"""Queues at servers that are no Redis, or a hostile one: reported with the cure, while the others are served."""
 
 import asyncio
 import socketserver

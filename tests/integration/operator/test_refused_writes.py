@@ -1,4 +1,4 @@
-"""Ledgers that the API server does not let the operator write, and ConfigMaps that are none: the group says so, nobody else is
+"""Ledgers that the API server does not let the operator write, and ConfigMaps that are none: the group reports it, no other is
 harmed, and work goes on as soon as it can."""
 
 from collections.abc import AsyncIterator

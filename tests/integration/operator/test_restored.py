@@ -98,7 +98,7 @@ async def test_a_ledger_from_a_backup_is_rebuilt_and_former_owners_stay_out(
         above = all(epoch > after[number] or (pod, epoch) == ("b", after[number]) for pod, number, epoch in held)
         return sorted(map(len, owned.values())) == [2, 2] and above
 
-    await eventually(granted_again, "both own two, nobody at an epoch of the backup", shown=lambda: empty.ledger_data("orders"))
+    await eventually(granted_again, "both own two, none at an epoch of the backup", shown=lambda: empty.ledger_data("orders"))
     assert not accepts(redis_server, empty, former, before[0])
     assert not accepts(redis_server, empty, present, after[0])
 

@@ -229,7 +229,7 @@ async def test_a_cluster_wide_operator_reads_no_secret_and_writes_only_batons_ob
 
 
 def reading(where: str, secret: str, by: Installed) -> list[dict[str, Any]]:
-    """What the guide says that whoever gives rights in a namespace may do."""
+    """The rights that the guide adds in a namespace."""
     create = ("create", "--dry-run=client", "-o", "json")
     name = f"{secret}-reader"
     role = by.machine.kubectl(*create, "role", name, "-n", where, "--verb=get", "--resource=secrets", f"--resource-name={secret}")

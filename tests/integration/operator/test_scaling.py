@@ -109,7 +109,7 @@ async def test_unset_replicas_follow_the_deployment_and_a_real_autoscaler_sets_t
     await shop.api.apply_as("gitops", groups_path(shop.namespace, "unsaid"), manifest)
     assert await has(4), "a manifest that does not say replicas leaves those of the autoscaler"
     await shop.change("consumergroups", "unsaid", {"spec": {"replicas": None}})
-    await eventually(lambda: has(4), "replicas that somebody has removed are those of the Deployment again")
+    await eventually(lambda: has(4), "removed replicas are those of the Deployment again")
 
 
 async def test_an_externally_scaled_workload_is_left_alone(shop: World) -> None:

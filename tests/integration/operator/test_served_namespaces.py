@@ -131,6 +131,6 @@ async def test_losing_and_regaining_rights_to_ledgers_stops_no_other_namespace(t
 
 
 async def refused(two: Two) -> bool:
-    """Whether the API server has heard of what the account may not do any more."""
+    """Whether the API server refuses the account now."""
     attributes = {"namespace": two.bank.namespace, "verb": "update", "resource": "configmaps", "name": ledger_name("orders")}
     return not await may(two.bank.api, service_account(HOME, two.account.name), attributes)

@@ -1,4 +1,4 @@
-"""A queue that a group of another cluster has, on one Redis: this cluster's gets nothing before somebody says so."""
+"""A queue of another cluster's group on the same Redis: this cluster's group takes it over only on request."""
 
 from collections.abc import Callable
 

@@ -33,7 +33,7 @@ script, server, account, *further = sys.argv[1:]
 print(runpy.run_path(script)["main"](server, Path(account), further[0], further[1:]))
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
-"""It prints the KiB that it has taken, too. (`ru_maxrss` would be those of who has started it, where that was more.)"""
+"""It prints the KiB that it has taken, too. (`ru_maxrss` would be its parent's, if that is more.)"""
 
 Left = Callable[..., Any]
 Annotated = dict[str, str]
@@ -90,7 +90,7 @@ async def test_groups_of_another_release_are_not_named(empty: World, left: Left)
         "own": {RELEASE_ANNOTATION: OWN},
         "theirs": {RELEASE_ANNOTATION: OTHER},
         "nobodys": {},
-        "nonsense": {RELEASE_ANNOTATION: "somebody"},
+        "nonsense": {RELEASE_ANNOTATION: "nonsense"},
         "without": None,
     }
     maps = core_path(empty.namespace, "configmaps")

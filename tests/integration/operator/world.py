@@ -1,6 +1,6 @@
 """A namespace with queues, groups, pods and sessions, as a test makes them, and the operator's process.
 
-There is no kubelet here: pods are objects whose status is written through the API; the operator sees no more of any pod.
+There is no kubelet here: pods are objects whose status is written through the API; that is all the operator sees of any pod.
 """
 
 import asyncio
@@ -258,7 +258,7 @@ class World:
         return str((await eventually(so, f"there is an event {reason} about {regarding or 'something'}"))[0]["note"])
 
     async def seen(self, group: str) -> None:
-        """Wait until the operator has seen the group's spec as it is now: it may hear of a pod's change first."""
+        """Wait until the operator has seen the group's present spec: it may see a pod's change first."""
 
         async def so() -> bool:
             found = await self.get_group(group) or {}
@@ -309,7 +309,7 @@ class World:
         return message
 
     async def revoking(self, group: str, pod: str, count: int) -> list[Release]:
-        """Wait until the pod is to let go of so many partitions; returns the releases that are waited for."""
+        """Wait until the pod is to let go of `count` partitions; returns the releases that this needs."""
 
         async def so() -> list[Release]:
             entry = (await self.entries(group))[pod]
@@ -337,7 +337,7 @@ class World:
 
 
 class Operator:
-    """The operator as a process of its own."""
+    """The operator as a separate process."""
 
     def __init__(
         self,
@@ -408,10 +408,10 @@ class Operator:
         async def shown() -> float | None:
             return self.metric(name, **labels)
 
-        await eventually(so, f"{name} of {labels} is as it should be", shown=shown)
+        await eventually(so, f"{name} of {labels} has the expected value", shown=shown)
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """The sample's value; None where there is none."""
+        """The sample's value; None if there is no such sample."""
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         for line in self.get("/metrics")[1].splitlines():
             sample, _, value = line.rpartition(" ")

@@ -52,12 +52,12 @@ def having(*queues: QueueSight, withdrawn: int = 0) -> GroupState:
         ([sight("a", 101, None, facts=QueueFacts(partitions=4))], True, {"a"}, 0),
         # one that was recorded, and has not answered this operator yet
         ([sight("a", 101, 60)], True, {"a"}, 60),
-        # nobody is there for a queue that records nothing
+        # an external queue books nothing without members
         ([external("a", 101)], False, set(), 0),
         ([external("a", 101)], True, {"a"}, 0),
         ([external("a", 90, 90)], False, set(), 90),
         ([sight("a", 90)], False, set(), 90),
-        # not the group's, or not any more
+        # not the group's (any more)
         ([sight("a", 101, named=False)], True, set(), 0),
         ([sight("a", 101, view=None)], True, set(), 0),
         # what no group may have is told as that

@@ -126,7 +126,7 @@ def test_replicas_are_rounded_down_to_a_divisor_of_the_partitions(scale: dict[st
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "replicas": 7, "scale": scale})
     given_up = sight(name=QueueName("former"), named=False)
     assert in_steps(spec, [many("a", 8, None), many("b", 10, 10), given_up]).replicas == replicas
-    assert in_steps(spec, [sight(facts=QueueFacts(), recorded=None)]).replicas == 7, "nobody knows yet how many there are"
+    assert in_steps(spec, [sight(facts=QueueFacts(), recorded=None)]).replicas == 7, "the number of partitions is unknown"
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_a_problem_with_a_queue_comes_with_the_cure(seen: QueueSight, reason: Re
 
 
 def test_a_group_without_members_says_what_is_missing() -> None:
-    (nobody,) = membership_problems("orders", "shop", GroupMembers())
-    assert (nobody.reason, "add it to the pods' template" in nobody.message) == (Reason.NO_MEMBERS, True)
+    (problem,) = membership_problems("orders", "shop", GroupMembers())
+    assert (problem.reason, "add it to the pods' template" in problem.message) == (Reason.NO_MEMBERS, True)
     left_out = {MemberId("b"): LeftOut.NOT_READY, MemberId("a"): LeftOut.NOT_READY, MemberId("c"): LeftOut.NO_SESSION}
     (unready,) = membership_problems("orders", "shop", GroupMembers(pods=3, left_out=left_out))
     assert unready.message == (
@@ -212,7 +212,7 @@ def test_a_group_without_members_says_what_is_missing() -> None:
     )
 
 
-NOBODY = "no executor with the label baton.dev/group: orders is there (yet)"
+NO_EXECUTOR = "no executor with the label baton.dev/group: orders is there (yet)"
 NO_ROOM = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
 
 
@@ -221,11 +221,11 @@ NO_ROOM = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
     [
         (
             GroupMembers(drivers={MemberId("orders-driver-x"): "MissingRights: no"}),
-            f"the driver orders-driver-x failed: MissingRights: no; {NOBODY}",
+            f"the driver orders-driver-x failed: MissingRights: no; {NO_EXECUTOR}",
         ),
         (
             GroupMembers(idle_drivers={MemberId("orders-driver-x"): f"is not Ready ({NO_ROOM})"}),
-            f"the driver orders-driver-x is not Ready ({NO_ROOM}); {NOBODY}",
+            f"the driver orders-driver-x is not Ready ({NO_ROOM}); {NO_EXECUTOR}",
         ),
         (
             GroupMembers(
@@ -295,7 +295,7 @@ def test_problems_of_a_whole_fleet_are_reported_for_its_first_pods() -> None:
 
 def test_the_worst_problem_is_reported_with_all_of_its_kind() -> None:
     problems = [
-        Problem(Reason.NO_MEMBERS, "nobody"),
+        Problem(Reason.NO_MEMBERS, "no pods"),
         Problem(Reason.QUEUE_UNREACHABLE, "b is down"),
         Problem(Reason.QUEUE_UNREACHABLE, "a is down"),
     ]

@@ -168,7 +168,7 @@ def test_the_leader_serves_the_lag_of_a_group(served: Served) -> None:
         {"namespace": "shop", "group": "orders", "lag": 40, "lagSeconds": 20.0, "waitingSeconds": None, "partitionsWithLag": 2},
     )
     served.leads = False
-    assert served.get(path)[0] == 503, "nobody is known to lead"
+    assert served.get(path)[0] == 503, "no leader is known"
     served.leader = "10.0.0.1:8080\r\nSet-Cookie: a=b"
     assert served.get(path)[0] == 503, "no address"
 

@@ -111,7 +111,7 @@ def test_after_a_restart_of_the_server_only_what_is_read_counts() -> None:
 def test_a_partition_handed_to_its_next_owner_is_no_surprise() -> None:
     records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     assert not surprised(records, {0: b2, 1: A1}, next_owners={0: {b2}})
-    assert records.known[0] == A1, "the answer to the grant says so"
+    assert records.known[0] == A1, "the answer to the grant will tell"
     assert surprised(records, {0: A2, 1: A1}, next_owners={0: {b2}}), "that one was not next"
     assert surprised(records, {0: b2, 1: A1}), "nor is this one any more"
 

@@ -1,4 +1,4 @@
-"""Pods whose labels cannot be meant so: who is told, how often, and what it costs where thousands are alike."""
+"""Pods with wrong labels: which are warned, how often, and at what cost if there are thousands."""
 
 from typing import Any
 

@@ -176,7 +176,7 @@ def test_an_answer_costs_the_same_however_much_is_wanted() -> None:
 
 def test_a_queue_has_answered_if_only_outstanding_entries_are_left() -> None:
     work = QueueWork()
-    assert _answered(work), "nothing is wanted"
+    assert _answered(work), "there are no effects"
     wanted = grants(0) | pauses(1, 2, 3)
     work.want(wanted)
     done(work, grants(0))
@@ -242,7 +242,7 @@ def test_former_next_owners_are_remembered_during_a_pause() -> None:
     work, b2, c3 = QueueWork(), Ownership(Uid("b"), Epoch(2)), Ownership(Uid("c"), Epoch(3))
     work.want(pause_for("b", 2))
     work.want(pause_for("c", 3))
-    assert work.next_owners == {0: {b2, c3}}, "its owner may have heard of the first alone"
+    assert work.next_owners == {0: {b2, c3}}, "its owner may know only the first"
     work.want(pauses(0))
     assert work.next_owners == {0: {b2, c3}}
     work.handed_over(handed(0, "b", 2))
@@ -264,7 +264,7 @@ def pause(of: Partition, then: Grant | None = None) -> Pause:
 
 
 class AnsweredByTests(MemoryQueue):
-    """Each pause, and each grant, is answered when the test says so."""
+    """Each pause and each grant is answered when the test decides."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -309,7 +309,7 @@ class AtWork:
 
 @pytest.mark.parametrize("instead", [grant(MOVING, "c", 3), pause(MOVING, grant(MOVING, "c", 3))])
 async def test_a_partition_whose_grant_is_about_to_begin_is_left_alone(instead: Effect) -> None:
-    """The answer that lets it be granted, news of the engine, and another answer come in one turn of the event loop: whoever is
+    """The answer that lets it be granted, news of the engine, and another answer come in one turn of the event loop: a task that is
     free after the other answer must not take the partition up."""
     at_work = AtWork()
     await at_work.until_asked(pauses=2)

@@ -1,4 +1,4 @@
-"""What people are told of a change of the number of partitions."""
+"""Conditions and events about a change of the number of partitions."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_the_condition_tells_progress_and_what_is_waited_for() -> None:
 
 
 def shown(status: str, wanted: int = 13) -> QueueView:
-    """A queue whose condition Resized reads so, and its spec asks for so many partitions."""
+    """A queue with this status of its condition Resized, whose spec asks for `wanted` partitions."""
     conditions = [{"type": "Ready", "status": "False"}, {"type": "Resized", "status": status}]
     return replace(queue(partitions=wanted), status={"conditions": conditions})
 
@@ -44,7 +44,7 @@ def news(known: Resizings, facts: QueueFacts, view: QueueView | None = None) -> 
 
 
 def test_a_change_that_has_not_begun_is_not_done() -> None:
-    """Who waits for the condition right after changing the spec waits for the change."""
+    """`kubectl wait` right after a change of the spec waits for that change."""
     told = resized(REST, 14)
     assert (told[1].value, told[3]) == ("False", "will go from 13 to 14 partitions")
 
@@ -84,7 +84,7 @@ def test_a_change_right_after_another_is_reported() -> None:
 
 
 def test_a_new_operator_reports_a_change_that_ended_before_its_first_look() -> None:
-    """Who led before it was killed while the queue changed, or before it told of the end."""
+    """The former leader was killed while the queue changed, or before it reported the end."""
     known = Resizings()
     assert news(known, QueueFacts(), shown("False")) == []
     assert news(known, REST, queue(partitions=13)) == [HAS_13], "there is no such condition until the queue has answered"

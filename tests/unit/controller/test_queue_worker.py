@@ -1,4 +1,4 @@
-"""A worker carries out what is wanted of its queue, and keeps trying."""
+"""A worker carries out effects at its queue, and keeps trying."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -155,7 +155,7 @@ async def test_a_grants_outcome_is_kept_until_it_was_told(kept: Kept) -> None:
     kept.want(wanted)
     accepted = outcome(0, "u", 3)
     await until(lambda: kept.outcomes == {accepted})
-    kept.want(wanted)  # the ledger could not be written: it is wanted still
+    kept.want(wanted)  # the ledger could not be written, so the grant stays wanted
     assert kept.outcomes == {accepted}
     assert kept.queue.calls.count("grant") == 1
     kept.want(told=kept.outcomes)
@@ -167,7 +167,7 @@ async def test_a_partition_that_cannot_be_granted_delays_no_other_and_is_retried
     kept: Kept, monkeypatch: pytest.MonkeyPatch, paused: bool
 ) -> None:
     monkeypatch.setattr(queue_effects, "FIRST_BACKOFF", 0.01)
-    kept.queue.unavailable = dict.fromkeys((0, 1, 2, 3, 4), "somebody else's transaction is open")
+    kept.queue.unavailable = dict.fromkeys((0, 1, 2, 3, 4), "another transaction is open")
 
     def wanted(number: int) -> Effect:
         then = grant(number, "u", 4)
@@ -180,7 +180,7 @@ async def test_a_partition_that_cannot_be_granted_delays_no_other_and_is_retried
     kept.worker.ask_for(6)  # which it looks at
     await until(lambda: len(kept.worker.facts.warnings or ()) == 4)
     assert kept.worker.facts.warnings is not None and kept.worker.facts.warnings[0::3] == (
-        "orders/0: somebody else's transaction is open",
+        "orders/0: another transaction is open",
         "and 2 more partitions cannot be granted",
     )
     assert (kept.connections, kept.worker.facts.problem) == (1, None)
@@ -200,7 +200,7 @@ async def test_a_partition_that_cannot_be_granted_has_one_retry_pending(kept: Ke
     waiting = [task for task in asyncio.all_tasks() if "QueueEffects._again" in repr(task.get_coro())]
     assert len(waiting) == 1
     kept.want(pause(0, 3))
-    assert kept.worker.effects.warnings == (), "nobody is to get it"
+    assert kept.worker.effects.warnings == (), "it has no next owner"
 
 
 async def test_a_partition_handed_over_by_its_owner_is_not_reported_as_unavailable(kept: Kept) -> None:
@@ -241,7 +241,7 @@ async def test_a_grant_under_way_is_not_made_twice(kept: Kept) -> None:
     then = grant(2, "u", 4)
     kept.want(pause(2, 3, then))
     await until(lambda: "grant" in kept.queue.calls)
-    kept.want(then)  # the engine has heard of the release elsewhere
+    kept.want(then)  # the engine knows the release from a session
     await until(lambda: kept.outcomes == {outcome(2, "u", 4)})
     assert kept.queue.calls.count("grant") == 1
 

@@ -111,7 +111,7 @@ def test_every_histogram_is_served_as_it_is_explained() -> None:
 
 
 def consumer_families() -> dict[str, set[str]]:
-    """Likewise of a consumer, with the namespace that whoever scrapes it adds."""
+    """Likewise of a consumer, with the namespace that Prometheus adds."""
     consumer_metrics(registry := CollectorRegistry())
     found = collected(registry)
     return {name: labels(registry, family) | {"namespace"} for name, family in found.items()}

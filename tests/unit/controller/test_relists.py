@@ -266,7 +266,7 @@ async def test_after_an_outage_of_session_lists_all_members_get_a_full_term(one:
     await asyncio.sleep(LONGEST_BACKOFF)
     assert one.relists.problems("shop") == []
     left = one.cache.sessions.lapses_at(session) - one.clock.ticks()
-    assert 0 < left <= session.duration, "who could not renew while the server was away"
+    assert 0 < left <= session.duration, "it could not renew while the server was away"
     await asyncio.sleep(left)
     one.want(one.clock.ticks())
     await asyncio.sleep(1)

@@ -77,7 +77,7 @@ async def test_a_step_written_without_an_answer_is_continued(runtime: GroupRunti
     await runtime.advance(fleet("a", "b"))
     for grant in around.wanted:
         if isinstance(grant, Grant) and (before := granted.get(grant.partition)) is not None and before[0] != grant.uid:
-            assert grant.epoch > before[1], "an epoch that stood in the ledger is meant for nobody else"
+            assert grant.epoch > before[1], "an epoch that was in the ledger is not given to another pod"
 
 
 async def test_a_doubted_queue_stays_doubted_when_an_earlier_write_stands(runtime: GroupRuntime, around: Surroundings) -> None:

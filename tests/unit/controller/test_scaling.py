@@ -1,4 +1,4 @@
-"""How many pods there are to be: by the group's spec, or by the workload that somebody else scales."""
+"""The size of a fleet: by the group's spec, or by a workload that others scale."""
 
 import asyncio
 from dataclasses import replace
@@ -24,8 +24,8 @@ REFERENCE = {"kind": "Deployment", "name": "consumers"}
 TARGET = {"mode": "Workload", "targetRef": REFERENCE}
 OF_OTHERS = {"mode": "External", "targetRef": REFERENCE}
 GROUP = "/apis/baton.dev/v1alpha1/namespaces/shop/consumergroups/orders"
-NOBODY = GroupMembers()
-SOMEBODY = GroupMembers({MemberId("a"): ObservedMember(Uid("u"))}, pods=1)
+NO_PODS = GroupMembers()
+ONE_POD = GroupMembers({MemberId("a"): ObservedMember(Uid("u"))}, pods=1)
 
 
 def spec(**fields: Any) -> ConsumerGroupSpec:
@@ -90,7 +90,7 @@ async def done() -> None:
     """What was begun has ended."""
     while tasks := [task for task in asyncio.all_tasks() if task.get_name() in ("scale", "target-size")]:
         await asyncio.wait(tasks)
-    await asyncio.sleep(0)  # who waits for it hears of it
+    await asyncio.sleep(0)  # for the callbacks of what has ended
 
 
 async def applied(scaling: Scaling, asked: ConsumerGroupSpec, seen: GroupMembers, pods: list[PodView], **more: Any) -> None:
@@ -98,7 +98,7 @@ async def applied(scaling: Scaling, asked: ConsumerGroupSpec, seen: GroupMembers
     await done()
 
 
-async def look(scaling: Scaling, seen: GroupMembers = NOBODY, **fields: Any) -> int | None:
+async def look(scaling: Scaling, seen: GroupMembers = NO_PODS, **fields: Any) -> int | None:
     asked = spec(**fields)
     await applied(scaling, asked, seen, [])
     return scaling.asked_for(asked)
@@ -113,10 +113,10 @@ async def test_the_requested_size_is_known(scaling: Scaling) -> None:
 async def test_unset_replicas_are_set_to_the_present_size_and_reported_once(workload: Workload) -> None:
     scaling = made(workload)
     asked = spec(scale=TARGET)
-    assert scaling.apply(asked, NOBODY, [], {}) is None
+    assert scaling.apply(asked, NO_PODS, [], {}) is None
     await done()
     assert workload.group["replicas"] == 3
-    told = [scaling.apply(asked, NOBODY, [], {}) for _ in range(2)]
+    told = [scaling.apply(asked, NO_PODS, [], {}) for _ in range(2)]
     set_to = (EventReason.REPLICAS_SET, "set spec.replicas, which was absent, to 3, the size of Deployment shop/consumers")
     assert told == [set_to, None]
 
@@ -158,7 +158,7 @@ async def test_the_size_of_an_externally_scaled_workload_is_only_read(scaling: S
     assert await look(scaling, scale=OF_OTHERS) == 0
     workload.replicas = 2
     assert scaling.recheck()
-    assert await look(scaling, SOMEBODY, scale=OF_OTHERS) == 2
+    assert await look(scaling, ONE_POD, scale=OF_OTHERS) == 2
     assert workload.replicas == 2 and "replicas" not in workload.group
 
 
@@ -170,7 +170,7 @@ async def test_a_workload_of_zero_requests_no_pods_while_its_pods_stop(scaling: 
 
 async def test_the_size_is_read_again_only_if_the_number_of_pods_changed(scaling: Scaling, workload: Workload) -> None:
     for _ in range(3):
-        await look(scaling, SOMEBODY, scale=OF_OTHERS)
+        await look(scaling, ONE_POD, scale=OF_OTHERS)
     assert workload.asked == 1
     for _ in range(3):
         await look(scaling, scale=OF_OTHERS)
@@ -293,7 +293,7 @@ async def test_a_workload_shrinks_once_all_its_candidates_are_marked() -> None:
     asked = spec(scale=TARGET, replicas=1)
     pods.refuse = {"c"}
     await applied(scaling, asked, members, pods.views, owned={MemberId("a"): 1})
-    assert sorted(pods.written) == [*"bdefghijkl"], "who refuses keeps back nobody else, and the size waits"
+    assert sorted(pods.written) == [*"bdefghijkl"], "a refusal delays no other pod, and the size waits"
     refused = scaling.problem
     assert refused is not None and "changed: c: 403 Forbidden: a webhook says no" in refused.message
     pods.refuse = set()
@@ -325,7 +325,7 @@ async def test_an_outdated_size_is_not_applied() -> None:
 
 
 class OddAtFirst(Scaler):
-    """An API server whose first answer nobody expects."""
+    """An API server with an unexpected first answer."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -341,14 +341,14 @@ class OddAtFirst(Scaler):
 async def test_an_unexpected_failure_is_retried(workload: Workload) -> None:
     scaler, changed, tasks = OddAtFirst(workload), asyncio.Event(), Tasks(ApiServerClock())
     scaling, asked = Scaling(("shop", "orders"), "g", scaler, tasks, changed.set), spec(scale=OF_OTHERS)
-    scaling.apply(asked, SOMEBODY, [], {})
+    scaling.apply(asked, ONE_POD, [], {})
 
     async def failed() -> bool:
         return tasks.failures["target-size"] == 1
 
     await eventually(failed, "that is told")
     scaling.recheck()
-    scaling.apply(asked, SOMEBODY, [], {})
+    scaling.apply(asked, ONE_POD, [], {})
     async with asyncio.timeout(PATIENCE):
         await changed.wait()
     assert (scaling.asked_for(asked), scaler.asked) == (4, 2)

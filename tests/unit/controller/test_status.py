@@ -243,7 +243,7 @@ def test_a_queue_that_has_not_answered_yet_leaves_the_group_unknown() -> None:
 
 
 def told_partitions(partitions: int, *sights: QueueSight) -> tuple[int | None, int | None]:
-    """As they are written of a group with so many in its ledger."""
+    """The partitions and unowned ones in the status of a group with `partitions` in its ledger."""
     whole = summary(Group(partitions).start("a").state)
     known = partitions_are_known(whole, sights)
     status = written(group_status(group_view(), whole, GroupMembers(), FINE_SO_FAR, NOW, {}, known=known))
@@ -259,14 +259,16 @@ def sight(name: str, partitions: int | None, *, there: bool = True) -> QueueSigh
 def test_partitions_are_unknown_until_a_queue_has_answered() -> None:
     assert told_partitions(0, sight("orders", None)) == (None, None)
     assert told_partitions(0, sight("orders", None), sight("pay", None)) == (None, None)
-    assert told_partitions(4, sight("orders", 4), sight("pay", None)) == (4, 0), "at least those of who has answered"
+    assert told_partitions(4, sight("orders", 4), sight("pay", None)) == (4, 0), "at least those of the queue that has answered"
     assert told_partitions(4, replace(sight("orders", None), recorded=4)) == (4, 0), "as the ledger has it"
 
 
 def test_partitions_are_unknown_until_a_queue_exists() -> None:
     assert told_partitions(0, sight("orders", None, there=False)) == (None, None)
     assert told_partitions(0, sight("orders", 0), sight("pay", None, there=False)) == (None, None)
-    assert told_partitions(4, sight("orders", 4), sight("pay", None, there=False)) == (4, 0), "at least those of who is there"
+    assert told_partitions(4, sight("orders", 4), sight("pay", None, there=False)) == (4, 0), (
+        "at least those of the queue that exists"
+    )
 
 
 def test_a_group_without_partitions_shows_zero() -> None:
@@ -485,7 +487,7 @@ CASES: list[Case] = [
         f"12 of 12 partitions have no owner: a change of the fleet is held down until {HELD_UNTIL}, in case it is undone",
     ),
     (
-        "a holddown in which nobody is without an owner",
+        "a holddown in which every partition has an owner",
         lambda: at(Group(4).start("a", "b").join("c"), 20),
         [],
         ("Holddown", 4, 0, HELD_UNTIL),
@@ -521,7 +523,7 @@ CASES: list[Case] = [
         "",
     ),
     (
-        "nobody reads a queue",
+        "no pod reads a queue",
         unread,
         [],
         ("Ready", 6, 2, None),
@@ -578,7 +580,7 @@ def test_a_group_that_has_not_planned_shows_its_state_and_why_it_waits(
 
 
 def test_a_resumed_group_plans_at_once() -> None:
-    """What is told above is no more than telling: the plan comes at once."""
+    """The states above are only displayed: the plan comes at once."""
     group = at(paused(Group(12)).join("a", "b"), 20)
     group.spec = replace(group.spec, paused=False)
     at(group, 21)

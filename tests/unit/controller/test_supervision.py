@@ -31,7 +31,7 @@ class Work:
 
 
 def kept(work: Work, seconds: float = 600.0) -> Tasks:
-    """After so many (virtual) seconds."""
+    """Its tasks after this many virtual seconds."""
 
     async def main() -> Tasks:
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ def test_only_supervision_makes_tasks() -> None:
         f"{file.relative_to(package)}:{line}"
         for layer in ("controller", "kube")
         for file in sorted((package / layer).rglob("*.py"))
-        if file.name not in ("supervision.py", "elector.py")  # who asks the elector's thread awaits it
+        if file.name not in ("supervision.py", "elector.py")  # the elector's thread is awaited
         for line in unsupervised(ast.parse(file.read_text()))
     ]
     assert found == []
@@ -113,7 +113,7 @@ def unsupervised(tree: ast.AST) -> Iterator[int]:
 
 
 async def deaf(cancellations: float) -> None:
-    """A task that swallows so many cancellations."""
+    """A task that swallows this many cancellations."""
     while True:
         try:
             await asyncio.Event().wait()
@@ -124,7 +124,7 @@ async def deaf(cancellations: float) -> None:
 
 
 def ended(cancellations: float) -> tuple[bool, float]:
-    """Whether a task that loses so many is over when it has been ended, and how long that took (virtual seconds)."""
+    """Whether `end` ends a task that swallows this many, and the virtual seconds that it took."""
 
     async def main() -> tuple[bool, float]:
         task = asyncio.create_task(deaf(cancellations))

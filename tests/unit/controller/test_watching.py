@@ -51,7 +51,7 @@ class TwoNamespaces:
         async def heard() -> bool:
             return (of, namespace, name) in self.heard
 
-        await eventually(heard, f"{name} of {namespace} is heard of")
+        await eventually(heard, f"{name} of {namespace} is reported")
 
     async def broke_or_relisted(self, namespace: str, of: WatchedKind) -> None:
         """It was listed a second time, or its watch is told to have broken."""
@@ -123,7 +123,7 @@ async def test_only_the_needed_parts_of_an_object_are_kept(watching: TwoNamespac
 
 
 async def test_an_object_too_deep_to_parse_hides_no_other(watching: TwoNamespaces) -> None:
-    fields = {"manager": "somebody", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DEEP}
+    fields = {"manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DEEP}
     deep = {"metadata": {**manifest("bank", "deep")["metadata"], "managedFields": [fields]}}
     watching.server.event("bank", "pods", "ADDED", deep)
     await watching.watched("bank", WatchedKind.PODS, "second")

@@ -97,7 +97,7 @@ def test_a_term_is_at_most_an_hour() -> None:
 @pytest.mark.parametrize("text", ["q" * (LONGEST_LIST + 1), "q," * (MOST_WORDS + 1)], ids=["long", "many"])
 def test_lists_in_annotations_are_read_up_to_a_limit(text: str) -> None:
     one = pod(subscribed=text, assignors=text)
-    assert one.subscribed == frozenset(), "who reads too much to be told gets nothing"
+    assert one.subscribed == frozenset(), "a pod with too long a list gets nothing"
     assert one.assignors is None
     assert len(one.problems) == 2
 

@@ -339,7 +339,7 @@ async def test_a_confirmation_waits_no_longer_than_a_renewal_though_another_is_u
 async def test_a_replica_that_resigned_does_not_hold_the_lease_whatever_was_under_way(
     one: Candidate, moment: float, taken: bool
 ) -> None:
-    """A look and a write, half a second each way, of somebody who asks who leads; and others who wait for their turn."""
+    """One confirmation reads and writes, half a second each way; others wait for their turn."""
     if taken:
         await one.elector.attempt()
     asking = [asyncio.create_task(one.elector.confirm()) for _ in range(2)]

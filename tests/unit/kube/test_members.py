@@ -141,8 +141,8 @@ ENDED = replace(NOT_READY, running=False)
         pytest.param(replace(NOT_READY, name=MemberId("group")), [], False, False, id="it never had anything"),
         pytest.param(replace(EXECUTOR, ready_since=None), [DRIVER], False, True, id="an executor that is not Ready"),
         pytest.param(EXECUTOR, [replace(DRIVER, registered="")], False, True, id="not registered"),
-        pytest.param(EXECUTOR, [], False, True, id="nobody speaks for it"),
-        pytest.param(replace(EXECUTOR, terminating=True), [], False, True, id="asked to stop, and nobody speaks for it"),
+        pytest.param(EXECUTOR, [], False, True, id="without a driver's Lease"),
+        pytest.param(replace(EXECUTOR, terminating=True), [], False, True, id="stopping, without a driver's Lease"),
         pytest.param(EXECUTOR, [DRIVER], True, False, id="its driver's session lapsed"),
     ],
 )

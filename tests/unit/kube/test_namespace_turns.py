@@ -77,7 +77,7 @@ async def test_namespaces_take_turns_however_many_requests_wait(server: Server) 
     server.calls(1000, "crowd", 0.1)
     server.calls(1000, "throng", 0.1)
     await asyncio.sleep(0)
-    assert await server.took("shop", 0.1) == pytest.approx(0.1), "one is left free for who comes next"
+    assert await server.took("shop", 0.1) == pytest.approx(0.1), "one turn is left free"
     assert server.most <= AT_ONCE
 
 

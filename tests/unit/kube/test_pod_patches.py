@@ -35,7 +35,7 @@ def test_only_pods_whose_key_changed_are_refreshed() -> None:
 
 def test_a_pod_is_refreshed_only_when_what_it_owns_changes() -> None:
     stands_by = '{"active":false,"owned":{},"generation":1}'
-    assert due_refreshes({"a": stands_by}, [A]) == [], "it was never told of anything else"
+    assert due_refreshes({"a": stands_by}, [A]) == [], "it never had another entry"
     told = replace(A, told=mark(entry("0@1")))
     let_go = entry("0@1").replace("{", '{"generation":9,"revoking":{},', 1)
     assert due_refreshes({"a": let_go}, [told]) == []

@@ -1,4 +1,4 @@
-"""Those who speak to the API server under the admission policies: pods with their own tokens, people and robots by roles."""
+"""Clients of the API server under the admission policies: pods with their own tokens, and accounts with roles."""
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ def joins(*groups: str) -> dict[str, Any]:
 
 
 class Actor(Cluster):
-    """The API as somebody else than the administrator uses it."""
+    """The API as an account other than the administrator uses it."""
 
     token: str | None = None
 

@@ -56,7 +56,7 @@ async def new_namespace(api: Cluster) -> World:
 
 @pytest.fixture
 async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list[dict[str, Any]]) -> World:
-    """A namespace of one's own where they are."""
+    """A new namespace in which the policies hold."""
     world = await new_namespace(api)
     for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings")):
         for document in rendered:
@@ -67,8 +67,8 @@ async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list
     async def in_force() -> bool:
         """Policies come into force a moment after they were made, and so do Roles."""
         try:
-            async with acting(kubeconfig, await token_of(world, "probe")) as nobody:
-                await nobody.write_lease(world.namespace, "baton-probe", "probe", "u")
+            async with acting(kubeconfig, await token_of(world, "probe")) as probe:
+                await probe.write_lease(world.namespace, "baton-probe", "probe", "u")
         except ApiError as error:
             return "Lease baton-probe is the session of the pod probe" in error.message
         await api.delete(leases_path(world.namespace, "baton-probe"))
@@ -81,7 +81,7 @@ async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list
 @pytest.fixture
 async def act(guarded: World, kubeconfig: Path) -> AsyncIterator[ActAs]:
     """`await act(pod="a", account="consumer")`: with the token of that pod, which is made if it is not there; `account` alone:
-    with a token that is bound to none; `user`: as the administrator who impersonates."""
+    with a token that is bound to no pod; `user`: by impersonation."""
     async with AsyncExitStack() as stack:
 
         async def one(

@@ -1,4 +1,4 @@
-"""A pod may speak for itself only: who can write which Lease, with real tokens of real pods."""
+"""A pod writes only its own Lease: which account may write which Lease, with real tokens of real pods."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -75,7 +75,7 @@ async def test_a_token_without_a_pod_writes_no_lease(consumers: World, act: ActA
 
 
 async def test_an_account_that_may_join_a_group_writes_that_groups_leases_only(consumers: World, act: ActAs) -> None:
-    """As docs/concepts/trust.md says: somebody with the role edit, who may run pods under any account of the namespace anyway."""
+    """As docs/concepts/trust.md says: an account with the role edit may run pods under any account of the namespace anyway."""
     here = consumers.namespace
     a, person = await act(pod="a", account="consumer"), await act(account="driver")
     await a.write_lease(here, "baton-a", "orders", await uid(consumers, "a"))

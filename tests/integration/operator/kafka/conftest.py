@@ -1,4 +1,4 @@
-"""One broker for the tests that do it no harm, with topics and groups of their own."""
+"""One broker for the tests that do it no harm, each with separate topics and groups."""
 
 from collections.abc import Iterator
 

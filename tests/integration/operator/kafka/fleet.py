@@ -109,12 +109,12 @@ class KafkaFleet:
         self.processes[pod].send_signal(signal.SIGCONT)
 
     def quiet(self) -> None:
-        """No more load."""
+        """End the load."""
         self._quiet.set()
         self._load.join(PATIENCE)
 
     async def handles(self, more: int = 300, *, of: Collection[Partition] = ()) -> None:
-        """Wait until so many more have been handled, some of each partition, or of each of these."""
+        """Wait until `more` entries have been handled, some of each partition, or of each of these."""
         before = len(self.handled())
         every = {*of} or {Partition(QueueName(topic), number) for topic, count in self.topics.items() for number in range(count)}
 
@@ -188,7 +188,7 @@ class Verdict(NamedTuple):
     """What became of all that was sent."""
 
     missing: int
-    """Entries that nobody handled."""
+    """Entries that no pod handled."""
     out_of_order: list[Handled]
     """Handled for the first time although an earlier one of its partition had not been."""
     repeated: list[tuple[Handled, Handled]]

@@ -1,4 +1,4 @@
-"""Groups on topics of a real broker, with the operator and an API server: who owns what, and what comes of it under load."""
+"""Groups on topics of a real broker, with the operator and an API server: owners, and what they handle under load."""
 
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -45,7 +45,7 @@ def send(broker: KafkaBroker, topic: str, partition: int, *values: str) -> None:
 @asynccontextmanager
 async def looking_at(broker: KafkaBroker, namespace: str, queue: str, topic: str) -> AsyncIterator[KafkaQueue]:
     """The queue as the operator sees it."""
-    spec, claimant = TopicToOpen(topic=topic, queue=queue), Claimant("who only looks", "")
+    spec, claimant = TopicToOpen(topic=topic, queue=queue), Claimant("only looks", "")
     made = KafkaQueue(KafkaAddress((broker.servers,)), f"{namespace}.{queue}", spec, claimant)
     yield made
     await made.close()

@@ -69,7 +69,7 @@ class Busy:
             self.fleet.load.resume()
 
     async def works_on(self) -> None:
-        """Entries are processed, whoever is away."""
+        """Wait until more entries are processed."""
         before = self.fleet.processings()
 
         async def more() -> bool:

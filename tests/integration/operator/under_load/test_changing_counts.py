@@ -36,7 +36,7 @@ async def changing(kubeconfig: Path, api: Cluster, tmp_path: Path) -> AsyncItera
 
 
 async def held_up(busy: Busy) -> None:
-    """Nobody works, and in each partition there is something to do."""
+    """Stop all consumers, and wait until each partition has a backlog."""
     for process in busy.fleet.consumers.values():
         process.send_signal(signal.SIGSTOP)
 
@@ -48,7 +48,7 @@ async def held_up(busy: Busy) -> None:
 
 
 async def resized(busy: Busy, status: str, said: str = "") -> None:
-    """Wait until the condition Resized is about the spec as it is, has this status, and says so."""
+    """Wait until the condition Resized is about the current spec, and has this status and message."""
     path = group_path(GROUP_VERSION, NAME, "partitionedqueues", GROUP)
 
     async def so() -> bool:

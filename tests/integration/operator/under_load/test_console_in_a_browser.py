@@ -49,7 +49,7 @@ async def test_the_console_shows_owners_and_what_another_size_would_do(
 
 
 async def hostile(busy: Busy) -> None:
-    """Who may post events in the namespace may say anything about the group."""
+    """An account that may post events in the namespace may write anything about the group."""
     now = to_micro_text(time.time())
     regarding = {"apiVersion": GROUP_VERSION, "kind": "ConsumerGroup", "namespace": busy.world.namespace, "name": GROUP}
     event = {

@@ -1,4 +1,4 @@
-"""The operator is killed right before or after each of its effects, under load: whoever comes next finishes what it had begun."""
+"""The operator is killed right before or after each of its effects, under load: the next one finishes what it had begun."""
 
 import itertools
 import signal

@@ -65,7 +65,7 @@ async def test_no_replica_leads_while_the_api_server_hangs_and_one_does_afterwar
     control_plane.signal_process("kube-apiserver", signal.SIGSTOP)
     try:
         until = time.monotonic() + AWAY
-        await eventually(lambda: leading(0), "nobody leads")
+        await eventually(lambda: leading(0), "no replica leads")
         while time.monotonic() < until:
             await busy.works_on()
             assert await leading(0)

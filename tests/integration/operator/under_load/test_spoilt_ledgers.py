@@ -1,4 +1,4 @@
-"""Somebody edits the ledger by hand, under load: it is put right, an event says so, and nobody acts on what it said meanwhile."""
+"""The ledger is edited by hand, under load: it is restored with an event, and no pod acts on the edited one."""
 
 import json
 import signal
@@ -55,7 +55,7 @@ def without_a_member(data: Data) -> Data:
 
 
 def with_all_at_one(data: Data) -> Data:
-    """Everybody's partitions, at the epochs in force, in one member's hands as well."""
+    """All partitions, at their present epochs, owned by one member as well."""
     entry = json.loads(data["b"])
     held = [json.loads(text)["owned"][GROUP] for key, text in data.items() if key != "group"]
     entry["owned"] = {GROUP: ",".join(held)}
@@ -133,7 +133,7 @@ async def test_a_ledger_with_another_owner_is_replaced(busy: Busy, served: Opera
 
 
 async def test_partitions_released_because_of_an_edited_ledger_are_granted_again(busy: Busy, served: Operator) -> None:
-    """What is let go of at one epoch stays let go of: with the ledger as it was nobody would serve it."""
+    """A released epoch stays released: with the former ledger the partitions would not be served."""
     before = await busy.world.ledger_data(GROUP) or {}
     served.process.send_signal(signal.SIGSTOP)
     await forge(busy, called_back(before))
@@ -163,7 +163,7 @@ async def forge(busy: Busy, data: Data) -> None:
 
 
 async def let_go(busy: Busy, pod: str, data: Data) -> bool:
-    """The pod's session says so of all that this ledger says it owns."""
+    """Whether the pod's session releases all that it owns by this ledger."""
     entry = json.loads(data[pod])
     lease = await busy.world.api.get(leases_path(busy.world.namespace, session_lease_name(MemberId(pod))))
     said = json.loads(lease["metadata"]["annotations"][RELEASES_ANNOTATION])
