@@ -1,16 +1,20 @@
 """What one tenant writes into its objects is its own trouble: the groups of others go on, and a fresh operator serves them."""
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.model.ids import MemberId
 from baton.model.names import GROUP_LABEL, session_lease_name
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.world import SHOP, Cluster, Operator, World
+from tests.integration.operator.world import KEEPS, SHOP, Cluster, Operator, World
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 
@@ -171,3 +175,47 @@ async def test_a_deleted_session_that_is_not_renewed_lapses(shop: World) -> None
     await a_group(shop, "gave", "gave-a", "gave-b", membership={"session": "Required"})
     await shop.api.delete(leases_path(SHOP, session_lease_name(MemberId("gave-b"))))
     await shop.spread("gave", 4)
+
+
+# -- A group as large as one can be, and the memory that the chart gives the operator.
+
+
+CHART = Path(__file__).parents[3] / "charts/baton/values.yaml"
+SHARE = 0.8
+"""Of the chart's limit. The rest is for other groups. It takes half of it, and more where the machine has little time for it:
+what the API server tells waits in memory then."""
+PODS = 50
+SECONDS = 900
+
+
+@pytest.mark.timeout(2400)
+@pytest.mark.long
+async def test_the_largest_possible_group_fits_the_charts_memory(empty: World, start: Start) -> None:
+    operator = await start(empty, "one", *KEEPS).leads()
+    before = operator.peak_memory
+    await empty.queue(
+        "large",
+        {"type": "External", "external": {"onDeadline": "Force"}},
+        MOST_PARTITIONS,
+        rebalance={"delaySeconds": 0, "maxHandoffSeconds": 1},
+    )
+    await empty.group("large", assignors=["contiguous"])
+    for number in range(PODS):
+        await empty.pod(f"large-{number}", "large")
+    await settles(empty, operator, moves=0)
+    for number in range(PODS, 2 * PODS):
+        await empty.pod(f"large-{number}", "large")
+    await settles(empty, operator, moves=MOST_PARTITIONS // 2)
+    after = operator.peak_memory
+    limit = yaml.safe_load(CHART.read_text())["resources"]["limits"]["memory"]
+    assert after < SHARE * int(limit.removesuffix("Mi")), f"{before} MiB without it, {after} MiB with it; the limit is {limit}"
+
+
+async def settles(world: World, operator: Operator, moves: int) -> None:
+    labels = {"namespace": world.namespace, "group": "large"}
+
+    async def so() -> bool:
+        done = operator.metric("baton_moves_total", **labels) or 0
+        return done >= moves and operator.metric("baton_partitions", **labels, queue="large", state="Ready") == MOST_PARTITIONS
+
+    await eventually(so, "everything is granted, and nothing moves", SECONDS)

@@ -33,6 +33,9 @@ async def test_an_assignor_that_a_pod_does_not_support_is_named_until_it_changes
     await shop.pod("picky-a", "picky", annotations={"baton.dev/assignors": "range"})
     message = await shop.told("picky", "UnknownAssignor")
     assert "solace" in message and "picky-a" in message
+    await shop.change("consumergroups", "picky", {"spec": {"assignors": ["example.com/absent"]}})
+    absent = "there is no assignor 'example.com/absent'; install the package that has it"
+    await shop.told("picky", "UnknownAssignor", says=absent)
     await shop.change("consumergroups", "picky", {"spec": {"assignors": ["solace", "range"]}})
     await shop.told("picky", "Ready")
     await shop.spread("picky", 6)

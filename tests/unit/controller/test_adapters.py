@@ -14,7 +14,6 @@ from baton.kube.objects import queue_view
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisReader
-from tests.simulation.api_server import Fault, Refuse
 from tests.unit.kube.memory_api import ShopApi
 
 SECRET = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis", "key": "url"}}}
@@ -138,13 +137,3 @@ async def test_a_misplaced_password_is_not_repeated() -> None:
     with pytest.raises(QueueUnreachable, match="put the URL into a Secret") as refused:
         await open_queue(api, in_the_spec, Claimant("shop/orders", "uid"))
     assert "hunter2" not in str(refused.value)
-
-
-async def test_an_unreadable_secret_is_reported_with_the_charts_value() -> None:
-    class Forbidding(ShopApi):
-        def _wrong(self, verb: str, path: str) -> Fault | None:
-            return Refuse(403, "Forbidden", "secrets is forbidden")
-
-    said = r"cannot read Secret shop/redis \(.*\), or it does not exist: set the chart's value rbac\.secrets\.shop to \[redis\]"
-    with pytest.raises(QueueUnreachable, match=said):
-        await open_queue(Forbidding(), queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))

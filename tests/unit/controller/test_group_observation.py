@@ -168,9 +168,6 @@ def test_a_group_being_deleted_waits_for_nothing() -> None:
     seen = observation(replace(GROUP, deleted_at="2026-11-22T00:00:00Z"), SPEC, [sight(named=False)], GroupMembers())
     assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
     assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].given_up) == (0, True)
-
-
-def test_a_queue_that_the_group_names_is_not_given_up() -> None:
     assert not observation(GROUP, SPEC, [sight()], GroupMembers()).queues[ORDERS].given_up
 
 

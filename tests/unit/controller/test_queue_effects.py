@@ -309,8 +309,8 @@ class AtWork:
 
 @pytest.mark.parametrize("instead", [grant(MOVING, "c", 3), pause(MOVING, grant(MOVING, "c", 3))])
 async def test_a_partition_whose_grant_is_about_to_begin_is_left_alone(instead: Effect) -> None:
-    """The answer that lets it be granted, news of the engine, and another answer come in one turn of the event loop: a task that is
-    free after the other answer must not take the partition up."""
+    """The answer that lets it be granted, news of the engine, and another answer come in one turn of the event loop: a task
+    that is free after the other answer must not take the partition up."""
     at_work = AtWork()
     await at_work.until_asked(pauses=2)
     first, other = at_work.queue.pauses.values()

@@ -254,32 +254,6 @@ async def test_a_namespace_listed_once_and_refused_since_counts_as_seen(one: Ser
 
 
 @played
-async def test_after_an_outage_of_session_lists_all_members_get_a_full_term(one: Served) -> None:
-    one.want(one.clock.ticks())
-    await asyncio.sleep(1)
-    session = one.cache.leases.get("shop", "baton-a")
-    assert session is not None
-    one.api.refused["shop", WatchedKind.LEASES.value] = FAILURES["503"]
-    one.want(one.clock.ticks())
-    await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF)
-    one.api.refused.clear()
-    await asyncio.sleep(LONGEST_BACKOFF)
-    assert one.relists.problems("shop") == []
-    left = one.cache.sessions.lapses_at(session) - one.clock.ticks()
-    assert 0 < left <= session.duration, "it could not renew while the server was away"
-    await asyncio.sleep(left)
-    one.want(one.clock.ticks())
-    await asyncio.sleep(1)
-    assert one.cache.sessions.lapsed(session, one.clock.ticks())
-
-
-@played
-async def test_a_failing_list_of_ledgers_delays_no_group(one: Served) -> None:
-    one.api.refused["shop", "configmaps"] = FAILURES["403"]
-    assert await one.relists.seen("shop", one.clock.ticks(), 5)
-
-
-@played
 async def test_everything_is_listed_rarely_and_one_kind_after_another(one: Served) -> None:
     one.relists.want_all(one.clock.ticks())
     await asyncio.sleep(1)

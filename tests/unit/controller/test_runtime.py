@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from baton.controller.group_loop import Finalizer
 from baton.controller.large_work import MUCH, LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
 from baton.engine.state import IN_DOUBT, in_doubt
 from baton.kube.errors import UnavailableError
+from baton.kube.objects import FINALIZER, GroupView, group_view, groups_path
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from tests.unit.kube.memory_api import ShopApi
 
 ORDERS = QueueName("orders")
 
@@ -104,3 +107,47 @@ async def test_a_step_for_many_members_runs_aside_though_there_are_few_partition
     monkeypatch.setattr(runtime._work, "do", heard)
     await runtime.advance(fleet(*(f"pod-{number}" for number in range(MUCH)), partitions=1))
     assert asked[0] > MUCH
+
+
+# -- The finalizer of a group beside those of others.
+
+
+OTHERS = "example.com/backup"
+
+
+def make_group(api: ShopApi, *finalizers: str) -> dict[str, Any]:
+    body = {"metadata": {"name": "orders", "finalizers": list(finalizers)}, "spec": {"queues": [{"name": "orders"}]}}
+    return api.server.request("create", groups_path("shop"), body=body)
+
+
+def group_now(api: ShopApi) -> GroupView:
+    return group_view(api.server.request("get", groups_path("shop", "orders")))
+
+
+async def test_the_finalizer_is_added_and_removed_beside_others() -> None:
+    api = ShopApi()
+    make_group(api, OTHERS)
+    finalizer = Finalizer(api, "shop", "orders")
+    await finalizer.put_on(group_now(api))
+    assert set(group_now(api).finalizers) == {OTHERS, FINALIZER}
+    assert await finalizer.take_off(group_now(api))
+    assert group_now(api).finalizers == (OTHERS,)
+
+
+async def test_a_finalizer_added_meanwhile_stays_and_the_removal_is_retried() -> None:
+    api = ShopApi()
+    make_group(api, FINALIZER)
+    finalizer, before = Finalizer(api, "shop", "orders"), group_now(api)
+    api.server.request("patch", groups_path("shop", "orders"), body={"metadata": {"finalizers": [FINALIZER, OTHERS]}})
+    assert not await finalizer.take_off(before)
+    assert set(group_now(api).finalizers) == {OTHERS, FINALIZER}
+    assert await finalizer.take_off(group_now(api))
+    assert group_now(api).finalizers == (OTHERS,)
+
+
+async def test_a_deleted_group_needs_no_removal() -> None:
+    api = ShopApi()
+    make_group(api, FINALIZER)
+    before = group_now(api)
+    api.remove(groups_path("shop", "orders"))
+    assert await Finalizer(api, "shop", "orders").take_off(before)

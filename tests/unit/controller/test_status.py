@@ -59,6 +59,9 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     )
 
 
+STOP = "did not let go by the deadline, and the hand-off waits, because no queue can fence"
+
+
 @pytest.mark.parametrize(
     ("moving", "wait", "overdue", "status", "reason", "said"),
     [
@@ -67,7 +70,8 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
         (0, Problem(Reason.PAUSED, "a pause"), [], "False", Reason.STABLE, "nothing moves: a pause"),
         (1, None, [], "True", Reason.HANDING_OFF, "1 partition is changing hands"),
         (3, HELD, [], "True", Reason.HANDING_OFF, "3 partitions are changing hands"),
-        (3, None, ["b", "a", "a"], "True", Reason.DEADLINE_MISSED, "a, b did not let go by the deadline"),
+        (1, None, ["a"], "True", Reason.DEADLINE_MISSED, f"; a {STOP} it off: stop it, or set"),
+        (3, None, ["b", "a", "a"], "True", Reason.DEADLINE_MISSED, f"; a, b {STOP} them off: stop them"),
     ],
 )
 def test_rebalancing_is_described_in_a_sentence(
@@ -76,12 +80,6 @@ def test_rebalancing_is_described_in_a_sentence(
     kind, made, why, message = rebalancing(moving, wait, overdue)
     assert (kind, made.value, why) == ("Rebalancing", status, reason)
     assert said in message
-
-
-def test_overdue_members_are_named_with_the_cure() -> None:
-    (_, _, _, one), (_, _, _, two) = rebalancing(1, None, ["a"]), rebalancing(2, None, ["b", "a", "a"])
-    assert "; a did not let go by the deadline, and the hand-off waits, because no queue can fence it off: stop it, or set" in one
-    assert "; a, b did not let go by the deadline, and the hand-off waits, because no queue can fence them off: stop them" in two
 
 
 IMMUTABLE = ApiError(422, "Invalid", "metadata.finalizers: Invalid value: field is immutable")
@@ -212,16 +210,6 @@ def changed() -> Group:
     return Group(4).start("a", "b").join("c")
 
 
-def test_ready_means_that_all_is_well() -> None:
-    word, told = told_of(Group(4).start("a", "b"))
-    assert (word, told["Ready"], told["Settled"], told["Balanced"]) == (
-        "Ready",
-        ("True", "Ready"),
-        ("True", "Settled"),
-        ("True", "Balanced"),
-    )
-
-
 @pytest.mark.parametrize(
     "reason", [reason for reason in Reason if reason not in (Reason.READY, Reason.DELETING, Reason.WAITING_FOR_QUEUE)]
 )
@@ -259,47 +247,15 @@ def sight(name: str, partitions: int | None, *, there: bool = True) -> QueueSigh
 def test_partitions_are_unknown_until_a_queue_has_answered() -> None:
     assert told_partitions(0, sight("orders", None)) == (None, None)
     assert told_partitions(0, sight("orders", None), sight("pay", None)) == (None, None)
-    assert told_partitions(4, sight("orders", 4), sight("pay", None)) == (4, 0), "at least those of the queue that has answered"
+    assert told_partitions(4, sight("orders", 4), sight("pay", None)) == (4, 0), "at least those of orders"
     assert told_partitions(4, replace(sight("orders", None), recorded=4)) == (4, 0), "as the ledger has it"
 
 
 def test_partitions_are_unknown_until_a_queue_exists() -> None:
     assert told_partitions(0, sight("orders", None, there=False)) == (None, None)
     assert told_partitions(0, sight("orders", 0), sight("pay", None, there=False)) == (None, None)
-    assert told_partitions(4, sight("orders", 4), sight("pay", None, there=False)) == (4, 0), (
-        "at least those of the queue that exists"
-    )
-
-
-def test_a_group_without_partitions_shows_zero() -> None:
+    assert told_partitions(4, sight("orders", 4), sight("pay", None, there=False)) == (4, 0), "at least those of orders"
     assert told_partitions(0, sight("orders", 0)) == (0, 0)
-
-
-def test_hold_downs_rebalances_and_pauses_are_states_of_a_healthy_group() -> None:
-    group = changed()
-    group.settle(at=20)
-    assert told_of(group)[0] == "Holddown"
-    group.settle(at=25)
-    assert told_of(group)[0] == "Rebalancing"
-    paused = Group(4, GroupSpec(paused=True)).start("a", "b")
-    assert told_of(paused, paused=True)[0] == "Paused"
-
-
-def test_a_group_is_settled_only_if_nothing_is_in_progress() -> None:
-    group = changed()
-    seen = []
-    for at in (20.0, 25.0, 28.0):
-        group.settle(at=at)
-        seen.append(told_of(group)[1]["Settled"])
-    assert seen == [("False", "Holddown"), ("False", "HandingOff"), ("True", "Settled")]
-
-
-def test_a_group_with_something_due_is_not_settled() -> None:
-    assert told_of(Group(4, GroupSpec(paused=True)).start("a", "b"), paused=True)[1]["Settled"] == ("False", "Paused")
-    assert told_of(proposing(GroupSpec(approval=Approval.MANUAL)), approval="Manual")[1]["Settled"] == (
-        "False",
-        "WaitingForApproval",
-    )
 
 
 @pytest.mark.parametrize(("asked_for", "told"), [(2, ("True", "Settled")), (3, ("False", "Scaling")), (1, ("False", "Scaling"))])
@@ -307,25 +263,22 @@ def test_a_group_that_is_scaling_is_not_settled(asked_for: int, told: tuple[str,
     assert told_of(Group(4).start("a", "b"), asked_for=asked_for)[1]["Settled"] == told
 
 
-def test_a_group_that_is_scaling_says_what_its_pods_wait_for() -> None:
-    whole = summary(Group(4).start("a", "b").state)
-    told = group_conditions(
-        group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=3, missing="c: not Ready (Unschedulable: no cpu)"
-    )
+def settled(view: GroupView, *sights: QueueSight, **how: Any) -> str:
+    """The message of Settled for two members."""
+    told = group_conditions(view, summary(Group(4).start("a", "b").state), [*sights], [], NOW, sessions_are_bound=True, **how)
     (message,) = (message for kind, _, _, message in told if kind == "Settled")
+    return message
+
+
+def test_a_group_that_is_scaling_says_what_its_pods_wait_for() -> None:
+    message = settled(group_view(), asked_for=3, missing="c: not Ready (Unschedulable: no cpu)")
     assert message == "2 of the 3 requested pods take part; c: not Ready (Unschedulable: no cpu)"
 
 
 def test_a_settled_group_says_why_it_has_fewer_pods_than_requested() -> None:
     view = group_view(replicas=3, scale={"mode": "Spark", "steps": "EvenShares"})
-    sights = [QueueSight(QueueName("orders"), named=True, view=queue(), facts=QueueFacts(partitions=4))]
-    group = Group(4).start("a", "b")
-    whole = summary(group.state)
-    told = group_conditions(view, whole, sights, [], NOW, sessions_are_bound=True, asked_for=2)
-    (message,) = (message for kind, _, _, message in told if kind == "Settled")
-    assert message.endswith(
-        "; spec.replicas asks for 3, and spec.scale.steps holds the fleet at 2, which divides 4 partitions evenly"
-    )
+    why = "; spec.replicas asks for 3, and spec.scale.steps holds the fleet at 2, which divides 4 partitions evenly"
+    assert settled(view, sight("orders", 4), asked_for=2).endswith(why)
 
 
 def test_a_group_scaled_to_zero_is_ready_and_settled() -> None:
@@ -570,6 +523,7 @@ def test_a_group_that_has_not_planned_shows_its_state_and_why_it_waits(
     assert status.state is not None
     assert (status.state.value, status.partitions, status.unowned, status.hold_until) == columns
     told = {one.type: one for one in status.conditions}
+    assert (told["Ready"].status is ConditionStatus.TRUE) is not bool(problems)
     assert f"{told['Balanced'].status.value} {told['Balanced'].reason}" == balanced
     assert f"{told['Settled'].status.value} {told['Settled'].reason}" == settled
     assert said in told["Balanced"].message

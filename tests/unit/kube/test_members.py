@@ -91,11 +91,6 @@ def test_problems_of_leases_without_a_pod_are_ignored() -> None:
     assert membership("orders", [POD], strange, lambda lease: False).unread == {}
 
 
-def test_a_pod_whose_session_lapsed_is_no_member() -> None:
-    assert who([POD], [SESSION], lapsed=True) == set()
-    assert who([replace(POD, terminating=True)], [SESSION], lapsed=True) == set()
-
-
 def test_the_lease_of_an_earlier_pod_of_that_name_is_ignored() -> None:
     assert who([POD], [replace(SESSION, holder=Uid("u-before"))], lapsed=True) == {"a"}
 
@@ -120,10 +115,6 @@ def test_an_executor_is_a_member_once_its_driver_has_registered_it(
     assert bool(who([pod], [driver] if driver else [])) is takes_part
 
 
-def test_a_driver_whose_session_lapsed_takes_its_executors_along() -> None:
-    assert who([EXECUTOR], [DRIVER], lapsed=True) == set()
-
-
 NOT_READY = replace(POD, ready_since=None)
 ENDED = replace(NOT_READY, running=False)
 
@@ -135,6 +126,7 @@ ENDED = replace(NOT_READY, running=False)
         pytest.param(NOT_READY, [], False, True, id="not Ready, without a session"),
         pytest.param(NOT_READY, [SESSION], True, False, id="its session lapsed"),
         pytest.param(POD, [SESSION], True, False, id="Ready, and its session lapsed"),
+        pytest.param(replace(POD, terminating=True), [SESSION], True, False, id="stopping, and its session lapsed"),
         pytest.param(ENDED, [SESSION], False, False, id="it has ended"),
         pytest.param(ENDED, [], False, False, id="it has ended, without a session"),
         pytest.param(replace(ENDED, terminating=True), [SESSION], False, False, id="asked to stop, and it has ended"),
@@ -237,13 +229,6 @@ def test_a_pods_manifest_is_read() -> None:
     assert (told.subscribed, told.assignors, told.told) == (reading("orders", "returns"), None, "x")
 
 
-def test_an_ended_pod_is_not_ready_whatever_its_condition_says() -> None:
-    ended = manifest()
-    ended["status"]["phase"] = "Failed"
-    seen = view(ended)
-    assert seen is not None and not seen.ready and not seen.running
-
-
 @pytest.mark.parametrize(
     ("annotations", "capacity", "assignors", "said"),
     [
@@ -305,8 +290,8 @@ def test_a_drivers_failed_query_and_missing_rights_are_reported_while_it_lives()
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_an_ended_pod_does_not_count(phase: str) -> None:
-    ended = view(manifest() | {"status": {"phase": phase}})
-    assert ended is not None
+    ended = view(manifest() | {"status": manifest()["status"] | {"phase": phase}})
+    assert ended is not None and not ended.ready and not ended.running
     seen = membership("orders", [ended, POD], [], lambda _: False)
     assert (seen.pods, seen.ended, list(seen.left_out), list(seen.members)) == (1, 1, [], [POD.name])
 
