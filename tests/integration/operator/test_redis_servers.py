@@ -3,21 +3,20 @@
 import asyncio
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.protocol import Claimant, Ownership, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import queue_key
 from tests.bench.scale.fleet import Extent
 from tests.bench.scale.place import Report, place
 from tests.clustered_redis import clustered_redis
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.reassertion import goes_on
 from tests.integration.operator.world import KEEPS, SHOP, Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
@@ -153,6 +152,24 @@ def drained(server: RedisServer, world: World, uid: Uid, grants: dict[int, Epoch
 
 
 # -- The operator finds a queue's primary by its Sentinels, with the URL from a Secret.
+
+
+async def goes_on(world: World, name: str, queue: RedisQueue, owner: Uid, before: Mapping[int, Ownership]) -> None:
+    """The group of this name grants its four partitions to their owner again, above the former epochs, and half of them to a
+    second pod."""
+
+    async def asserted() -> bool:
+        try:
+            after = (await queue.check()).owners
+        except QueueUnreachable:
+            return False
+        return all(one.uid == owner and one.epoch > before[partition].epoch for partition, one in after.items())
+
+    await eventually(asserted, "all partitions are granted again, above the former epochs", shown=queue.check)
+    await world.told(name, "Ready")
+    await world.pod(f"{name}-b", name)
+    await world.spread(name, 2, 2)
+    await world.told(name, "Ready")
 
 
 async def test_owners_are_granted_again_at_the_primary_that_sentinels_promote(shop: World) -> None:

@@ -1,24 +1,59 @@
 """What the API server refuses at apply, in words that name the field and the cure."""
 
 import re
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from baton.kube.errors import ApiError
-from tests.integration.operator.world import World
+from baton.kube.errors import ApiError, UnavailableError
+from tests.integration.operator.world import Cluster, Json, World
+from tests.unit.queues.toy_tree import run_in, tree_with_the_toy
+from tests.waiting import eventually
 
 REDIS = {"type": "Redis", "redis": {"url": "redis://redis:6379"}}
-QUEUE: dict[str, Any] = {"partitions": 4, "source": REDIS}
-GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
+QUEUE: Json = {"partitions": 4, "source": REDIS}
+GROUP: Json = {"queues": [{"name": "orders"}]}
+DEPLOYMENT = {"kind": "Deployment", "name": "d"}
 
 NOT_CHECKED = re.compile(r"<nil>: Invalid value: \S+ some validation rules were not checked because the object was invalid")
 """The API server's own words beside a mistake that is no rule's, which no CRD can change."""
 
 
-def own_words(refusal: ApiError) -> str:
-    """What it says besides."""
-    return NOT_CHECKED.sub("", refusal.message)
+def redis(**redis: Any) -> Json:
+    return {**QUEUE, "source": {"type": "Redis", "redis": redis}}
+
+
+def kafka(**kafka: Any) -> Json:
+    return {"source": {"type": "Kafka", "kafka": {"bootstrapServers": "k:9092", "topic": "t", **kafka}}}
+
+
+def attributes(**entry: Any) -> Json:
+    return {**QUEUE, "partitionAttributes": [{"partitions": "0", **entry}]}
+
+
+def options(**options: Any) -> Json:
+    return {**GROUP, "assignorOptions": options}
+
+
+def scaled(mode: str, **spec: Any) -> Json:
+    return {**GROUP, "scale": {"mode": mode, **spec}}
+
+
+async def refused(world: World, plural: str, kind: str, spec: Json, said: list[str], name: str = "orders") -> None:
+    with pytest.raises(ApiError) as refusal:
+        await world._create_own(plural, kind, name, spec)
+    told = NOT_CHECKED.sub("", refusal.value.message)
+    assert all(part in told for part in said), told
+    assert "<nil>" not in told
+
+
+URL, HIDDEN = "spec.source.redis.url", "put the URL into a Secret"
+NO_URL, NO_OPTION = "is not a Redis URL", "has an unknown option"
+TLS, SENTINELS = "has an option for TLS: begin it with rediss://", "has an option for Sentinels: begin it with redis+sentinel://"
+SERVERS = "spec.source.kafka.bootstrapServers: write host:port"
 
 
 @pytest.mark.parametrize(
@@ -32,71 +67,46 @@ def own_words(refusal: ApiError) -> str:
         ),
         ({**QUEUE, "source": {**REDIS, "external": {}}}, ["spec.source.external", "one queue has one source"]),
         ({**QUEUE, "source": {"type": "Redis"}}, ["spec.source.redis is missing", "urlSecretRef"]),
-        (
-            {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis://r", "urlSecretRef": {"name": "s"}}}},
-            ["spec.source.redis", "exactly one of url and urlSecretRef"],
-        ),
-        ({**QUEUE, "source": {"type": "Redis", "redis": {}}}, ["exactly one of url and urlSecretRef"]),
-        (
-            {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis://:secret@r"}}},
-            ["spec.source.redis.url", "put the URL into a Secret"],
-        ),
-        (
-            {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis:6379"}}},
-            ["spec.source.redis.url is not a Redis URL: write redis://", "rediss:// for TLS"],
-        ),
-        *(
-            ({**QUEUE, "source": {"type": "Redis", "redis": {"url": url}}}, said)
-            for url, said in (
-                ("redis://user:secret@r", ["spec.source.redis.url holds a user or a password", "spec.source.redis.urlSecretRef"]),
-                ("redis://r/?password=secret", ["spec.source.redis.url holds a user or a password", "put the URL into a Secret"]),
-                ("redis://r/?db=1&password=secret", ["holds a user or a password", "put the URL into a Secret"]),
-                ("rediss://r/?ssl_password=secret", ["holds a user or a password", "put the URL into a Secret"]),
-                ("redis://r/?p%61ssword=secret", ["spec.source.redis.url has an unknown option"]),
-                ("redis://r/?db=x", ["spec.source.redis.url", "db and health_check_interval are numbers, as in ?db=1"]),
-                ("redis://r/?decode_responses=true", ["has an unknown option", "The options are db, client_name"]),
-                ("redis://r/?db=1&protocol=3", ["has an unknown option"]),
-                ("rediss://r/?ssl_cert_reqs=maybe", ["has an unknown option or an invalid value"]),
-                ("redis://r/?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
-                ("redis://r:port", ["is not a Redis URL"]),
-                ("redis://r/orders", ["is not a Redis URL"]),
-                (
-                    "redis+sentinel://s1,s2",
-                    ["is not a Redis URL", "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0"],
-                ),
-                ("redis+sentinel://s1,,s2/orders", ["is not a Redis URL"]),
-                ("redis+cluster://r1,,r2", ["is not a Redis URL", "redis+cluster://host1:6379,host2:6379"]),
-                ("redis+cluster://r1/1", ["is not a Redis URL"]),
-                ("redis+cluster://r1?db=1", ["has the option db, but a Redis Cluster has only database 0: remove the option"]),
-                ("redis+cluster://r1?sentinel_auth=true", ["has an option for Sentinels: begin it with redis+sentinel://"]),
-                ("redis+cluster://r1?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
-                ("redis+sentinel://s1/orders?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
-                ("redis://r/0?sentinel_auth=true", ["has an option for Sentinels: begin it with redis+sentinel://"]),
-            )
-        ),
+        (redis(url="redis://r", urlSecretRef={"name": "s"}), ["spec.source.redis", "exactly one of url and urlSecretRef"]),
+        (redis(), ["exactly one of url and urlSecretRef"]),
+        (redis(url="redis:6379"), [f"{URL} is not a Redis URL: write redis://", "rediss:// for TLS"]),
+        (redis(url="redis://:secret@r"), [URL, HIDDEN]),
+        (redis(url="redis://user:secret@r"), [f"{URL} holds a user or a password", "spec.source.redis.urlSecretRef"]),
+        (redis(url="redis://r/?password=secret"), [f"{URL} holds a user or a password", HIDDEN]),
+        (redis(url="redis://r/?db=1&password=secret"), ["holds a user or a password", HIDDEN]),
+        (redis(url="rediss://r/?ssl_password=secret"), ["holds a user or a password", HIDDEN]),
+        (redis(url="redis://r/?p%61ssword=secret"), [f"{URL} {NO_OPTION}"]),
+        (redis(url="redis://r/?db=x"), [URL, "db and health_check_interval are numbers, as in ?db=1"]),
+        (redis(url="redis://r/?decode_responses=true"), [NO_OPTION, "The options are db, client_name"]),
+        (redis(url="redis://r/?db=1&protocol=3"), [NO_OPTION]),
+        (redis(url="rediss://r/?ssl_cert_reqs=maybe"), [f"{NO_OPTION} or an invalid value"]),
+        (redis(url="redis://r/?ssl_cert_reqs=none"), [TLS]),
+        (redis(url="redis://r:port"), [NO_URL]),
+        (redis(url="redis://r/orders"), [NO_URL]),
+        (redis(url="redis+sentinel://s1,s2"), [NO_URL, "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0"]),
+        (redis(url="redis+sentinel://s1,,s2/orders"), [NO_URL]),
+        (redis(url="redis+cluster://r1,,r2"), [NO_URL, "redis+cluster://host1:6379,host2:6379"]),
+        (redis(url="redis+cluster://r1/1"), [NO_URL]),
+        (redis(url="redis+cluster://r1?db=1"), ["has the option db, but a Redis Cluster has only database 0: remove the option"]),
+        (redis(url="redis+cluster://r1?sentinel_auth=true"), [SENTINELS]),
+        (redis(url="redis+cluster://r1?ssl_cert_reqs=none"), [TLS]),
+        (redis(url="redis+sentinel://s1/orders?ssl_cert_reqs=none"), [TLS]),
+        (redis(url="redis://r/0?sentinel_auth=true"), [SENTINELS]),
         ({**QUEUE, "source": {"type": "Pulsar"}}, ["spec.source.type", "Redis", "Kafka", "External"]),
         ({"source": REDIS}, ["spec.partitions is missing"]),
         ({**QUEUE, "partitions": 0}, ["spec.partitions", "greater than or equal to 1"]),
         ({**QUEUE, "partitions": 2000}, ["at most 1024 partitions"]),
+        ({"partitions": 4, **kafka()}, ["spec.partitions is discovered for Kafka", "remove it"]),
+        (kafka(bootstrapServers="kafka"), [SERVERS]),
+        (kafka(bootstrapServers="k:9092;l:9092"), [SERVERS]),
+        (kafka(bootstrapServers="[fd00::1:9092"), [SERVERS]),
+        (kafka(topic="or ders"), ["spec.source.kafka.topic"]),
+        (kafka(deadLetterTopic="t"), ["spec.source.kafka.deadLetterTopic is the topic itself", "name another topic"]),
+        (kafka(startFrom="Yesterday"), ["spec.source.kafka.startFrom", "Earliest", "Latest"]),
+        (kafka(sasl={"user": "u"}), ["spec.source.kafka.sasl.passwordSecretRef"]),
         (
-            {"partitions": 4, "source": {"type": "Kafka", "kafka": {"bootstrapServers": "k:9092", "topic": "t"}}},
-            ["spec.partitions is discovered for Kafka", "remove it"],
-        ),
-        *(
-            ({"source": {"type": "Kafka", "kafka": {"bootstrapServers": "k:9092", "topic": "t", **kafka}}}, said)
-            for kafka, said in (
-                ({"bootstrapServers": "kafka"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
-                ({"bootstrapServers": "k:9092;l:9092"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
-                ({"bootstrapServers": "[fd00::1:9092"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
-                ({"topic": "or ders"}, ["spec.source.kafka.topic"]),
-                ({"deadLetterTopic": "t"}, ["spec.source.kafka.deadLetterTopic is the topic itself", "name another topic"]),
-                ({"startFrom": "Yesterday"}, ["spec.source.kafka.startFrom", "Earliest", "Latest"]),
-                ({"sasl": {"user": "u"}}, ["spec.source.kafka.sasl.passwordSecretRef"]),
-                (
-                    {"sasl": {"user": "u", "mechanism": "PLAIN", "passwordSecretRef": {"name": "s", "key": "k"}}},
-                    ["PLAIN sends the password unencrypted: set spec.source.kafka.tls"],
-                ),
-            )
+            kafka(sasl={"user": "u", "mechanism": "PLAIN", "passwordSecretRef": {"name": "s", "key": "k"}}),
+            ["PLAIN sends the password unencrypted: set spec.source.kafka.tls"],
         ),
         ({**QUEUE, "accessType": "Sometimes"}, ["spec.accessType", "Exclusive", "NonExclusive"]),
         ({**QUEUE, "maxDeliveredUnacked": 0}, ["spec.maxDeliveredUnacked", "greater than or equal to 1"]),
@@ -109,26 +119,25 @@ def own_words(refusal: ApiError) -> str:
         ),
         ({**QUEUE, "partitons": 4}, ["unknown field", "spec.partitons"]),
         (
-            {**QUEUE, "partitionAttributes": [{"partitions": "0-2,", "weight": 2}]},
+            attributes(partitions="0-2,", weight=2),
             ["spec.partitionAttributes[0].partitions", "numbers and ranges, such as 0-49,60"],
         ),
-        ({**QUEUE, "partitionAttributes": [{"partitions": "0-2"}]}, ["partitionAttributes[0]", "has neither zones nor weight"]),
-        ({**QUEUE, "partitionAttributes": [{"partitions": "0", "weight": -1}]}, ["partitionAttributes[0].weight"]),
-        ({**QUEUE, "partitionAttributes": [{"partitions": "0", "weight": 0.5}]}, ["partitionAttributes[0].weight", "integer"]),
-        ({**QUEUE, "partitionAttributes": [{"partitions": "0", "zones": ["a", "a"]}]}, ["zones[1]", "Duplicate value"]),
+        (attributes(partitions="0-2"), ["partitionAttributes[0]", "has neither zones nor weight"]),
+        (attributes(weight=-1), ["partitionAttributes[0].weight"]),
+        (attributes(weight=0.5), ["partitionAttributes[0].weight", "integer"]),
+        (attributes(zones=["a", "a"]), ["zones[1]", "Duplicate value"]),
     ],
 )
-async def test_an_invalid_queue_is_refused_with_the_cure(empty: World, spec: dict[str, Any], said: list[str]) -> None:
-    with pytest.raises(ApiError) as refusal:
-        await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", spec)
-    told = own_words(refusal.value)
-    assert all(part in told for part in said), told
-    assert "<nil>" not in told
+async def test_an_invalid_queue_is_refused_with_the_cure(empty: World, spec: Json, said: list[str]) -> None:
+    await refused(empty, "partitionedqueues", "PartitionedQueue", spec, said)
 
 
 async def test_brokers_may_have_any_kind_of_address(empty: World) -> None:
-    source = {"type": "Kafka", "kafka": {"bootstrapServers": "[fd00::1]:9092, 10.0.0.1:9092,kafka:9092", "topic": "t"}}
-    await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", {"source": source})
+    spec = kafka(bootstrapServers="[fd00::1]:9092, 10.0.0.1:9092,kafka:9092")
+    await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", spec)
+
+
+NO_ASSIGNOR, NO_ROOMS = "<domain>/<name>", "spec.assignorOptions.rooms is missing"
 
 
 @pytest.mark.parametrize(
@@ -139,45 +148,33 @@ async def test_brokers_may_have_any_kind_of_address(empty: World) -> None:
         ({"queues": [{"name": "orders"}, {"name": "orders"}]}, ["spec.queues[1]", "Duplicate value"]),
         ({**GROUP, "replicas": 2}, ["spec.replicas has no effect without spec.scale", "or remove both (kubectl patch cg NAME"]),
         ({**GROUP, "assignors": ["best"]}, ["spec.assignors[0]", "there is no such assignor", "solace", "range"]),
-        ({**GROUP, "assignors": ["solace", "sticki"]}, ["spec.assignors[1]", "<domain>/<name>"]),
-        ({**GROUP, "assignors": ["Example.com/by-load"]}, ["spec.assignors[0]", "<domain>/<name>"]),
-        ({**GROUP, "assignors": ["example.com/"]}, ["spec.assignors[0]", "<domain>/<name>"]),
+        ({**GROUP, "assignors": ["solace", "sticki"]}, ["spec.assignors[1]", NO_ASSIGNOR]),
+        ({**GROUP, "assignors": ["Example.com/by-load"]}, ["spec.assignors[0]", NO_ASSIGNOR]),
+        ({**GROUP, "assignors": ["example.com/"]}, ["spec.assignors[0]", NO_ASSIGNOR]),
         ({**GROUP, "assignors": ["solace", "solace"]}, ["spec.assignors", "names an assignor twice"]),
-        ({**GROUP, "assignors": ["machine-room"]}, ["spec.assignorOptions.rooms is missing", "name them"]),
-        (
-            {**GROUP, "assignors": ["machine-room-nearby"], "assignorOptions": {"within": "machine-room"}},
-            ["spec.assignorOptions.rooms is missing"],
-        ),
-        (
-            {**GROUP, "assignorOptions": {"within": "machine-room-nearby"}},
-            ["spec.assignorOptions.within", "is not the name of another assignor", "circle"],
-        ),
-        ({**GROUP, "assignorOptions": {"virtualNodes": 0}}, ["spec.assignorOptions.virtualNodes"]),
-        ({**GROUP, "assignorOptions": {"partitionKey": "{queue}"}}, ["the same for every partition: it needs {partition}"]),
-        (
-            {**GROUP, "assignorOptions": {"partitionKey": "{topic}-{partition}"}},
-            ["partitionKey", "the only placeholders are {queue} and {partition}"],
-        ),
+        ({**GROUP, "assignors": ["machine-room"]}, [NO_ROOMS, "name them"]),
+        ({**options(within="machine-room"), "assignors": ["machine-room-nearby"]}, [NO_ROOMS]),
+        (options(within="machine-room-nearby"), ["spec.assignorOptions.within", "is not the name of another assignor", "circle"]),
+        (options(virtualNodes=0), ["spec.assignorOptions.virtualNodes"]),
+        (options(partitionKey="{queue}"), ["the same for every partition: it needs {partition}"]),
+        (options(partitionKey="{topic}-{partition}"), ["partitionKey", "the only placeholders are {queue} and {partition}"]),
         ({**GROUP, "rebalance": {"delaySeconds": -3}}, ["spec.rebalance.delaySeconds", "greater than or equal to 0"]),
         ({**GROUP, "rebalance": {"maxConcurrentHandoffs": -1}}, ["spec.rebalance.maxConcurrentHandoffs"]),
         ({**GROUP, "protocol": "Brave"}, ["spec.protocol", "Cooperative", "Eager"]),
         ({**GROUP, "replicas": 3}, ["spec.replicas", "set spec.scale.mode"]),
-        ({**GROUP, "scale": {"mode": "Workload"}}, ["spec.scale.targetRef is missing"]),
-        ({**GROUP, "scale": {"mode": "External"}}, ["spec.scale.targetRef is missing"]),
+        (scaled("Workload"), ["spec.scale.targetRef is missing"]),
+        (scaled("External"), ["spec.scale.targetRef is missing"]),
         (
-            {**GROUP, "replicas": 3, "scale": {"mode": "External", "targetRef": {"kind": "Deployment", "name": "d"}}},
+            {**scaled("External", targetRef=DEPLOYMENT), "replicas": 3},
             ["spec.replicas has no effect", "scale the workload itself"],
         ),
         (
-            {**GROUP, "scale": {"mode": "External", "steps": "EvenShares", "targetRef": {"kind": "Deployment", "name": "d"}}},
+            scaled("External", steps="EvenShares", targetRef=DEPLOYMENT),
             ["spec.scale.steps has no effect", "set the mode to Workload"],
         ),
+        (scaled("Spark", steps="Even"), ["spec.scale.steps", "EvenShares"]),
         (
-            {**GROUP, "scale": {"mode": "Spark", "steps": "Even"}},
-            ["spec.scale.steps", "EvenShares"],
-        ),
-        (
-            {**GROUP, "scale": {"mode": "Spark", "targetRef": {"kind": "Deployment", "name": "d"}}},
+            scaled("Spark", targetRef=DEPLOYMENT),
             ["spec.scale.targetRef", "is for spec.scale.mode Workload and External", "remove it"],
         ),
         (
@@ -186,12 +183,13 @@ async def test_brokers_may_have_any_kind_of_address(empty: World) -> None:
         ),
     ],
 )
-async def test_an_invalid_group_is_refused_with_the_cure(empty: World, spec: dict[str, Any], said: list[str]) -> None:
-    with pytest.raises(ApiError) as refusal:
-        await empty._create_own("consumergroups", "ConsumerGroup", "orders", spec)
-    told = own_words(refusal.value)
-    assert all(part in told for part in said), told
-    assert "<nil>" not in told
+async def test_an_invalid_group_is_refused_with_the_cure(empty: World, spec: Json, said: list[str]) -> None:
+    await refused(empty, "consumergroups", "ConsumerGroup", spec, said)
+
+
+async def test_a_group_whose_name_is_no_label_value_is_refused(empty: World) -> None:
+    said = ["is invalid: metadata.name: Invalid value: ", "choose a shorter one"]
+    await refused(empty, "consumergroups", "ConsumerGroup", GROUP, said, name="o" * 64)
 
 
 async def test_an_installed_assignor_is_accepted_by_its_name(empty: World) -> None:
@@ -200,9 +198,9 @@ async def test_an_installed_assignor_is_accepted_by_its_name(empty: World) -> No
 
 
 async def test_valid_options_and_attributes_are_accepted(empty: World) -> None:
-    options = {"rooms": ["east"], "within": "example.com/by-load", "partitionKey": "{queue}/{partition}", "virtualNodes": 64}
-    made = await empty.group("orders", assignors=["machine-room", "consistent-hash"], assignorOptions=options)
-    assert made["spec"]["assignorOptions"] == options
+    accepted = {"rooms": ["east"], "within": "example.com/by-load", "partitionKey": "{queue}/{partition}", "virtualNodes": 64}
+    made = await empty.group("orders", assignors=["machine-room", "consistent-hash"], assignorOptions=accepted)
+    assert made["spec"]["assignorOptions"] == accepted
     entries = [{"partitions": "0-4999,7000", "zones": ["east", "west"]}, {"partitions": "17", "weight": 5}]
     queue = await empty.external("orders", partitions=10_000, partitionAttributes=entries)
     assert queue["spec"]["partitionAttributes"] == entries
@@ -224,12 +222,6 @@ async def test_valid_options_and_attributes_are_accepted(empty: World) -> None:
 async def test_a_valid_url_is_accepted(empty: World, url: str) -> None:
     made = await empty.redis("orders", url)
     assert made["spec"]["source"]["redis"]["url"] == url
-
-
-async def test_a_group_whose_name_is_no_label_value_is_refused(empty: World) -> None:
-    with pytest.raises(ApiError) as refusal:
-        await empty._create_own("consumergroups", "ConsumerGroup", "o" * 64, GROUP)
-    assert re.search(r"is invalid: metadata\.name: Invalid value: .*choose a shorter one", refusal.value.message)
 
 
 async def test_the_type_of_a_source_cannot_be_changed(empty: World) -> None:
@@ -256,3 +248,53 @@ async def test_defaults_are_filled_in(empty: World) -> None:
         "paused": False,
         "approval": "Automatic",
     }
+
+
+# -- A kind that was added by its folder and a line.
+
+
+TOY_GROUP = "toy.example"
+"""The other tests have the CRD as it is."""
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+QUEUES = f"/apis/{TOY_GROUP}/v1alpha1/namespaces/default/partitionedqueues"
+
+
+@pytest.fixture
+async def served(api: Cluster, tmp_path: Path) -> AsyncIterator[Cluster]:
+    run_in(tree_with_the_toy(tmp_path), "-m", "baton.api.generate")
+    text = (tmp_path / "crds" / "baton.dev_partitionedqueues.yaml").read_text()
+    wanted = yaml.safe_load(text.replace("baton.dev", TOY_GROUP))
+    await api.create(CRDS, wanted)
+
+    async def there() -> bool:
+        try:
+            return await api.find(QUEUES) is not None
+        except UnavailableError:  # its storage begins
+            return False
+
+    await eventually(there, "the API server serves the resource")
+    yield api
+    await api.delete(f"{CRDS}/{wanted['metadata']['name']}")
+
+
+async def test_an_added_kind_of_queue_is_validated_by_the_api_server(served: Cluster) -> None:
+    async def create(name: str, partitions: int = 4, **toy: Any) -> None:
+        spec = {"source": {"type": "Toy", **toy}, "partitions": partitions}
+        await served.create(
+            QUEUES, {"apiVersion": f"{TOY_GROUP}/v1alpha1", "kind": "PartitionedQueue", "metadata": {"name": name}, "spec": spec}
+        )
+
+    await create("orders", toy={"server": "one"})
+    for refused, said in (
+        ({}, "spec.source.type Toy needs spec.source.toy.server"),
+        ({"toy": {}}, "spec.source.toy.server: Required value"),
+        ({"toy": {"server": "a@b"}}, "spec.source.toy.server has no user: take it out"),
+        ({"toy": {"server": "one"}, "partitions": 9}, "a Toy queue has at most 8 partitions"),
+        (
+            {"toy": {"server": "one"}, "redis": {"url": "redis://redis"}},
+            "spec.source.redis belongs to spec.source.type Redis only",
+        ),
+    ):
+        with pytest.raises(ApiError) as error:
+            await create("refused", **refused)
+        assert error.value.status == 422 and said in str(error.value)
