@@ -110,18 +110,6 @@ def test_waiting_only_for_the_release_is_news_once() -> None:
     assert list(work.drained) == [(partition(0), Epoch(1))]
 
 
-def test_outcomes_at_a_former_server_are_asked_of_the_new_one() -> None:
-    work = QueueWork()
-    work.want({**grants(0), **pauses(1, epoch=3)})
-    taken(work)
-    done(work, grants(0))
-    work.paused(Pause(partition(1), Epoch(3), 100.0), 0)
-    work.forget()
-    work.begin_again()
-    assert (list(work.outcomes), list(work.drained)) == ([], [])
-    assert taken(work) == [*grants(0).values(), *pauses(1, epoch=3).values()]
-
-
 def test_an_outcome_that_arrives_while_another_is_told_stays() -> None:
     work = QueueWork()
     work.want(grants(0))

@@ -150,18 +150,6 @@ async def test_the_first_contact_shows_the_queues_records(keep: Keep) -> None:
     assert one.worker.facts.owners == {1: owner("u", 7)}
 
 
-async def test_a_grants_outcome_is_kept_until_it_was_told(kept: Kept) -> None:
-    wanted = grant(0, "u", 3)
-    kept.want(wanted)
-    accepted = outcome(0, "u", 3)
-    await until(lambda: kept.outcomes == {accepted})
-    kept.want(wanted)  # the ledger could not be written, so the grant stays wanted
-    assert kept.outcomes == {accepted}
-    assert kept.queue.calls.count("grant") == 1
-    kept.want(told=kept.outcomes)
-    assert kept.outcomes == set()
-
-
 @pytest.mark.parametrize("paused", [True, False])
 async def test_a_partition_that_cannot_be_granted_delays_no_other_and_is_retried(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, paused: bool
@@ -489,17 +477,16 @@ async def test_the_first_incarnation_is_kept_until_the_queue_moves(kept: Kept) -
 
 
 async def test_outcomes_at_the_queues_former_place_are_dropped(kept: Kept) -> None:
-    kept.want(grant(0, "u", 4))
-    accepted = outcome(0, "u", 4)
-    await until(lambda: kept.outcomes == {accepted})
+    kept.want(grant(0, "u", 4), pause(1, 3))
+    await until(lambda: kept.outcomes == {outcome(0, "u", 4)} and kept.drained)
     kept.queue = MemoryQueue()
     kept.queue.run = "run-2"
     kept.queue.takes["grant"] = HOUR
     kept.worker.reconnect(kept._connect)
     await until(lambda: kept.worker.begun_with == "run-2")
-    assert kept.outcomes == set()
+    assert (kept.outcomes, kept.drained) == (set(), set())
     kept.worker.effects.go_on()
-    await until(lambda: "grant" in kept.queue.calls)
+    await until(lambda: {"grant", "pause"} <= set(kept.queue.calls))
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])

@@ -77,18 +77,11 @@ def test_no_reason_is_given_for_a_stopping_pod() -> None:
     assert (seen.members, seen.left_out) == ({}, {})
 
 
-def test_a_problem_of_a_lease_is_reported_if_the_lease_belongs_to_a_pod() -> None:
-    seen = membership("orders", [POD], [replace(SESSION, problem="bad")], lambda lease: False)
-    assert seen.unread == {"baton-a": "bad"}
-
-
-def test_problems_of_leases_without_a_pod_are_ignored() -> None:
-    strange = [
-        replace(SESSION, name="baton-z", problem="bad"),
-        replace(SESSION, holder=Uid("u-before"), problem="bad"),
-        replace(DRIVER, problem="bad"),
-    ]
-    assert membership("orders", [POD], strange, lambda lease: False).unread == {}
+def test_a_problem_of_a_lease_is_reported_only_if_it_belongs_to_a_pod() -> None:
+    others = replace(SESSION, name="baton-z"), replace(SESSION, holder=Uid("u-before")), DRIVER
+    leases = [replace(lease, problem="bad") for lease in (SESSION, *others)]
+    assert membership("orders", [POD], leases[:1], lambda lease: False).unread == {"baton-a": "bad"}
+    assert membership("orders", [POD], leases[1:], lambda lease: False).unread == {}
 
 
 def test_the_lease_of_an_earlier_pod_of_that_name_is_ignored() -> None:
