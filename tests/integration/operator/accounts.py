@@ -55,6 +55,9 @@ async def grant(api: Api, namespace: str | None, name: str, rules: list[Json], u
     kind = "ClusterRole" if namespace is None else "Role"
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    if user.startswith("system:serviceaccount:"):
+        _, _, home, account = user.split(":")
+        subject = {"kind": "ServiceAccount", "namespace": home, "name": account}
     binding = {"roleRef": reference, "subjects": [subject]}
     for plural, content in ((f"{kind.lower()}s", {"rules": rules}), (f"{kind.lower()}bindings", binding)):
         path = group_path(RBAC, namespace, plural)

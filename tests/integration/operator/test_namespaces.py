@@ -107,13 +107,10 @@ async def delete(world: World) -> None:
 
 
 async def gone(world: World) -> None:
-    async def so() -> bool:
-        return await world.api.find(core_path(None, "namespaces", world.namespace)) is None
-
     async def shown() -> object:
         return await world.condition("orders"), await world.ledger_data("orders") is not None
 
-    await eventually(so, f"the namespace {world.namespace} is gone", shown=shown)
+    await world.api.gone(core_path(None, "namespaces", world.namespace), shown)
 
 
 async def all_gone(worlds: list[World]) -> None:

@@ -56,11 +56,7 @@ async def fleet(world: World, *pods: str) -> None:
 async def ended(api: Cluster, name: str) -> None:
     """Delete a namespace with all that is in it."""
     await api.delete(core_path(None, "namespaces", name))
-
-    async def gone() -> bool:
-        return await api.find(core_path(None, "namespaces", name)) is None
-
-    await eventually(gone, f"{name} is gone")
+    await api.gone(core_path(None, "namespaces", name))
 
 
 @pytest.mark.long

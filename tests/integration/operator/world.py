@@ -51,6 +51,14 @@ class Cluster(Api):
         with contextlib.suppress(NotFoundError):
             await self._request("DELETE", path, body=options or None)
 
+    async def gone(self, path: str, shown: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Wait until there is no such object."""
+
+        async def so() -> bool:
+            return await self.find(path) is None
+
+        await eventually(so, f"{path} is gone", shown=shown or (lambda: self.find(path)))
+
     async def apply_strictly(self, path: str, body: Json) -> Json:
         return await self._request("POST", path, {"fieldValidation": "Strict"}, body)
 
@@ -277,11 +285,7 @@ class World:
 
     async def gone(self, group: str) -> None:
         """Wait until the group has been deleted."""
-
-        async def so() -> bool:
-            return await self.get_group(group) is None
-
-        await eventually(so, f"{group} is gone", shown=lambda: self.get_group(group))
+        await self.api.gone(groups_path(self.namespace, group))
 
     async def spread(self, group: str, *counts: int, queue: str | None = None) -> None:
         """Wait until members own these numbers of partitions (in any order)."""

@@ -183,12 +183,9 @@ async def test_a_namespace_with_sessions_can_be_deleted(consumers: World, act: A
     a = await act(pod="a", account="consumer")
     await a.write_lease(consumers.namespace, "baton-a", "orders", await uid(consumers, "a"))
     await consumers.delete_pod("a")
-    await api.delete(core_path(None, "namespaces", consumers.namespace))
-
-    async def gone() -> bool:
-        return await api.find(core_path(None, "namespaces", consumers.namespace)) is None
-
-    await eventually(gone, "the namespace is gone")
+    namespace_path = core_path(None, "namespaces", consumers.namespace)
+    await api.delete(namespace_path)
+    await api.gone(namespace_path)
 
 
 async def test_without_the_policy_a_condition_says_what_is_not_enforced(shop: World) -> None:

@@ -1,5 +1,6 @@
 """A group on topics: load, consumers as processes, and what they have handled, in the order in which they did."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -88,13 +89,8 @@ class KafkaFleet:
     async def leave(self, pod: str) -> None:
         """As a pod that is deleted: it is told, and is gone when its process is."""
         await self._world.terminate(pod, grace=UNHURRIED)
-        process = self.processes[pod]
-        process.send_signal(signal.SIGTERM)
-
-        async def ended() -> bool:
-            return process.poll() is not None
-
-        await eventually(ended, f"{pod} has let go, and ends")
+        self.processes[pod].send_signal(signal.SIGTERM)
+        await asyncio.to_thread(self.processes[pod].wait, PATIENCE)
         await self._world.delete_pod(pod)
 
     async def die(self, pod: str) -> None:

@@ -217,11 +217,7 @@ async def test_a_paused_group_without_pods_is_set_back_and_continues_there(
         await eventually(is_set, "`baton offsets reset` sets the place")
         fleet.thaw("a")
         fleet.processes["a"].terminate()
-
-        async def ended() -> bool:
-            return fleet.processes["a"].poll() is not None
-
-        await eventually(ended, "the pod that slept ends, and would commit what it has done")
+        await asyncio.to_thread(fleet.processes["a"].wait, PATIENCE)  # it would commit what it has done
         assert await places() == {0}
         before = len(fleet.handled())
         await fleet.join("c")

@@ -1,5 +1,6 @@
 """The operator is killed right before or after each of its effects, under load: the next one finishes what it had begun."""
 
+import asyncio
 import itertools
 import signal
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import Operator, World
 from tests.mostly_long import mostly_long
 from tests.redis_server import RedisServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
 
@@ -71,12 +72,8 @@ async def rebalanced_to_death(busy: Busy, operator: Operator) -> None:
 
 async def killed(operator: Operator) -> None:
     """Wait until it is dead by its own hand."""
-
-    async def dead() -> bool:
-        return operator.process.poll() is not None
-
-    await eventually(dead, "the operator is dead")
-    assert operator.process.returncode == -signal.SIGKILL, operator.log.read_text()
+    code = await asyncio.to_thread(operator.process.wait, PATIENCE)
+    assert code == -signal.SIGKILL, operator.log.read_text()
 
 
 @pytest.mark.parametrize(("place", "when"), each(AT_THE_BEGINNING))
