@@ -238,9 +238,6 @@ class World:
         conditions = (found.get("status") or {}).get("conditions") or []
         return next((one for one in conditions if one["type"] == kind), {"status": "missing", "reason": "", "message": ""})
 
-    async def reason(self, name: str, plural: str = "consumergroups") -> str:
-        return str((await self.condition(name, plural=plural))["reason"])
-
     async def events(self, reason: str) -> list[Json]:
         """Those that there are now. They are posted beside what they tell of: see `event`."""
         found = await self.api.get(group_path(EVENTS, self.namespace, "events"))
