@@ -324,7 +324,7 @@ async def test_a_group_that_doubts_a_session_is_woken_by_its_list(one: Served) -
 class Paged(Lists):
     """Its list of pods has `count` pods, and a page of more than `largest` is too large."""
 
-    def __init__(self, count: int, largest: int = PAGE) -> None:
+    def __init__(self, count: int, largest: int) -> None:
         super().__init__()
         self.count, self.largest = count, largest
         self.asked: list[int] = []
@@ -343,14 +343,17 @@ class Paged(Lists):
 
 
 @pytest.mark.parametrize(
-    ("api", "asked"),
-    [(Paged(2 * PAGE + 1), [PAGE] * 3), (Paged(30, largest=10), [PAGE, PAGE // 10, *[PAGE // 100] * 15])],
+    ("count", "largest", "asked"),
+    [(2 * PAGE + 1, PAGE, [PAGE] * 3), (30, 10, [PAGE, PAGE // 10, *[PAGE // 100] * 15])],
     ids=["pages", "large objects"],
 )
 @played
-async def test_a_list_comes_in_pages_and_in_smaller_ones_if_objects_are_large(one: Served, api: Paged, asked: list[int]) -> None:
+async def test_a_list_comes_in_pages_and_in_smaller_ones_if_objects_are_large(
+    one: Served, count: int, largest: int, asked: list[int]
+) -> None:
+    api = Paged(count, largest)
     relists = Relists(api, one.cache, one.clock, one.tasks, ["shop"])
     assert await relists.seen("shop", 0, 1)
-    assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(api.count)}
+    assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(count)}
     assert api.asked == asked
     await relists.stop()
