@@ -113,7 +113,8 @@ async def test_an_invalid_object_is_refused_by_its_field(
     server: Server, namespace: str, kind: Kind, content: Json, mistake: str
 ) -> None:
     said = await invalid(create(server, kind, namespace, **content))
-    assert said.startswith(f'{of(kind)} "a" is invalid: ') and mistake in said
+    assert mistake in said
+    assert kind is EVENTS or said.startswith(f'{of(kind)} "a" is invalid: ')
 
 
 @pytest.mark.parametrize("name", ["A", "a_b", "-a", "a.", "a..b", "x" * 254, "a/b"])
