@@ -36,14 +36,14 @@ def shared(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.stop()
 
 
-async def token(api: Cluster, name: str, *roles: str) -> str:
+async def token(api: Cluster, name: str, *roles: str, home: str = HOME) -> str:
     """Of a new account with these roles in the namespace SHOP."""
-    await api.create(core_path(HOME, "serviceaccounts"), {"metadata": {"name": name}})
+    await api.create(core_path(home, "serviceaccounts"), {"metadata": {"name": name}})
     for role in roles:
         verbs = ["*"] if role == "edit" else ["get", "list", "watch"]
         rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}]
-        await grant(api, SHOP, f"{name}-{role}", rules, service_account(HOME, name))
-    return await token_of(api, HOME, name)
+        await grant(api, SHOP, f"{name}-{role}", rules, service_account(home, name))
+    return await token_of(api, home, name)
 
 
 async def test_a_port_in_use_is_reported_with_the_cure(kubeconfig: Path) -> None:
@@ -164,7 +164,7 @@ async def test_a_viewer_with_rights_in_one_namespace_is_offered_it(
     shop: World, api: Cluster, shared: Console, tmp_path: Path
 ) -> None:
     await shop.fleet("offered", "offered-a", "offered-b", partitions=12)
-    looks = await token(api, "at-home", "view")
+    looks = await token(api, "at-home", "view", home=SHOP)
     assert await shared.ask("/api/namespaces", looks) == (200, {"namespaces": [SHOP]})
     async with browser(tmp_path) as tab:
         await tab.size(1440, 900)
