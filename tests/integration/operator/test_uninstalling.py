@@ -33,7 +33,7 @@ script, server, account, *further = sys.argv[1:]
 print(runpy.run_path(script)["main"](server, Path(account), further[0], further[1:]))
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
-"""It prints the KiB that it has taken, too. (`ru_maxrss` would be its parent's, if that is more.)"""
+"""It prints the KiB that it has taken, too. (`ru_maxrss` would be the parent's, if that is more.)"""
 
 Left = Callable[..., Any]
 Annotated = dict[str, str]
