@@ -24,7 +24,7 @@ from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE
 
-# -- Who commits one partition keeps nobody from committing others.
+# -- Locks: a commit of one partition does not block commits of others.
 
 
 def free(locks: PartitionLocks) -> set[int]:
@@ -72,7 +72,11 @@ async def test_locks_taken_in_different_orders_cannot_deadlock() -> None:
 
 run = asyncio.run
 
-UID = Uid("a")
+UID, PLACE = Uid("a"), Partition(QueueName("orders"), 0)
+NEXT = Ownership(Uid("b"), Epoch(2))
+Change = Callable[[Committed, int], Record | None]
+Looked = tuple[dict[int, Committed], tuple[int, ...]]
+Refusals = Mapping[int, StaleToken | QueueUnreachable]
 
 
 def out(value: str) -> Output:
@@ -82,22 +86,35 @@ def out(value: str) -> Output:
 class Broker(GroupOffsets):
     """Partition 0 of a queue, at a broker whose answers may get lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, committed: Committed | None = None) -> None:
         super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", "orders")
         record = Record(group="g", queue="orders", uid=UID, epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
-        self.committed = Committed(0, record)
+        self.committed = committed or Committed(0, record)
         self.in_force = Token(1, 0)
         self.end_of_log = 0
         self.sent: list[bytes | None] = []
-        self.tokens: list[Token] = []
-        """Tokens of successful commits."""
+        self.records: list[Record] = []
+        """Records of successful commits."""
         self.within: float | None = None
         """Seconds given to the last call of `commit_several`."""
+        self.several: list[set[int]] = []
+        """Partitions of each call of `commit_several`."""
+        self.refuses: Refusals | None = None
+        """The answer of `commit_several`, which then commits nothing."""
         self.loses: list[str] = []
         """What happens to the next commits: the "answer" or the "request" is lost, the "owner" has changed, or another process
         has "renewed" the token."""
 
-    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    @property
+    def record(self) -> Record:
+        assert self.committed.record is not None
+        return self.committed.record
+
+    @property
+    def tokens(self) -> list[Token]:
+        return [one.token for one in self.records]
+
+    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> Looked:
         return {0: self.committed}, ()
 
     async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
@@ -118,22 +135,21 @@ class Broker(GroupOffsets):
             raise QueueUnreachable("it does not answer")
         self.committed = Committed(wanted.offset, wanted.record)
         self.sent += [output.value for output in wanted.outputs]
-        self.tokens.append(wanted.record.token)
-        record = self.committed.record
-        assert record is not None
+        self.records.append(wanted.record)
         if what == "answer":
             raise QueueUnreachable("it does not answer")
         if what == "renewed":
             self.renew(lambda seen, end: None)
             raise StaleToken
         if what == "owner":
-            self.committed = Committed(wanted.offset, replace(record, uid=Uid("b"), epoch=Epoch(2)))
+            self.committed = Committed(wanted.offset, replace(wanted.record, uid=Uid("b"), epoch=Epoch(2)))
             raise StaleToken
 
-    async def commit_several(
-        self, wanted: Mapping[int, Commit], within: float | None = None
-    ) -> Mapping[int, StaleToken | QueueUnreachable]:
+    async def commit_several(self, wanted: Mapping[int, Commit], within: float | None = None) -> Refusals:
         self.within = within
+        self.several.append(set(wanted))
+        if self.refuses is not None:
+            return self.refuses
         try:
             for one in wanted.values():
                 self.take(one)
@@ -144,28 +160,46 @@ class Broker(GroupOffsets):
     async def renewed_several(
         self, changes: Mapping[int, Callable[[Committed], Record | None]]
     ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        async def renewed(number: int, change: Callable[[Committed], Record | None]) -> Committed | StaleToken | QueueUnreachable:
+        def renewed(number: int, change: Callable[[Committed], Record | None]) -> Committed | StaleToken | QueueUnreachable:
             try:
-                return await self.renewed(number, lambda seen, end: change(seen))
+                return self.new_token(number, lambda seen, end: change(seen))
             except (StaleToken, QueueUnreachable) as problem:
                 return problem
 
-        return {number: await renewed(number, change) for number, change in changes.items()}
+        return {number: renewed(number, change) for number, change in changes.items()}
 
-    async def renewed(
-        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
-    ) -> Committed:
+    async def renewed(self, partition: int, change: Change, within: float | None = None) -> Committed:
+        return self.new_token(partition, change)
+
+    def new_token(self, partition: int, change: Change) -> Committed:
         return self.renew(change)
 
-    def renew(self, change: Callable[[Committed, int], Record | None]) -> Committed:
+    def renew(self, change: Change) -> Committed:
         self.in_force = self.next_token()
         seen = self.committed
-        assert seen.record is not None
-        self.committed = Committed(seen.offset, replace(change(seen, self.end_of_log) or seen.record, token=self.in_force))
+        self.committed = Committed(seen.offset, replace(change(seen, self.end_of_log) or self.record, token=self.in_force))
         return self.committed
 
     def next_token(self) -> Token:
         return Token(1, self.in_force.epoch + 1)
+
+
+def planned(then: Ownership | None) -> DirectHandoffs:
+    """`then` is the next owner, if known."""
+    handoffs = DirectHandoffs()
+    handoffs.set_next_owner(PLACE, Epoch(1), then)
+    return handoffs
+
+
+def seen_earlier() -> DirectHandoffs:
+    """As in a process that has seen the partition with its former owner."""
+    handoffs = DirectHandoffs()
+    handoffs.saw(PLACE, Epoch(1))
+    return handoffs
+
+
+def commits_of(broker: Broker, uid: Uid = UID, handoffs: DirectHandoffs | None = None) -> OwnerCommits:
+    return OwnerCommits(broker, QueueName("orders"), uid, {}, handoffs or DirectHandoffs())
 
 
 class Owner:
@@ -173,14 +207,14 @@ class Owner:
 
     def __init__(
         self,
-        broker: Broker,
-        positions: dict[int, ReadPosition] | None = None,
+        broker: Broker | None = None,
         handoffs: DirectHandoffs | None = None,
+        positions: dict[int, ReadPosition] | None = None,
     ) -> None:
-        positions = {} if positions is None else positions
-        self.positions = positions
-        self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions, handoffs or DirectHandoffs())
-        self.position = positions[0] = run(self.commits.begin(0, Epoch(1)))
+        self.broker, self.handoffs = broker or Broker(), handoffs or DirectHandoffs()
+        self.positions = {} if positions is None else positions
+        self.commits = OwnerCommits(self.broker, QueueName("orders"), UID, self.positions, self.handoffs)
+        self.position = self.positions[0] = run(self.commits.begin(0, Epoch(1)))
         self.position.progress.handed_out(range(10))
 
     def finish(self, *offsets: int) -> None:
@@ -188,6 +222,14 @@ class Owner:
         for offset in offsets:
             self.position.outputs.add([offset], [out(str(offset))])
             self.position.progress.finish([offset])
+
+    def also_reads(self, partition: int, handed_out: int = 0) -> ReadPosition:
+        self.positions[partition] = one = ReadPosition.begun(self.broker.committed, 0.0)
+        one.progress.handed_out(range(handed_out))
+        return one
+
+    def release(self, within: float = PATIENCE) -> Mapping[int, QueueUnreachable]:
+        return run(self.commits.release({0: self.position}, within))
 
 
 def commit(owner: Owner) -> None:
@@ -204,47 +246,46 @@ both = pytest.mark.parametrize("how", [commit, commit_several])
 
 @both
 def test_failures_are_committed_even_if_nothing_is_finished(how: Callable[[Owner], None]) -> None:
-    owner = Owner(broker := Broker())
+    owner = Owner()
     owner.position.failed(3)
     how(owner)
-    record = broker.committed.record
-    assert (broker.committed.offset, record and record.tries) == (0, {3: 1})
+    assert (owner.broker.committed.offset, owner.broker.record.tries) == (0, {3: 1})
 
 
 @both
-def test_outputs_go_with_the_offset_once(how: Callable[[Owner], None]) -> None:
-    owner = Owner(broker := Broker())
+def test_outputs_are_committed_once_with_their_offset(how: Callable[[Owner], None]) -> None:
+    owner = Owner()
     owner.finish(0, 1)
     how(owner)
     owner.finish(2)
     how(owner)
-    assert (broker.committed.offset, broker.sent) == (3, [b"0", b"1", b"2"])
-    assert set(broker.tokens) == {Token(1, 0)}, "there is no reason for another token"
+    assert (owner.broker.committed.offset, owner.broker.sent) == (3, [b"0", b"1", b"2"])
+    assert set(owner.broker.tokens) == {Token(1, 0)}, "there is no reason for another token"
 
 
 @both
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_after_a_commit_without_an_answer_the_offset_shows_what_is_left_to_send(how: Callable[[Owner], None], lost: str) -> None:
-    owner = Owner(broker := Broker())
-    broker.loses = [lost]
+def test_after_an_unanswered_commit_only_outputs_past_the_offset_are_sent(how: Callable[[Owner], None], lost: str) -> None:
+    owner = Owner()
+    owner.broker.loses = [lost]
     owner.finish(0, 1)
     with pytest.raises(QueueUnreachable):
         how(owner)
     owner.finish(2)
     how(owner)
-    assert (broker.committed.offset, broker.sent) == (3, [b"0", b"1", b"2"])
-    assert broker.tokens[-1] == Token(1, 1), "what comes late of the first commit is refused"
+    assert (owner.broker.committed.offset, owner.broker.sent) == (3, [b"0", b"1", b"2"])
+    assert owner.broker.tokens[-1] == Token(1, 1), "a late request of the first commit is refused"
 
 
 @both
-def test_a_commit_that_was_taken_before_its_token_was_renewed_is_not_sent_again(how: Callable[[Owner], None]) -> None:
-    owner = Owner(broker := Broker())
-    broker.loses = ["renewed"]
+def test_a_commit_taken_before_its_token_was_renewed_is_not_repeated(how: Callable[[Owner], None]) -> None:
+    owner = Owner()
+    owner.broker.loses = ["renewed"]
     owner.finish(0)
     how(owner)
     owner.finish(1)
     how(owner)
-    assert (broker.committed.offset, broker.sent) == (2, [b"0", b"1"])
+    assert (owner.broker.committed.offset, owner.broker.sent) == (2, [b"0", b"1"])
 
 
 class RolledOver(Broker):
@@ -254,129 +295,98 @@ class RolledOver(Broker):
         return Token(0, 0)
 
 
-def test_a_token_of_a_new_producer_id_is_in_force_though_it_is_smaller() -> None:
-    owner = Owner(broker := RolledOver())
-    broker.loses = ["renewed"]
+def test_a_smaller_token_of_a_new_producer_id_is_in_force() -> None:
+    owner = Owner(RolledOver())
+    owner.broker.loses = ["renewed"]
     for offset in (0, 1):
         owner.finish(offset)
         commit(owner)
-    assert (broker.committed.offset, broker.sent, broker.tokens[-1]) == (2, [b"0", b"1"], Token(0, 0))
+    assert (owner.broker.committed.offset, owner.broker.sent, owner.broker.tokens[-1]) == (2, [b"0", b"1"], Token(0, 0))
 
 
 LARGE = Output("out", b"." * (MOST_IN_TRANSACTION * 2 // 5))
 """Two of these fit in one transaction."""
 
 
-def test_too_many_outputs_for_one_transaction_go_in_several_and_the_last_has_the_last_record() -> None:
-    owner = Owner(broker := Broker())
+@pytest.mark.parametrize("then", [None, NEXT])
+def test_only_the_last_of_several_transactions_carries_the_last_record(then: Ownership | None) -> None:
+    owner = Owner(handoffs=planned(then))
     for offset in range(9, -1, -1):
         owner.position.outputs.add([offset], [LARGE])
         owner.position.progress.finish([offset])
-    before = len(broker.tokens)
-    run(owner.commits.release({0: owner.position}, PATIENCE))
-    record = broker.committed.record
-    assert (broker.committed.offset, len(broker.sent), len(broker.tokens) - before) == (10, 10, 5)
-    assert record is not None and record.released
+    owner.release()
+    *before, last = owner.broker.records[1:]
+    assert [(one.uid, one.released) for one in before] == [(UID, False)] * 4
+    assert (last.uid, last.released) == ((then.uid, False) if then else (UID, True))
+    assert (owner.broker.committed.offset, len(owner.broker.sent)) == (10, 10)
 
 
-def test_partitions_that_together_send_more_than_a_transaction_may_commit_one_by_one() -> None:
-    owner = Owner(Broker())
+def test_partitions_with_too_many_outputs_for_one_transaction_commit_separately() -> None:
+    owner = Owner()
     several = {number: ReadPosition.begun(Committed(0, owner.position.record), 0.0) for number in range(4)}
     for number, output in ((0, LARGE), (1, LARGE), (2, LARGE), (3, out("small"))):
         several[number].outputs.add([0], [output])
     assert list(sent_together(several)) == [0, 1, 3]
 
 
-def test_a_former_owner_sends_nothing_more() -> None:
-    owner = Owner(broker := Broker())
-    broker.loses = ["owner"]
+def test_a_former_owner_sends_no_more_outputs() -> None:
+    owner = Owner()
+    owner.broker.loses = ["owner"]
     owner.finish(0)
     with pytest.raises(StaleOwner):
         commit(owner)
     owner.finish(1)
     commit_several(owner)
-    assert broker.sent == [b"0"]
+    assert owner.broker.sent == [b"0"]
 
 
-def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
-    owner = Owner(broker := Broker())
-    broker.loses = ["answer"]
+def test_a_commit_without_outputs_is_repeated_under_the_same_token() -> None:
+    owner = Owner()
+    owner.broker.loses = ["answer"]
     owner.position.progress.finish([0])
     with pytest.raises(QueueUnreachable):
         commit(owner)
     commit(owner)
-    assert broker.tokens == [Token(1, 0)] * 3, "the first is that of the mark"
+    assert owner.broker.tokens == [Token(1, 0)] * 3, "the first is that of the mark"
     owner.finish(1)
     commit(owner)
-    assert broker.tokens[-1] == Token(1, 1), "but nothing is sent under a token of which a commit may be under way"
+    assert owner.broker.tokens[-1] == Token(1, 1), "nothing is sent under a token of which a commit may be under way"
 
 
 def test_partitions_that_no_process_has_read_are_taken_up_together() -> None:
-    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
+    commits = commits_of(broker := Broker())
     found = run(commits.newly_granted({0: Epoch(1)}))
     assert run(commits.take_up(found))[0].offset == 0
-    record = broker.committed.record
-    assert record is not None and record.reader, "it is marked before anything is handed out"
-    assert not run(commits.newly_granted({0: Epoch(1)})), (
-        "an earlier process may read it: it is shut out, and not taken for granted"
-    )
-    assert not run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).newly_granted({0: Epoch(1)}))
+    assert broker.record.reader, "it is marked before anything is handed out"
+    assert not run(commits.newly_granted({0: Epoch(1)})), "an earlier process may read it, and has to be shut out"
+    assert not run(commits_of(broker, Uid("b")).newly_granted({0: Epoch(1)}))
 
 
 def test_a_partition_granted_to_another_pod_meanwhile_is_not_taken_up() -> None:
-    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
+    commits = commits_of(broker := Broker())
     found = run(commits.newly_granted({0: Epoch(1)}))
     broker.in_force = Token(1, 7)
     assert run(commits.take_up(found)) == {}
 
 
-class OneAtATime(Broker):
-    """Records what was committed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[Record] = []
-
-    def take(self, wanted: Commit) -> None:
-        super().take(wanted)
-        self.records.append(wanted.record)
-
-
-def handed_over(then: Ownership | None) -> tuple[Owner, Broker]:
-    """An owner that lets go with everything finished; `then` is the next owner, if known."""
-    handoffs = DirectHandoffs()
-    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), then)
-    owner = Owner(broker := Broker(), handoffs=handoffs)
+def handed_over(then: Ownership | None = NEXT) -> Owner:
+    """An owner that has let go with everything finished."""
+    owner = Owner(handoffs=planned(then))
     owner.position.progress.finish(range(10))
-    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}
-    return owner, broker
+    assert owner.release() == {}
+    return owner
 
 
 def test_an_owner_that_lets_go_hands_over_and_takes_no_further_token() -> None:
-    _, broker = handed_over(Ownership(Uid("b"), Epoch(2)))
-    record = broker.committed.record
-    assert record is not None
+    broker = handed_over().broker
+    record = broker.record
     assert (broker.committed.offset, record.uid, record.epoch, record.reader) == (10, "b", 2, BY_GIVER)
     assert broker.in_force == Token(1, 0), "what it has left is not its own"
 
 
-def test_only_the_last_of_several_transactions_hands_it_over() -> None:
-    handoffs = DirectHandoffs()
-    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), Ownership(Uid("b"), Epoch(2)))
-    owner = Owner(broker := OneAtATime(), handoffs=handoffs)
-    for offset in range(10):
-        owner.position.outputs.add([offset], [LARGE])
-        owner.position.progress.finish([offset])
-    run(owner.commits.release({0: owner.position}, PATIENCE))
-    *before, last = broker.records[1:]
-    assert [(one.uid, one.released) for one in before] == [(UID, False)] * 4
-    assert (last.uid, broker.committed.offset) == ("b", 10)
-
-
 def test_without_a_planned_owner_the_record_says_released() -> None:
-    _, broker = handed_over(None)
-    record = broker.committed.record
-    assert record is not None and (record.uid, record.released) == (UID, True)
+    record = handed_over(None).broker.record
+    assert (record.uid, record.released) == (UID, True)
 
 
 class Receiver:
@@ -384,9 +394,8 @@ class Receiver:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-        handoffs.saw(place, Epoch(1))
-        handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
+        handoffs = seen_earlier()
+        handoffs.handed_over(PLACE, HandedOver("orders", broker.committed, 0.0))
         self.positions: dict[int, ReadPosition] = {}
         self.commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), self.positions, handoffs)
         self.found = self.commits.take_handed_over({0: Epoch(2)})
@@ -394,12 +403,11 @@ class Receiver:
 
     @property
     def record(self) -> Record:
-        assert self.broker.committed.record is not None
-        return self.broker.committed.record
+        return self.broker.record
 
 
 def received() -> Receiver:
-    return Receiver(handed_over(Ownership(Uid("b"), Epoch(2)))[1])
+    return Receiver(handed_over().broker)
 
 
 def test_a_receiver_begins_without_a_commit_and_counts_as_the_owner() -> None:
@@ -410,7 +418,7 @@ def test_a_receiver_begins_without_a_commit_and_counts_as_the_owner() -> None:
     assert not receiver.commits.take_handed_over({0: Epoch(2)}), "it was handed over once"
 
 
-def test_its_first_commit_has_its_own_mark_and_a_token_that_the_giver_does_not_know() -> None:
+def test_a_receivers_first_commit_writes_its_mark_under_a_new_token() -> None:
     receiver = received()
     run(receiver.commits.commit_several({0}))
     assert receiver.record.reader not in ("", BY_GIVER) and receiver.record.token == Token(1, 1)
@@ -420,7 +428,7 @@ def test_its_first_commit_has_its_own_mark_and_a_token_that_the_giver_does_not_k
     assert (receiver.broker.committed.offset, receiver.broker.in_force) == (11, Token(1, 1)), "one token is enough"
 
 
-def test_what_is_finished_before_the_mark_is_there_waits_for_it() -> None:
+def test_entries_finished_before_the_mark_are_committed_after_it() -> None:
     receiver = received()
     receiver.positions[0].progress.handed_out([10])
     receiver.positions[0].progress.finish([10])
@@ -430,17 +438,13 @@ def test_what_is_finished_before_the_mark_is_there_waits_for_it() -> None:
 
 
 class Granting(Broker):
-    """An operator takes a token before the owner has one, so many times."""
+    """An operator takes the first token, before the owner has one."""
 
-    def __init__(self, seen: Committed, times: int) -> None:
-        super().__init__()
-        self.committed, self._times = seen, times
+    times = 1
 
-    async def renewed(
-        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
-    ) -> Committed:
-        if self._times:
-            self._times -= 1
+    def new_token(self, partition: int, change: Change) -> Committed:
+        if self.times:
+            self.times -= 1
             self.renew(lambda seen, end: None)
             raise StaleToken
         return self.renew(change)
@@ -448,8 +452,7 @@ class Granting(Broker):
 
 @pytest.mark.parametrize("several", [True, False])
 def test_the_mark_is_written_even_if_the_operator_takes_a_token_meanwhile(several: bool) -> None:
-    handed = handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed
-    receiver = Receiver(Granting(handed, 1))
+    receiver = Receiver(Granting(handed_over().broker.committed))
     if several:
         run(receiver.commits.commit_several({0}))
     else:
@@ -458,45 +461,36 @@ def test_the_mark_is_written_even_if_the_operator_takes_a_token_meanwhile(severa
 
 
 def test_commits_of_the_giver_are_refused_after_the_mark() -> None:
-    owner, broker = handed_over(Ownership(Uid("b"), Epoch(2)))
-    run(Receiver(broker).commits.commit_several({0}))
-    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}, "it was taken before"
-    assert broker.committed.record is not None and broker.committed.record.reader != BY_GIVER
+    giver = handed_over()
+    run(Receiver(giver.broker).commits.commit_several({0}))
+    assert giver.release() == {}, "it was taken before"
+    assert giver.broker.record.reader != BY_GIVER
 
 
 class AnsweredLate(Broker):
-    """The answer to a look arrives after this process's mark."""
+    """The answer to a look arrives after what happens `meanwhile`."""
 
-    def __init__(self, seen: Committed) -> None:
-        super().__init__()
-        self.committed = seen
-        self.meanwhile: Callable[[], Awaitable[object]]
+    meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> Looked:
         found = await super().now(partitions)
-        await self.meanwhile()
+        if self.meanwhile is not None:
+            await self.meanwhile()
         return found
 
 
 def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None:
-    broker = AnsweredLate(handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed)
-    receiver = Receiver(broker)
+    receiver = Receiver(broker := AnsweredLate(handed_over().broker.committed))
     broker.meanwhile = lambda: receiver.commits.commit_several({0})
     run(receiver.commits.check_owner(0, receiver.positions[0]))
     assert receiver.positions[0].lost is None
 
 
 def test_a_look_from_before_an_own_commit_says_nothing_about_the_owner() -> None:
-    class Old(Broker):
-        meanwhile: Callable[[], Awaitable[object]] | None = None
-
-        async def now(
-            self, partitions: tuple[int, ...], within: float = PATIENCE
-        ) -> tuple[dict[int, Committed], tuple[int, ...]]:
-            if self.meanwhile is None:
-                return await super().now(partitions)
-            await self.meanwhile()
-            return {0: Committed(0, replace(owner.position.record, uid=Uid("former")))}, ()
+    class Old(AnsweredLate):
+        async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> Looked:
+            found = await super().now(partitions)
+            return found if self.meanwhile is None else ({0: Committed(0, replace(self.record, uid=Uid("former")))}, ())
 
     owner = Owner(broker := Old())
     owner.finish(0)
@@ -507,100 +501,65 @@ def test_a_look_from_before_an_own_commit_says_nothing_about_the_owner() -> None
     assert owner.position.lost is not None, "nothing was committed since"
 
 
-def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark_of_another() -> None:
-    broker = handed_over(Ownership(Uid("b"), Epoch(2)))[1]
-    handoffs = DirectHandoffs()
-    handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
-    position = run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2)))
+def test_a_partition_handed_over_since_the_process_began_is_taken_up_unmarked() -> None:
+    broker, handoffs = handed_over().broker, seen_earlier()
+    position = run(commits_of(broker, Uid("b"), handoffs).begin(0, Epoch(2)))
     assert (position.marked, position.handed_over, position.record.token) == (0, False, Token(1, 1))
-    again = run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2)))
+    again = run(commits_of(broker, Uid("b"), handoffs).begin(0, Epoch(2)))
     assert again.record.reader != position.record.reader, "it is the earlier process by now"
 
 
 def test_the_next_owner_stays_while_the_last_commit_is_in_doubt() -> None:
-    handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-    handoffs.set_next_owner(place, Epoch(1), Ownership(Uid("b"), Epoch(2)))
-    owner = Owner(broker := Broker(), handoffs=handoffs)
+    owner = Owner(handoffs=planned(NEXT))
     owner.position.progress.finish(range(10))
-    broker.loses = ["answer"]
-    assert run(owner.commits.release({0: owner.position}, PATIENCE))
+    owner.broker.loses = ["answer"]
+    assert owner.release()
     for then in (Ownership(Uid("c"), Epoch(3)), None):
-        handoffs.set_next_owner(place, Epoch(1), then)
-        broker.loses = ["answer"]
-        assert run(owner.commits.release({0: owner.position}, PATIENCE))
-        record = broker.committed.record
-        assert record is not None and (record.uid, record.epoch, record.released) == ("b", 2, False)
-
-
-class NoToken(Broker):
-    """One partition gets no token; commits of others are recorded."""
-
-    def __init__(self, seen: Committed) -> None:
-        super().__init__()
-        self.committed = seen
-        self.several: list[set[int]] = []
-
-    async def renewed(
-        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
-    ) -> Committed:
-        if partition:
-            return self.renew(change)
-        raise QueueUnreachable("its coordinator is away")
-
-    async def commit_several(
-        self, wanted: Mapping[int, Commit], within: float | None = None
-    ) -> Mapping[int, StaleToken | QueueUnreachable]:
-        self.several.append(set(wanted))
-        return {}
+        owner.handoffs.set_next_owner(PLACE, Epoch(1), then)
+        owner.broker.loses = ["answer"]
+        assert owner.release()
+        record = owner.broker.record
+        assert (record.uid, record.epoch, record.released) == ("b", 2, False)
 
 
 def test_entries_finished_during_a_commit_do_not_make_it_the_last_record_at_the_old_offset() -> None:
-    handoffs = DirectHandoffs()
-    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), Ownership(Uid("b"), Epoch(2)))
-    owner = Owner(broker := OneAtATime(), handoffs=handoffs)
+    owner = Owner(handoffs=planned(NEXT))
     owner.position.progress.finish(range(5))
 
     def finished_meanwhile(position: ReadPosition) -> Record:
         position.progress.finish(range(5, 10))
-        position.next_owner, position.let_go = Ownership(Uid("b"), Epoch(2)), True
+        position.next_owner, position.let_go = NEXT, True
         return position.next_record()
 
     run(owner.commits.commit(0, owner.position, finished_meanwhile))
-    assert (broker.committed.offset, broker.records[-1].uid) == (10, "b")
+    assert (owner.broker.committed.offset, owner.broker.records[-1].uid) == (10, "b")
 
 
 def test_a_hand_over_in_a_background_commit_is_not_repeated() -> None:
-    handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-    handoffs.set_next_owner(place, Epoch(1), Ownership(Uid("b"), Epoch(2)))
-    owner = Owner(broker := OneAtATime(), handoffs=handoffs)
+    owner = Owner(handoffs=planned(NEXT))
     owner.position.progress.finish(range(10))
-    assert run(owner.commits.release({0: owner.position}, 0.0)), "it is too late for it"
+    assert owner.release(0.0), "it is too late for it"
     run(owner.commits.commit_several({0}))
     for then in (Ownership(Uid("c"), Epoch(3)), None):
-        handoffs.set_next_owner(place, Epoch(1), then)
-        assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}
-    assert [(one.uid, one.epoch) for one in broker.records[1:]] == [("b", 2)]
+        owner.handoffs.set_next_owner(PLACE, Epoch(1), then)
+        assert owner.release() == {}
+    assert [(one.uid, one.epoch) for one in owner.broker.records[1:]] == [("b", 2)]
 
 
-def test_a_mark_whose_answer_was_lost_is_not_an_earlier_process() -> None:
+def test_a_mark_whose_answer_was_lost_is_not_taken_for_an_earlier_process() -> None:
     class Losing(Broker):
         loses_answer = True
 
-        async def renewed(
-            self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
-        ) -> Committed:
+        def new_token(self, partition: int, change: Change) -> Committed:
             found = self.renew(change)
             if self.loses_answer:
                 self.loses_answer = False
                 raise QueueUnreachable("it does not answer")
             return found
 
-    broker = Losing()
+    broker = Losing(handed_over().broker.committed)
     broker.end_of_log = 1000  # so an earlier process may have read on
-    broker.committed = handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed
-    handoffs = DirectHandoffs()
-    handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
-    commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
+    commits = commits_of(broker, Uid("b"), seen_earlier())
     with pytest.raises(QueueUnreachable):
         run(commits.begin(0, Epoch(2)))
     position = run(commits.begin(0, Epoch(2)))
@@ -608,7 +567,14 @@ def test_a_mark_whose_answer_was_lost_is_not_an_earlier_process() -> None:
 
 
 def test_a_partition_without_a_token_does_not_hold_up_other_commits() -> None:
-    receiver = Receiver(broker := NoToken(handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed))
+    class NoToken(Broker):
+        def new_token(self, partition: int, change: Change) -> Committed:
+            if partition:
+                return self.renew(change)
+            raise QueueUnreachable("its coordinator is away")
+
+    receiver = Receiver(broker := NoToken(handed_over().broker.committed))
+    broker.refuses = {}
     other = receiver.positions[1] = ReadPosition.begun(Committed(0, replace(receiver.record, reader="p")), 0.0)
     other.progress.handed_out([0])
     other.progress.finish([0])
@@ -629,51 +595,31 @@ def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
 
 
 def test_a_hand_over_seen_under_an_earlier_epoch_or_in_another_topic_is_ignored() -> None:
-    broker = handed_over(Ownership(Uid("b"), Epoch(2)))[1]
-    handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-    handoffs.saw(place, Epoch(1))
-    commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
-    handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
+    broker, handoffs = handed_over().broker, seen_earlier()
+    commits = commits_of(broker, Uid("b"), handoffs)
+    handoffs.handed_over(PLACE, HandedOver("orders", broker.committed, 0.0))
     assert not commits.take_handed_over({0: Epoch(3)})
-    handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
+    handoffs.handed_over(PLACE, HandedOver("orders", broker.committed, 0.0))
     assert commits.take_handed_over({0: Epoch(2)})
-    record = broker.committed.record
-    assert record is not None
-    others = HandedOver("orders-2", Committed(10, replace(record, epoch=Epoch(3))), 0.0)
-    handoffs.handed_over(place, others)
+    others = HandedOver("orders-2", Committed(10, replace(broker.record, epoch=Epoch(3))), 0.0)
+    handoffs.handed_over(PLACE, others)
     assert not commits.take_handed_over({0: Epoch(3)})
-
-
-class SeveralPartitions(Broker):
-    """Refuses some of the partitions that are committed together."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wanted: list[set[int]] = []
-        self.refuses: dict[int, StaleToken | QueueUnreachable] = {}
-
-    async def commit_several(
-        self, wanted: Mapping[int, Commit], within: float | None = None
-    ) -> Mapping[int, StaleToken | QueueUnreachable]:
-        self.wanted.append(set(wanted))
-        return self.refuses
 
 
 def test_low_reservations_are_renewed_together() -> None:
-    owner = Owner(broker := SeveralPartitions())
+    owner = Owner()
+    owner.broker.refuses = {}
     for number, handed_out in ((1, 900), (2, 100), (3, 900)):
-        owner.positions[number] = one = ReadPosition.begun(broker.committed, 0.0)
-        one.progress.handed_out(range(handed_out))
+        owner.also_reads(number, handed_out)
     run(owner.commits.reserve(0, owner.position, 5_000))
-    assert broker.wanted == [{0, 1, 3}]
+    assert owner.broker.several == [{0, 1, 3}]
     assert [one.record.reserved for one in owner.positions.values()] == [5_000, 900 + 1_800, 1_000, 900 + 1_800]
 
 
 def test_a_refusal_of_another_partition_does_not_stop_reading() -> None:
-    owner = Owner(broker := SeveralPartitions())
-    owner.positions[1] = other = ReadPosition.begun(broker.committed, 0.0)
-    other.progress.handed_out(range(900))
-    broker.refuses = {1: QueueUnreachable("it does not answer")}
+    owner = Owner()
+    other = owner.also_reads(1, 900)
+    owner.broker.refuses = {1: QueueUnreachable("it does not answer")}
     run(owner.commits.reserve(0, owner.position, 5_000))
     assert (owner.position.record.reserved, other.record.reserved) == (5_000, 1_000)
     with pytest.raises(QueueUnreachable):
@@ -681,45 +627,41 @@ def test_a_refusal_of_another_partition_does_not_stop_reading() -> None:
 
 
 def test_nothing_is_reserved_in_a_lost_partition() -> None:
-    owner = Owner(broker := SeveralPartitions())
-    assert broker.committed.record is not None
-    broker.committed = Committed(0, replace(broker.committed.record, uid=Uid("b"), epoch=Epoch(2), token=Token(2, 0)))
+    owner = Owner(broker := Broker())
+    broker.committed = Committed(0, replace(broker.record, uid=Uid("b"), epoch=Epoch(2), token=Token(2, 0)))
     broker.refuses = {0: StaleToken()}
     with pytest.raises(StaleOwner):
         run(owner.commits.reserve(0, owner.position, 5_000))
 
 
 def test_last_commits_go_together_within_their_time() -> None:
-    owner = Owner(broker := Broker())
+    owner = Owner()
     owner.finish(0, 1)
-    run(owner.commits.release({0: owner.position}, 2.5))
-    record = broker.committed.record
-    assert (broker.committed.offset, record and record.reserved) == (2, 10), "what it had in hand is not finished"
-    assert broker.within is not None and 0 < broker.within <= 2.5
+    owner.release(2.5)
+    assert (owner.broker.committed.offset, owner.broker.record.reserved) == (2, 10), "what it had in hand is not finished"
+    assert owner.broker.within is not None and 0 < owner.broker.within <= 2.5
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
 def test_a_failed_last_commit_is_reported_and_may_be_repeated(lost: str) -> None:
-    owner = Owner(broker := Broker())
+    owner = Owner()
     owner.finish(*range(10))
-    broker.loses = [lost]
-    untaken = run(owner.commits.release({0: owner.position}, PATIENCE))
-    assert {number: str(problem) for number, problem in untaken.items()} == {0: "it does not answer"}
-    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}
-    record = broker.committed.record
-    assert record is not None and record.released
-    assert (broker.committed.offset, len(broker.sent)) == (10, 10)
+    owner.broker.loses = [lost]
+    assert {number: str(problem) for number, problem in owner.release().items()} == {0: "it does not answer"}
+    assert owner.release() == {}
+    assert owner.broker.record.released
+    assert (owner.broker.committed.offset, len(owner.broker.sent)) == (10, 10)
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_every_commit_after_a_failed_last_commit_has_the_last_record_too(lost: str) -> None:
-    owner = Owner(broker := Broker())
+def test_commits_after_a_failed_last_commit_carry_the_last_record_too(lost: str) -> None:
+    owner = Owner()
     owner.position.progress.finish(range(10))
-    broker.loses = [lost]
-    assert run(owner.commits.release({0: owner.position}, PATIENCE))
+    owner.broker.loses = [lost]
+    assert owner.release()
     run(owner.commits.commit_several({0}))
-    record = broker.committed.record
-    assert (broker.committed.offset, record and (record.released, record.reserved)) == (10, (True, 10))
+    record = owner.broker.record
+    assert (owner.broker.committed.offset, record.released, record.reserved) == (10, True, 10)
 
 
 @pytest.mark.parametrize(("seconds", "again"), [(4.0, "in time"), (0.1, "does not answer")])
@@ -730,20 +672,18 @@ def test_after_failed_last_commits_only_a_silent_broker_is_left_alone_for_a_mome
     monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Silent(Broker):
-        async def commit_several(
-            self, wanted: Mapping[int, Commit], within: float | None = None
-        ) -> Mapping[int, StaleToken | QueueUnreachable]:
+        async def commit_several(self, wanted: Mapping[int, Commit], within: float | None = None) -> Refusals:
             now[0] += seconds
             raise QueueUnreachable("it does not answer")
 
     owner = Owner(Silent())
-    assert run(owner.commits.release({0: owner.position}, PATIENCE)).keys() == {0}
-    assert again in str(run(owner.commits.release({0: owner.position}, PATIENCE))[0])
+    assert owner.release().keys() == {0}
+    assert again in str(owner.release()[0])
     now[0] += 1.0
-    assert "does not answer" in str(run(owner.commits.release({0: owner.position}, PATIENCE))[0])
+    assert "does not answer" in str(owner.release()[0])
 
 
-def test_an_offset_that_was_not_committed_for_hours_is_committed_again_before_it_expires() -> None:
+def test_an_idle_offset_is_committed_again_before_it_expires() -> None:
     owner = Owner(broker := Broker())
     before = list(broker.tokens)
     run(owner.commits.commit_several({0}))
@@ -756,8 +696,8 @@ def test_an_offset_that_was_not_committed_for_hours_is_committed_again_before_it
 
 
 def test_a_lost_partitions_offset_is_not_kept_from_expiring() -> None:
-    owner = Owner(broker := Broker())
-    broker.loses = ["owner"]
+    owner = Owner()
+    owner.broker.loses = ["owner"]
     with pytest.raises(StaleOwner):
         commit(owner)
     owner.position.committed_at -= 6 * 3600 + 1
@@ -767,24 +707,24 @@ def test_a_lost_partitions_offset_is_not_kept_from_expiring() -> None:
 class UnderWay(Broker):
     """A foreign commit of partition 0 is under way."""
 
+    owner: Owner
+
     def __init__(self) -> None:
         super().__init__()
         self.ends = False
         self.under_way: tuple[int, ...] = (0,)
         self.waited: list[float] = []
 
-    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> Looked:
         return {one: self.committed for one in partitions if one not in self.under_way}, self.under_way
 
     async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
         self.waited.append(within)
         with self.owner.commits._locks.free([0, 1]) as free:
-            assert free == {0, 1}, "who waits for it keeps nobody else from a commit"
+            assert free == {0, 1}, "waiting for it blocks no commit"
         if not self.ends:
             raise PartitionUnavailable("somebody else's transaction is open")
         return self.committed
-
-    owner: Owner
 
 
 def test_a_foreign_transaction_is_waited_for_once_and_holds_up_no_other_commit() -> None:
@@ -840,10 +780,10 @@ def test_a_later_grant_is_a_loss_even_if_seen_beside_an_own_commit() -> None:
 
 
 def test_a_hanging_commit_holds_up_no_other_reservation_or_last_commit() -> None:
-    owner = Owner(broker := SeveralPartitions())
+    owner = Owner()
+    owner.broker.refuses = {}
     owner.position.progress.handed_out(range(10, 900))  # it runs low, too
-    other = owner.positions[1] = ReadPosition.begun(broker.committed, 0.0)
-    other.progress.handed_out(range(900))
+    other = owner.also_reads(1, 900)
 
     async def while_it_hangs() -> Mapping[int, QueueUnreachable]:
         async with owner.commits._locks.held([0]):
@@ -851,21 +791,21 @@ def test_a_hanging_commit_holds_up_no_other_reservation_or_last_commit() -> None
             return await owner.commits.release({0: owner.position, 1: other}, 0.05)
 
     untaken = run(while_it_hangs())
-    assert broker.wanted == [{1}, {1}]
+    assert owner.broker.several == [{1}, {1}]
     assert untaken.keys() == {0} and isinstance(untaken[0], PartitionUnavailable)
-    assert run(owner.commits.release({0: owner.position}, PATIENCE)) == {}, "the broker is not taken for silent"
+    assert owner.release() == {}, "the broker is not taken for silent"
 
 
 def test_an_offset_from_before_the_grant_does_not_move_the_position() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
-    run(owner.commits.commit(0, owner.position))
+    commit(owner)
     broker.in_force = Token(1, 7)  # another has taken one
     owner.position.epoch = Epoch(3)
     broker.committed = Committed(0, replace(owner.position.record, epoch=Epoch(2)))
     owner.finish(2)
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
-        run(owner.commits.commit(0, owner.position))
+        commit(owner)
     assert owner.position.committed == 2
 
 
@@ -884,13 +824,11 @@ def test_a_partition_let_go_by_another_thread_does_not_break_a_commit_or_a_look(
             super().__init__()
             self.held: dict[int, ReadPosition] = {}
 
-        async def now(
-            self, partitions: tuple[int, ...], within: float = PATIENCE
-        ) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> Looked:
             self.held.clear()
             return {0: self.committed}, (0,)
 
-    owner = Owner(broker := Slow(), Shrinking())
+    owner = Owner(broker := Slow(), positions=Shrinking())
     owner.finish(0)
     run(owner.commits.commit_several({0, 1}))
     broker.held = owner.positions
@@ -900,10 +838,10 @@ def test_a_partition_let_go_by_another_thread_does_not_break_a_commit_or_a_look(
 
 
 def test_without_time_left_no_request_is_sent() -> None:
-    owner = Owner(broker := Broker())
+    owner = Owner()
     owner.finish(0)
-    assert run(owner.commits.release({0: owner.position}, 0.0)).keys() == {0}
-    assert broker.committed.offset == 0
+    assert owner.release(0.0).keys() == {0}
+    assert owner.broker.committed.offset == 0
 
 
 def test_a_commit_keeps_within_its_time() -> None:
@@ -914,10 +852,8 @@ def test_a_commit_keeps_within_its_time() -> None:
             await asyncio.Event().wait()
 
     offsets = Broker()
-    record = offsets.committed.record
-    assert record is not None
     offsets._transactions = Hanging(KafkaClient(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton"), "orders")
-    wanted = Commit(0, record)
+    wanted = Commit(0, offsets.record)
     try:  # the bound of this partition or that of all of them is over first
         problem: object = run(GroupOffsets.commit_several(offsets, {0: wanted}, 0.0))[0]
     except QueueUnreachable as error:
