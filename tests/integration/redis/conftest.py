@@ -1,20 +1,28 @@
-"""One server for the tests that do it no harm, with a queue of their own for each; and a queue of two owners."""
+"""A server shared by all tests that do it no harm, each with its own queue; and servers that a test may stop or fill."""
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.entry import Entry
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from baton.queues.redis.routing import RoutingTable
 from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from tests.integration.redis.logged import Query
+    from tests.integration.redis.pods import Operator
 
 GROUP = Claimant("shop/orders-group", "uid-of-the-group")
 _names = itertools.count()
@@ -78,8 +86,14 @@ class Queue:
         assert counted is not None
         return counted
 
+    def letters(self, partition: int = 0) -> list[dict[bytes, bytes]]:
+        """The fields of each dead letter, in order."""
+        with self.raw() as raw:
+            letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(partition_keys(self.name, partition).dead)
+        return [fields for _, fields in letters]
+
     def raw(self) -> redis.Redis:
-        """The server, past everything of Baton."""
+        """A client of the server, without Baton."""
         return redis.Redis.from_url(self.url)
 
     def send(self, *values: str | bytes, partition: int = 0) -> None:
@@ -99,6 +113,36 @@ async def make_queue(url: str, partitions: int = 2, name: str | None = None) -> 
     return queue
 
 
+@asynccontextmanager
+async def own_queue(partitions: int = 2, name: str | None = None, **options: Any) -> AsyncIterator[tuple[RedisServer, Queue]]:
+    """A queue at its own server, which the test may stop, freeze or fill. `options`: those of RedisServer."""
+    with RedisServer(**options) as server:
+        queue = await make_queue(server.url, partitions, name)
+        yield server, queue
+        await queue.close()
+
+
+@asynccontextmanager
+async def replicated_queue() -> AsyncIterator[tuple[RedisServer, RedisServer, Queue]]:
+    """A primary, a replica that follows it, and a queue at the primary."""
+    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
+        caught_up(primary)
+        queue = await make_queue(primary.url)
+        yield primary, replica, queue
+        await queue.close()
+
+
+def caught_up(primary: RedisServer) -> None:
+    """Wait until its replica has everything."""
+    with primary.client() as raw:
+        until(lambda: raw.execute_command("WAIT", 1, 1000), "the replica has everything")
+
+
+def told(entries: Iterable[Entry]) -> list[tuple[bytes, bool]]:
+    """Values, and whether they are marked redelivered."""
+    return [(entry.value, entry.redelivered) for entry in entries]
+
+
 @pytest.fixture
 async def queue(server: RedisServer) -> AsyncIterator[Queue]:
     made = await make_queue(server.url)
@@ -108,16 +152,33 @@ async def queue(server: RedisServer) -> AsyncIterator[Queue]:
 
 @pytest.fixture
 def ranges(queue: Queue) -> Iterator[RedisRanges]:
-    """The queue, as the driver of a Spark query asks it."""
+    """The queue as the driver of a Spark query sees it."""
     with closing(RedisRanges(queue.url, queue.name)) as made:
         yield made
 
 
 @pytest.fixture
 def raw(queue: Queue) -> Iterator[redis.Redis]:
-    """A client of the queue's server, without Baton's."""
+    """A client of the queue's server, without Baton."""
     with queue.raw() as made:
         yield made
+
+
+@pytest.fixture
+def query(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> "Query":
+    """The first query over the queue."""
+    from tests.integration.redis.logged import Query
+
+    return Query(queue, ranges, raw)
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator["Operator"]:
+    """Of the queue; its pods are stopped after the test."""
+    from tests.integration.redis.pods import operating
+
+    async with operating(queue, tmp_path) as operator:
+        yield operator
 
 
 @pytest.fixture

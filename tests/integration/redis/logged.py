@@ -1,12 +1,22 @@
 """A Spark query's side of a queue in tests: the driver logs and finishes ranges, tasks read them as the JVM does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import redis
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.logged_ranges import Ahead, AheadRequest, Logged, RangeToLog
+from baton.queues.logged_ranges import (
+    Ahead,
+    AheadRequest,
+    Gone,
+    Logged,
+    PartitionBounds,
+    RangeToFinish,
+    RangeToLog,
+    RangeToSetAside,
+)
 from baton.queues.redis import scripts
 from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys
 from baton.queues.redis.ranges import RedisRanges, keys_of_ranges
@@ -94,3 +104,72 @@ def logged(ranges: RedisRanges, query: int, start: int, end: int, partition: int
 
 def ranges_of(queue: Queue) -> RedisRanges:
     return RedisRanges(queue.url, queue.name)
+
+
+class Query:
+    """A Spark query over partition 0, which pod a owns at epoch 1. Positions count from where the query begins."""
+
+    def __init__(self, queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+        self.queue, self.ranges, self.raw, self.keys = queue, ranges, raw, partition_keys(queue.name, 0)
+        self.number, self.start = ranges.begin(), ranges.positions()[0].committed
+
+    def gone(self, first: int, last: int) -> Gone:
+        return Gone(self.start + first, self.start + last)
+
+    def bounds(self) -> PartitionBounds:
+        return self.ranges.positions()[0]
+
+    def asks(self, start: int = 0, uid: str = "a", epoch: int = 1, most: int = 10) -> object:
+        (answer,) = self.ranges.ahead(self.number, [AheadRequest(0, Uid(uid), Epoch(epoch), self.start + start, most)])
+        return answer
+
+    def ahead(self, start: int = 0, **bounds: int) -> Ahead:
+        return ahead(self.ranges, self.number, ("a", 1), self.start + start, **bounds)
+
+    def end(self, start: int = 0, **bounds: int) -> int:
+        """How far a range may go."""
+        return self.ahead(start, **bounds).end - self.start
+
+    def log(self, start: int, end: int, **options: bool) -> object:
+        (answer,) = self.ranges.log(self.number, [RangeToLog(0, self.start + start, self.start + end, **options)])
+        return answer
+
+    def logged(self, start: int, end: int) -> None:
+        assert isinstance(answer := self.log(start, end), Logged), answer
+
+    def finish(self, end: int) -> object:
+        (answer,) = self.ranges.finish(self.number, [RangeToFinish(0, self.start + end)])
+        return answer
+
+    def set_aside(self, start: int, end: int, why: str) -> object:
+        (answer,) = self.ranges.set_aside(self.number, [RangeToSetAside(0, self.start + start, self.start + end, 3)], why)
+        return answer
+
+    def task(self, start: int, end: int, *owner: Any, **attempt: Any) -> Task:
+        return Task(self.number, self.start + start, self.start + end, *owner, **attempt)
+
+    def rows(self, start: int, end: int, *owner: Any, **attempt: Any) -> list[bytes]:
+        return self.task(start, end, *owner, **attempt).rows(self.raw, self.queue.name)
+
+    def words(self, script: Script, *positions: int, more: Sequence[object] = ()) -> list[str]:
+        """The answer of one run of a script, which may have to be run again."""
+        return words_of_one(self.raw, script, self.keys, self.number, *(self.start + one for one in positions), *more)
+
+    def add_foreign(self, position: int, count: int = 1, field: str = "hand") -> None:
+        """Add entries by hand, behind the entry at this position."""
+        with self.raw.pipeline() as pipe:
+            for nth in range(count):
+                pipe.xadd(self.keys.stream, {"by": field}, id=f"{self.start + position}-{nth + 1}")
+            pipe.execute()
+
+    def delete(self, *positions: int) -> None:
+        self.raw.xdel(self.keys.stream, *(entry_id(self.start + one) for one in positions))
+
+    def jump(self) -> None:
+        """As after a restart of the server: numbers go on far behind."""
+        self.raw.hset(self.keys.progress, "history", "another one")
+
+    async def counts(self) -> tuple[int, int, int]:
+        """Dead letters, entries in the stream, and the lag."""
+        lag = (await self.queue.operator.check()).lag[0]
+        return self.raw.xlen(self.keys.dead), self.raw.xlen(self.keys.stream), lag

@@ -22,7 +22,7 @@ from baton.model.session import Release
 from baton.queues.redis import RedisAnnouncements, RedisReader
 from tests.in_memory_lease import InMemoryLease
 from tests.integration.redis.conftest import GROUP, Queue
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, until
 
 Grants = Mapping[int, int]
 _LAST = Epoch(1_000_000)
@@ -30,6 +30,26 @@ _LAST = Epoch(1_000_000)
 
 SHORT = 5.5
 """A grace period, in seconds, of which half a second is left before a pod that is asked to stop lets go."""
+
+
+class Gate:
+    """A handler, or what runs `before` one: it waits in the entries that it holds until the gate is opened."""
+
+    def __init__(self, holds: Callable[[Entry], bool] = lambda entry: True) -> None:
+        self._holds = holds
+        self._entered, self._open = threading.Event(), threading.Event()
+
+    def __call__(self, entry: Entry) -> None:
+        if self._holds(entry):
+            self._entered.set()
+            self._open.wait(PATIENCE)
+
+    def reached(self) -> None:
+        """Wait until an entry is held."""
+        assert self._entered.wait(PATIENCE)
+
+    def open(self) -> None:
+        self._open.set()
 
 
 class Pod:
@@ -98,6 +118,11 @@ class Pod:
 
     def ledger(self, owned: Grants, revoking: Grants | None = None) -> None:
         write_ledger(self._directory, self.queue, self.uid, owned, revoking)
+
+    def gives_back(self, *grants: tuple[int, int]) -> None:
+        """The ledger calls everything back, and the pod releases these partitions."""
+        self.ledger({}, revoking=dict(grants))
+        until(lambda: self.released() == set(grants))
 
     def moving(self, grants: Grants, length: float) -> None:
         """The ledger's word on hand-offs that have just begun, with so many seconds for each."""

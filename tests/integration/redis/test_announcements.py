@@ -1,28 +1,17 @@
 """Grants and pauses that a pod hears of from its queue, while its mounted ledger is old; the operator is played by the test."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Sized
+from collections.abc import Callable, Sized
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-import pytest
-
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Uid
-from baton.queues.entry import Entry
 from baton.queues.redis.keys import announcements_key, partition_keys
-from tests.integration.redis.conftest import GROUP, Queue, make_queue
-from tests.integration.redis.pods import Operator, Pod, acknowledged, operating
-from tests.redis_server import RedisServer
-from tests.waiting import HOUR, PATIENCE, until
-
-
-@pytest.fixture
-async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with operating(queue, tmp_path) as operator:
-        yield operator
+from tests.integration.redis.conftest import GROUP, Queue, own_queue
+from tests.integration.redis.pods import Gate, Operator, Pod, acknowledged, operating
+from tests.waiting import HOUR, until
 
 
 async def granted(queue: Queue, pod: Pod, partition: int, epoch: int) -> None:
@@ -107,21 +96,14 @@ async def test_what_was_called_back_and_granted_again_is_worked_on_by_an_old_led
 
 async def test_what_is_called_back_is_let_go_of_between_two_entries(operator: Operator, queue: Queue) -> None:
     pod, other = operator.hearing(), operator.hearing()
-    entered, go_on = threading.Event(), threading.Event()
-
-    def hold(entry: Entry) -> None:
-        if entry.value == b"0":
-            entered.set()
-            go_on.wait(PATIENCE)
-
-    pod.before = hold
+    pod.before = gate = Gate(lambda entry: entry.value == b"0")
     queue.send(*(str(number) for number in range(5)))
     await operator.grant(pod, (0, 1))
-    assert entered.wait(PATIENCE)
+    gate.reached()
     await queue.operator.pause(0, Epoch(1))
     await granted(queue, other, 0, 2)  # at the deadline
     until(lambda: len(other.log) == 5)
-    go_on.set()
+    gate.open()
     queue.send("x")
     until(lambda: other.values()[-1] == b"x")
     assert pod.values() == [b"0"]
@@ -206,40 +188,23 @@ async def test_what_was_announced_too_long_ago_is_learned_from_the_ledger(operat
     until(lambda: pod.values() == [b"a"])
 
 
-async def test_a_full_redis_hands_off_and_is_emptied(tmp_path: Path) -> None:
-    with RedisServer() as server:
-        queue = await make_queue(server.url)
-        async with operating(queue, tmp_path) as operator:
-            pod = operator.hearing()
-            queue.send("a", "b")
-            with queue.raw() as raw:
-                raw.config_set("maxmemory", 1)
-            await granted(queue, pod, 0, 1)
-            until(lambda: pod.values() == [b"a", b"b"])
-            await acknowledged(queue)
-        await queue.close()
-
-
 async def test_what_was_announced_while_it_was_cut_off_is_heard_of_again(tmp_path: Path) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
-        async with operating(queue, tmp_path) as operator:
-            pod = operator.hearing()
-            await granted(queue, pod, 0, 1)
-            queue.send("a")
-            until(lambda: pod.values() == [b"a"])
-            server.kill()
-            server.start()
-            await granted(queue, pod, 1, 1)
-            queue.send("x", partition=1)
-            until(lambda: pod.values(1) == [b"x"])
-            with queue.raw() as raw:
-                raw.delete(announcements_key(GROUP.group, pod.uid))  # and what comes is a new stream
-                raw.client_kill_filter(_type="normal", skipme=True)
-            await granted(queue, pod, 0, 2)
-            queue.send("b")
-            until(lambda: pod.values()[-1] == b"b")
-        await queue.close()
+    async with own_queue(fsync="always") as (server, queue), operating(queue, tmp_path) as operator:
+        pod = operator.hearing()
+        await granted(queue, pod, 0, 1)
+        queue.send("a")
+        until(lambda: pod.values() == [b"a"])
+        server.kill()
+        server.start()
+        await granted(queue, pod, 1, 1)
+        queue.send("x", partition=1)
+        until(lambda: pod.values(1) == [b"x"])
+        with queue.raw() as raw:
+            raw.delete(announcements_key(GROUP.group, pod.uid))  # and what comes is a new stream
+            raw.client_kill_filter(_type="normal", skipme=True)
+        await granted(queue, pod, 0, 2)
+        queue.send("b")
+        until(lambda: pod.values()[-1] == b"b")
 
 
 async def test_one_announcement_for_each_pod_and_round_trip(queue: Queue) -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -11,14 +10,8 @@ from baton.consumer import Batch, Consumer
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Partition
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import SHORT, Operator, acknowledged, lag, operating
+from tests.integration.redis.pods import SHORT, Operator, acknowledged, lag
 from tests.waiting import PATIENCE, until
-
-
-@pytest.fixture
-async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with operating(queue, tmp_path) as operator:
-        yield operator
 
 
 def collecting(batches: list[Batch], ack: bool = False, **size: float) -> Callable[[Consumer], None]:

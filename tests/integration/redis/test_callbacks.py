@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,14 +11,8 @@ from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Partition
 from baton.queues.protocol import IN_USE
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, Pod, acknowledged, lag, operating
+from tests.integration.redis.pods import Gate, Operator, Pod, acknowledged, lag
 from tests.waiting import PATIENCE, eventually, until
-
-
-@pytest.fixture
-async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with operating(queue, tmp_path) as operator:
-        yield operator
 
 
 class Told:
@@ -29,28 +22,20 @@ class Told:
         self.words: list[tuple[str, object]] = []
         self.callbacks = Callbacks(self.assigned, self.revoked, self.lost)
 
+    def tell(self, word: str, partitions: Sequence[Partition]) -> None:
+        self.words.append((word, [partition.number for partition in partitions]))
+
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        self.words.append(("assigned", [partition.number for partition in partitions]))
+        self.tell("assigned", partitions)
 
     def revoked(self, partitions: Sequence[Partition], time_left: float | None) -> None:
-        self.words.append(("revoked", [partition.number for partition in partitions]))
+        self.tell("revoked", partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        self.words.append(("lost", [partition.number for partition in partitions]))
+        self.tell("lost", partitions)
 
     def handle(self, entry: Entry) -> None:
         self.words.append(("entry", entry.value.decode()))
-
-
-async def test_a_program_hears_of_a_partition_before_its_first_entry_and_after_its_last(operator: Operator, queue: Queue) -> None:
-    told = Told()
-    queue.send("a")
-    pod = operator.pod("a", handler=told.handle, callbacks=told.callbacks)
-    await operator.grant(pod, (0, 1))
-    until(lambda: ("entry", "a") in told.words)
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
-    assert told.words == [("assigned", [0]), ("entry", "a"), ("revoked", [0])]
 
 
 async def test_partitions_that_come_and_go_together_are_told_together(operator: Operator, queue: Queue) -> None:
@@ -60,8 +45,7 @@ async def test_partitions_that_come_and_go_together_are_told_together(operator: 
     until(lambda: told.words == [("assigned", [0, 1])])
     queue.send("x", partition=1)
     until(lambda: ("entry", "x") in told.words)
-    pod.ledger({}, revoking={0: 1, 1: 1})
-    until(lambda: pod.released() == {(0, 1), (1, 1)})
+    pod.gives_back((0, 1), (1, 1))
     assert told.words == [("assigned", [0, 1]), ("entry", "x"), ("revoked", [0, 1])]
 
 
@@ -98,28 +82,9 @@ async def test_coroutine_functions_are_called_in_the_handlers_event_loop(operato
     queue.send("a")
     await operator.grant(pod, (0, 1))
     until(lambda: len(loops) == 2)
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
+    pod.gives_back((0, 1))
     assert [name for name, _ in loops] == ["assigned", "entry", "revoked"]
     assert len({id(loop) for _, loop in loops}) == 1
-
-
-async def test_what_the_flush_of_on_revoked_acknowledges_does_not_come_again(operator: Operator, queue: Queue) -> None:
-    kept: list[Entry] = []
-
-    def flush(partitions: Sequence[Partition], time_left: float | None) -> None:
-        for entry in kept:
-            entry.ack()
-
-    pod = operator.pod("a", handler=kept.append, callbacks=Callbacks(on_revoked=flush), manual_ack=True)
-    queue.send("a", "b", "c")
-    await operator.grant(pod, (0, 1))
-    until(lambda: len(kept) == 3)
-    assert await queue.operator.outstanding(0) == 3
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
-    assert await queue.operator.outstanding(0) == 0
-    assert await lag(queue) == 0
 
 
 async def test_a_callback_that_fails_stops_nobody(operator: Operator, queue: Queue) -> None:
@@ -131,8 +96,7 @@ async def test_a_callback_that_fails_stops_nobody(operator: Operator, queue: Que
     queue.send("a")
     await operator.grant(pod, (0, 1))
     until(lambda: told.words == [("entry", "a")])
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
+    pod.gives_back((0, 1))
 
 
 async def test_at_the_end_of_its_grace_a_program_flushes_and_the_time_left_says_how_long_it_may(
@@ -159,22 +123,20 @@ async def test_at_the_end_of_its_grace_a_program_flushes_and_the_time_left_says_
 async def test_a_handler_that_is_at_it_while_its_partition_is_called_back_ends_before_on_revoked(
     operator: Operator, queue: Queue
 ) -> None:
-    told = Told()
-    entered, go_on = threading.Event(), threading.Event()
+    told, gate = Told(), Gate()
 
     def handle(entry: Entry) -> None:
-        entered.set()
-        go_on.wait(PATIENCE)
+        gate(entry)
         told.handle(entry)
 
     pod = operator.pod("a", handler=handle, callbacks=told.callbacks)
     queue.send("a", "b")
     await operator.grant(pod, (0, 1))
-    assert entered.wait(PATIENCE)
+    gate.reached()
     pod.ledger({}, revoking={0: 1})
     until(lambda: pod.consumer.interrupted)
     await queue.operator.pause(0, Epoch(1))
-    go_on.set()
+    gate.open()
     until(lambda: pod.released() == {(0, 1)})
     assert told.words == [("assigned", [0]), ("entry", "a"), ("revoked", [0])]
 
@@ -184,20 +146,18 @@ class Busy(Told):
 
     def __init__(self) -> None:
         super().__init__()
-        self.in_handler, self.handler_may_end, self.may_be_revoked = threading.Event(), threading.Event(), threading.Event()
+        self.handler, self.may_be_revoked = Gate(lambda entry: entry.value == b"long"), threading.Event()
         self.entries: list[Entry] = []
 
     def revoked(self, partitions: Sequence[Partition], time_left: float | None) -> None:
         super().revoked(partitions, time_left)
         assert self.may_be_revoked.wait(PATIENCE)
-        self.words.append(("returned", [partition.number for partition in partitions]))
+        self.tell("returned", partitions)
 
     def handle(self, entry: Entry) -> None:
         super().handle(entry)
         self.entries.append(entry)
-        if entry.value == b"long":
-            self.in_handler.set()
-            assert self.handler_may_end.wait(PATIENCE)
+        self.handler(entry)
 
 
 async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
@@ -209,7 +169,7 @@ async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
     until(lambda: ("entry", "short") in told.words)
     await acknowledged(queue)
     queue.send("long")
-    assert told.in_handler.wait(PATIENCE)
+    told.handler.reached()
     pod.ledger({0: 1}, revoking={1: 1})
     until(lambda: pod.consumer.interrupted)
     return told, pod
@@ -218,7 +178,7 @@ async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
 async def test_the_next_owner_does_not_begin_before_on_revoked_has_returned(operator: Operator, queue: Queue) -> None:
     told, pod = await busy(operator, queue)
     assert await queue.operator.pause(1, Epoch(1)) == IN_USE
-    told.handler_may_end.set()
+    told.handler.open()
     until(lambda: told.words[-1] == ("revoked", [1]))
     assert await queue.operator.outstanding(1) == IN_USE
     assert pod.released() == set()
@@ -235,11 +195,10 @@ async def test_the_next_owner_does_not_begin_before_on_revoked_has_returned(oper
 async def test_what_was_taken_before_on_revoked_began_is_lost_instead(operator: Operator, queue: Queue) -> None:
     told, pod = await busy(operator, queue)
     await operator.grant(operator.pod("b"), (1, 2))
-    told.handler_may_end.set()
+    told.handler.open()
     told.may_be_revoked.set()
     until(lambda: told.words[-1] == ("lost", [1]))
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
+    pod.gives_back((0, 1))
     assert ("revoked", [1]) not in told.words
     assert told.words.count(("lost", [1])) == 1
 
@@ -248,7 +207,7 @@ async def test_what_is_taken_while_on_revoked_runs_is_no_longer_the_programs_and
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     told, pod = await busy(operator, queue)
-    told.handler_may_end.set()
+    told.handler.open()
     until(lambda: told.words[-1] == ("revoked", [1]))
     (short,) = (entry for entry in told.entries if entry.value == b"short")
     assert short.still_mine()
@@ -256,7 +215,6 @@ async def test_what_is_taken_while_on_revoked_runs_is_no_longer_the_programs_and
     until(lambda: not short.still_mine())
     until(lambda: "/1 was taken while on_revoked runs" in caplog.text)
     told.may_be_revoked.set()
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
+    pod.gives_back((0, 1))
     assert [word for word in told.words if word[1] == [1]] == [("revoked", [1]), ("returned", [1])]
     assert not any(word == "lost" for word, _ in told.words)

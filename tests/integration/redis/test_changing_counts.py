@@ -29,6 +29,8 @@ from tests.integration.redis.conftest import GROUP
 from tests.redis_command import command, table_of
 from tests.redis_server import RedisServer
 
+pytestmark = pytest.mark.promise
+
 COUNTS = (13, 8, 12)
 KEYS = [b"key-%d" % number for number in range(60)]
 PRODUCERS = 4

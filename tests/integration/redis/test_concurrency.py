@@ -4,8 +4,6 @@ import asyncio
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +11,8 @@ from baton.consumer import Batch, Entry
 from baton.consumer.handler import Handler
 from baton.model.ids import Epoch
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, Pod, acknowledged, lag, operating
-from tests.waiting import PATIENCE, eventually, until
-
-
-@pytest.fixture
-async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with operating(queue, tmp_path) as operator:
-        yield operator
+from tests.integration.redis.pods import Gate, Operator, Pod, acknowledged, lag
+from tests.waiting import PATIENCE, until
 
 
 class Record:
@@ -85,8 +77,7 @@ async def test_order_is_kept_and_work_goes_on_beside_each_other(
     assert all(numbers == list(range(each)) for numbers in record.order.values())
     assert record.overlaps == 0
     assert record.most == 2 if not by_key else record.most > 2
-    pod.ledger({}, revoking={0: 1, 1: 1})
-    until(lambda: pod.released() == {(0, 1), (1, 1)})
+    pod.gives_back((0, 1), (1, 1))
     assert await lag(queue) == 0
 
 
@@ -112,13 +103,12 @@ async def test_entries_without_a_key_are_worked_on_beside_each_other(operator: O
 
 
 async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue: Queue) -> None:
-    go_on = threading.Event()
     seen: list[tuple[bytes, bytes]] = []
     slow, quick = queue.key(0, 0), queue.key(0, 1)
+    gate = Gate(lambda entry: entry.key == slow)
 
     def handle(entry: Entry) -> None:
-        if entry.key == slow:
-            go_on.wait(PATIENCE)
+        gate(entry)
         seen.append((entry.key, entry.value))
 
     pod = operator.pod("a", handler=handle, concurrency=2, order="key")
@@ -127,7 +117,7 @@ async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue
     for number in range(1, 30):
         queue.producer.send(quick, str(number))
     until(lambda: len(seen) == 30)
-    go_on.set()
+    gate.open()
     until(lambda: len(seen) == 32)
     assert [value for key, value in seen if key == slow] == [b"0", b"1"]
     assert [value for key, value in seen if key == quick] == [b"%d" % number for number in range(30)]
@@ -183,12 +173,13 @@ async def leave_at_three_in_a_coroutine(entry: Entry) -> None:
     leave_at_three(entry)
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("handle", [leave_at_three, leave_at_three_in_a_coroutine])
-async def test_what_one_of_several_calls_raises_to_end_the_process_ends_it(
-    operator: Operator, queue: Queue, handle: Handler
+async def test_a_handler_that_ends_the_process_has_what_it_handled_acknowledged(
+    operator: Operator, queue: Queue, handle: Handler, concurrency: int
 ) -> None:
     queue.send(*map(str, range(6)))
-    pod = operator.pod("a", handler=handle, concurrency=3)
+    pod = operator.pod("a", handler=handle, concurrency=concurrency)
     await operator.grant(pod, (0, 1))
     until(pod.gone)
     assert pod.exit == 7
@@ -243,8 +234,4 @@ async def test_every_entry_is_handled_once_and_in_order_through_hand_offs(operat
         assert not redelivered
         order[key].append(number)
     assert all(numbers == list(range(each)) for numbers in order.values())
-    await eventually(lambda: lag_is_none(queue))
-
-
-async def lag_is_none(queue: Queue) -> bool:
-    return await lag(queue) == 0
+    await acknowledged(queue)

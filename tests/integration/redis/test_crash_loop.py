@@ -73,8 +73,7 @@ async def test_with_a_limit_only_the_entry_that_ends_processes_becomes_a_dead_le
     letters: list[bytes] = []
     while not letters:
         await asyncio.to_thread(crashes.run)
-        with queue.raw() as raw:
-            letters = [fields[b"value"] for n in range(30) for _, fields in raw.xrange(f"pq:{{{queue.name}}}:{n}:dead")]
+        letters = [letter[b"value"] for partition in range(30) for letter in queue.letters(partition)]
     assert letters == [b"poison"]
     assert [crashes.done(partition) for partition in range(30)] == [["good"]] * 15 + [[]] + [["good"]] * 14
     await queue.close()
@@ -92,6 +91,5 @@ async def test_the_number_of_attempts_goes_on_after_a_restart(
     for _ in range(3):
         await asyncio.to_thread(crashes.run)
     assert (crashes.attempts("bad"), crashes.attempts("last")) == ([0, 1, 2, 3], last)
-    with queue.raw() as raw:
-        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
+    (letter,) = queue.letters()
     assert (letter[b"why"], letter[b"deliveries"]) == (b"after 4 attempts: ValueError: no", b"4")

@@ -17,8 +17,6 @@ from baton.queues.redis import RedisDeadLetters
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.test_foreign_entries import FOREIGN, add
-from tests.integration.redis.test_producer import LossyProxy
-from tests.redis_server import RedisServer
 
 ONE = Epoch(1)
 
@@ -181,18 +179,6 @@ async def test_a_letter_that_was_sent_and_did_not_go_is_not_sent_twice(queue: Qu
     assert len(ids(queue)) == 2
     assert call(queue, "redrive", "--all").exit_code == 0
     assert told(read(queue)) == [b"a", b"b"]
-    assert ids(queue) == []
-
-
-async def test_lost_replies_make_no_duplicates_and_lose_nothing(queue: Queue, server: RedisServer) -> None:
-    values = [str(number) for number in range(60)]
-    await died(queue, *values)
-    proxy = LossyProxy(server, lost=4)
-    try:
-        assert call(queue, "redrive", "--all", url=proxy.url).exit_code == 0
-    finally:
-        proxy.close()
-    assert told(read(queue)) == [value.encode() for value in values]
     assert ids(queue) == []
 
 

@@ -14,7 +14,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer, scripts
 from baton.queues.redis.keys import partition_keys
-from tests.integration.redis.conftest import make_queue
+from tests.integration.redis.conftest import make_queue, own_queue
 from tests.redis_server import RedisServer
 from tests.waiting import eventually, until
 
@@ -37,8 +37,7 @@ async def test_a_change_of_owner_waits_for_no_disk(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("valkey", [False, True])
 async def test_an_answered_change_of_owner_outlives_a_crash_where_the_disk_comes_first(*, valkey: bool) -> None:
-    with RedisServer(fsync="always", valkey=valkey) as server:
-        queue = await make_queue(server.url)
+    async with own_queue(fsync="always", valkey=valkey) as (server, queue):
         for epoch in range(1, 20):
             await queue.granted("a", epoch)
         server.kill()
@@ -51,7 +50,6 @@ async def test_an_answered_change_of_owner_outlives_a_crash_where_the_disk_comes
                 return None
 
         assert await eventually(owned) == (Uid("a"), Epoch(19), False)
-        await queue.close()
 
 
 @pytest.mark.parametrize("valkey", [False, True])

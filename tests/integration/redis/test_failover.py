@@ -12,7 +12,7 @@ import pytest
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable, Resizing
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
-from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.conftest import Queue, make_queue, own_queue
 from tests.integration.redis.pods import operating
 from tests.integration.redis.test_resizing import ONE, finish, key
 from tests.listener import Listener
@@ -148,8 +148,7 @@ async def test_nobody_waits_at_a_replica(pair: Pair) -> None:
 
 async def test_a_producer_waits_for_the_replicas_that_its_server_insists_on() -> None:
     """As after a failover, until the former primary is back as a replica."""
-    with RedisServer() as server:
-        queue = await make_queue(server.url)
+    async with own_queue() as (server, queue):
         with server.client() as raw:
             raw.config_set("min-replicas-to-write", 1)
             with (
@@ -165,7 +164,6 @@ async def test_a_producer_waits_for_the_replicas_that_its_server_insists_on() ->
             sending.join(PATIENCE)
         owner = await queue.granted("a", 1)
         assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"1"]
-        await queue.close()
 
 
 async def test_a_change_of_the_number_of_partitions_goes_on_at_the_new_primary(pair: Pair) -> None:

@@ -45,12 +45,6 @@ def number_of(entry: Entry) -> int:
     return int(entry.offset.partition("-")[0])
 
 
-def dead(queue: Queue, partition: int = 0) -> list[dict[bytes, bytes]]:
-    with queue.raw() as raw:
-        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:{partition}:dead")
-        return [fields for _, fields in letters]
-
-
 FAR = "9000000000000000-*"
 """Beyond the numbers of entries to come, which `*` is not."""
 FOREIGN = ("*", {"k": "key", "v": "value", "t": "0"}), ("*", {"something": "else"}), (FAR, {"a": "\x00\xff", "b": ""})
@@ -68,7 +62,7 @@ async def test_a_producer_goes_on_behind_them_in_its_own_numbers(queue: Queue) -
     assert numbers[3] == numbers[2] + 1, "without gaps from then on"
     owner.ack(0, ONE, [entry.offset for entry in entries])
     assert (await queue.operator.check()).lag == {0: 0, 1: 0}
-    letters = dead(queue)
+    letters = queue.letters()
     assert len(letters) == len(FOREIGN) and all(b"no producer" in letter[b"why"] for letter in letters)
     assert json.loads(letters[1][b"value"]) == ["something", "else"]
 
@@ -82,7 +76,7 @@ async def test_a_reader_never_sees_them_and_later_entries_are_not_lost(queue: Qu
     assert await queue.operator.outstanding(0) == 1
     queue.send("2")
     assert [entry.value for entry in owner.read(0, ONE)] == [b"2"]
-    assert len(dead(queue)) == len(FOREIGN)
+    assert len(queue.letters()) == len(FOREIGN)
     assert (await queue.operator.check()).dead_letters == {0: len(FOREIGN), 1: 0}
 
 
@@ -99,7 +93,7 @@ async def test_a_great_many_are_set_aside_in_portions(queue: Queue, where: str) 
     while owner.ready(0, ONE):
         found += [entry.value for entry in owner.read(0, ONE)]
     assert found == [b"1", b"2", b"3"]
-    assert len(dead(queue)) == 2500
+    assert len(queue.letters()) == 2500
 
 
 async def test_work_goes_on_singly_and_in_logged_ranges_behind_a_far_one(queue: Queue) -> None:
@@ -126,7 +120,7 @@ async def test_work_goes_on_singly_and_in_logged_ranges_behind_a_far_one(queue: 
     assert [entry.value for entry in entries] == [b"6", b"7"]
     owner.ack(0, ONE, [entry.offset for entry in entries])
     assert (await queue.operator.check()).lag == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
-    assert len(dead(queue)) == 1
+    assert len(queue.letters()) == 1
 
 
 @pytest.mark.parametrize("beyond", ["9200000000000000-*", "18446744073709551615-18446744073709551615"])
@@ -151,7 +145,7 @@ async def test_one_beyond_all_numbers_holds_up_nothing_but_new_entries_until_the
     sending.join(PATIENCE)
     assert found == [b"1", b"2", b"3", b"4"]
     assert (await queue.operator.check()).lag == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
-    assert len(dead(queue)) == 1
+    assert len(queue.letters()) == 1
 
 
 async def test_a_producer_that_waits_behind_one_beyond_all_numbers_says_so(valkey: RedisServer) -> None:
@@ -197,6 +191,5 @@ async def test_what_stands_right_behind_an_acknowledged_entry_becomes_a_dead_let
     owner.ack(0, ONE, [first.offset])
     queue.send("b")
     assert [entry.value for entry in owner.read(0, ONE)] == [b"b"]
-    with queue.raw() as raw:
-        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
+    (letter,) = queue.letters()
     assert json.loads(letter[b"value"]) == ["somebody", "else's"]

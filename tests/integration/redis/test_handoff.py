@@ -1,13 +1,10 @@
 """Pausing, what is outstanding, and what a new owner gets first."""
 
-from collections.abc import Iterable
-
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
-from tests.integration.redis.conftest import Queue
+from tests.integration.redis.conftest import Queue, told
 from tests.waiting import PATIENCE
 
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
@@ -16,10 +13,6 @@ ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 def following(offset: str) -> str:
     """The offset of the entry that was added next."""
     return f"{int(offset.partition('-')[0]) + 1}-0"
-
-
-def told(entries: Iterable[Entry]) -> list[tuple[bytes, bool]]:
-    return [(entry.value, entry.redelivered) for entry in entries]
 
 
 async def test_a_paused_partition_hands_out_nothing_new_and_still_takes_acknowledgements(queue: Queue) -> None:
@@ -60,13 +53,6 @@ async def test_what_was_handed_out_is_not_handed_out_again_to_the_same_reader(qu
     owner = await queue.granted("a", ONE)
     assert told(owner.read(0, ONE)) == [(b"a", False), (b"b", False)]
     assert owner.read(0, ONE) == []
-
-
-async def test_an_owner_restarted_in_place_gets_its_outstanding_entries_first(queue: Queue) -> None:
-    queue.send("a", "b", "c")
-    (await queue.granted("a", ONE)).read(0, ONE, 2)
-    restarted = queue.reader("a")
-    assert told(restarted.read(0, ONE)) == [(b"a", True), (b"b", True), (b"c", False)]
 
 
 async def test_an_owner_restarted_in_place_finishes_its_outstanding_entries_while_paused(queue: Queue) -> None:
@@ -132,19 +118,6 @@ async def test_many_acknowledgements_at_once(queue: Queue) -> None:
     assert [entry.value for entry in entries] == [b"%d" % number for number in range(9000)]
     owner.ack(0, ONE, [entry.offset for entry in entries])
     assert (await queue.operator.check()).lag[0] == 0
-
-
-async def test_no_more_than_the_bound_is_outstanding(queue: Queue) -> None:
-    queue.send("a", "b", "c", "d")
-    await queue.limited(most=2)
-    owner = await queue.granted("a", ONE)
-    first, second = owner.read(0, ONE)
-    assert owner.read(0, ONE) == []
-    assert owner.wait([0], 0.05) == set()
-    owner.ack(0, ONE, [first.offset])
-    assert owner.wait([0], PATIENCE) == {0}
-    assert told(owner.read(0, ONE)) == [(b"c", False)]
-    owner.ack(0, ONE, [second.offset])
 
 
 async def test_a_late_word_of_an_earlier_epoch_does_not_make_a_reader_lose_its_place(queue: Queue) -> None:

@@ -1,6 +1,6 @@
 """maxDeliveredUnacked and maxRedeliveries: written by the operator, met by every reader at the queue."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -13,15 +13,11 @@ from baton.queues.entry import Entries, Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisReader
-from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.conftest import Queue, make_queue, told
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
 ONE, TWO, THREE, FOUR = Epoch(1), Epoch(2), Epoch(3), Epoch(4)
-
-
-def told(entries: Iterable[Entry]) -> list[tuple[bytes, bool]]:
-    return [(entry.value, entry.redelivered) for entry in entries]
 
 
 def begun(reader: RedisReader, epoch: Epoch) -> Iterator[Entry]:
@@ -30,12 +26,6 @@ def begun(reader: RedisReader, epoch: Epoch) -> Iterator[Entry]:
     for entry in read:
         if entry.offset not in read.times or reader.begin_again(0, epoch, entry.offset, read.times[entry.offset]):
             yield entry
-
-
-def dead(queue: Queue, partition: int = 0) -> list[dict[bytes, bytes]]:
-    with queue.raw() as raw:
-        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:{partition}:dead")
-        return [fields for _, fields in letters]
 
 
 async def test_a_member_holds_no_more_than_allowed_over_all_its_partitions(queue: Queue) -> None:
@@ -148,7 +138,7 @@ async def test_an_entry_that_was_redelivered_too_often_is_a_dead_letter(queue: Q
     owner = await queue.granted("d", FOUR)
     others = list(begun(owner, FOUR))
     assert told(others) == [(b"b", True), (b"c", True)], "they were only begun by the last"
-    (letter,) = dead(queue)
+    (letter,) = queue.letters()
     assert {key: letter[key] for key in (b"offset", b"key", b"value", b"deliveries", b"why")} == {
         b"offset": bad.offset.encode(),
         b"key": queue.key(0),
@@ -170,7 +160,7 @@ async def test_entries_behind_one_that_kills_its_consumer_are_not_counted_with_i
     (await queue.granted("a", ONE)).read(0, ONE)
     assert next(begun(queue.reader("a"), ONE)).value == b"bad"
     assert [entry.value for entry in begun(queue.reader("a"), ONE)] == [b"%d" % number for number in range(50)]
-    assert [letter[b"value"] for letter in dead(queue)] == [b"bad"]
+    assert [letter[b"value"] for letter in queue.letters()] == [b"bad"]
 
 
 async def test_what_was_read_and_not_begun_has_had_no_try(queue: Queue) -> None:
@@ -182,7 +172,7 @@ async def test_what_was_read_and_not_begun_has_had_no_try(queue: Queue) -> None:
     for epoch in (TWO, THREE):
         assert len((await queue.granted("b", epoch)).read(0, epoch)) == 2
     assert told(begun(await queue.granted("c", FOUR), FOUR)) == [(b"a", True), (b"b", True)]
-    assert dead(queue) == []
+    assert queue.letters() == []
 
 
 async def test_an_owner_that_fails_counts_each_try(queue: Queue) -> None:
@@ -191,11 +181,11 @@ async def test_an_owner_that_fails_counts_each_try(queue: Queue) -> None:
     owner = await queue.granted("a", ONE)
     entry, _ = owner.read(0, ONE)
     assert [owner.retry(0, ONE, entry.offset, "ValueError: no") for _ in range(3)] == [True, True, False]
-    (letter,) = dead(queue)
+    (letter,) = queue.letters()
     assert (letter[b"value"], letter[b"deliveries"], letter[b"why"]) == (b"bad", b"3", b"ValueError: no")
     assert await queue.operator.pause(0, ONE) == 1
     assert not owner.retry(0, ONE, entry.offset, "again"), "a repeated request makes no second letter"
-    assert len(dead(queue)) == 1
+    assert len(queue.letters()) == 1
 
 
 @contextmanager
@@ -230,7 +220,7 @@ async def test_a_failure_whose_answer_was_lost_is_counted_once(queue: Queue) -> 
     with answers_lost(owner, 2):
         owner.retry(0, ONE, first.offset, "it failed twice")
     assert not owner.retry(0, ONE, first.offset, "it failed twice")
-    assert [letter[b"why"] for letter in dead(queue)] == [b"it failed twice"]
+    assert [letter[b"why"] for letter in queue.letters()] == [b"it failed twice"]
 
 
 async def test_what_was_read_again_because_answers_were_lost_is_no_dead_letter(queue: Queue) -> None:
@@ -244,7 +234,7 @@ async def test_what_was_read_again_because_answers_were_lost_is_no_dead_letter(q
     with answers_lost(owner):
         owner.read(0, ONE, 2)
     assert [entry.value for _ in range(2) for entry in begun(owner, ONE)] == [b"b", b"c", b"d"]
-    assert dead(queue) == []
+    assert queue.letters() == []
 
 
 async def test_but_what_a_process_had_before_counts_where_it_or_the_next_one_begins_again(queue: Queue) -> None:
@@ -259,7 +249,7 @@ async def test_but_what_a_process_had_before_counts_where_it_or_the_next_one_beg
         third.read(0, ONE)
     assert next(begun(third, ONE)).value == b"bad"
     assert [entry.value for entry in begun(queue.reader("a"), ONE)] == [b"b"]
-    assert [letter[b"deliveries"] for letter in dead(queue)] == [b"3"]
+    assert [letter[b"deliveries"] for letter in queue.letters()] == [b"3"]
 
 
 async def test_a_stale_owner_sets_nothing_aside(queue: Queue) -> None:
@@ -271,11 +261,11 @@ async def test_a_stale_owner_sets_nothing_aside(queue: Queue) -> None:
     owner = await queue.granted("b", TWO)
     with pytest.raises(StaleOwner):
         late.retry(0, ONE, entry.offset, "no")
-    assert dead(queue) == []
+    assert queue.letters() == []
     await queue.operator.pause(0, TWO)
     with pytest.raises(PartitionPaused):
         owner.read(0, TWO)
-    assert dead(queue) == [], "what a paused owner never had is the next one's"
+    assert queue.letters() == [], "what a paused owner never had is the next one's"
 
 
 async def test_without_a_limit_nothing_is_ever_set_aside(queue: Queue) -> None:
@@ -285,4 +275,4 @@ async def test_without_a_limit_nothing_is_ever_set_aside(queue: Queue) -> None:
     owner = await queue.granted("a", 30)
     (entry,) = owner.read(0, Epoch(30))
     assert all(owner.retry(0, Epoch(30), entry.offset, "no") for _ in range(5))
-    assert dead(queue) == []
+    assert queue.letters() == []

@@ -1,6 +1,9 @@
 """What is sent without waiting for it, by threads and by tasks: in order per key, once each, and nothing is lost silently."""
 
 import asyncio
+import re
+import socket
+import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -14,7 +17,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer, Sent
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.test_producer import LossyProxy
+from tests.listener import Listener
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -146,6 +149,46 @@ async def test_a_partition_or_none_may_be_named_instead_of_a_key(queue: Queue, m
         await producer.send(b"k", "x", partition=-1)
     found = [entry for partition in (0, 1) for entry in await entries(queue, partition)]
     assert sorted(entry.key for entry in found) == [b""] * 4 + [queue.key(0)] * 3
+
+
+class LossyProxy:
+    """Passes requests on to the server, and loses the answers of the first connections with everything that follows."""
+
+    def __init__(self, server: RedisServer, lost: int) -> None:
+        self._target = (server.bind, server.port)
+        self._left = lost
+        self._listener = Listener(self._connect)
+        self.url = self._listener.url
+        self.close = self._listener.close
+
+    def _connect(self, client: socket.socket) -> None:
+        threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._target) as upstream:
+            threading.Thread(target=self._pump, args=(client, upstream), daemon=True).start()
+            while answer := _receive(upstream):
+                # The answer to a script is the one that matters: the number of the first entry, if everything was taken.
+                if self._left and re.match(rb":\d{16}\r\n", answer):
+                    self._left -= 1
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+                client.sendall(answer)
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := _receive(source):
+                sink.sendall(data)
+        except OSError:
+            pass
+
+
+def _receive(source: socket.socket) -> bytes:
+    try:
+        return source.recv(65536)
+    except OSError:
+        return b""
 
 
 async def test_lost_answers_make_no_duplicates_and_lose_nothing(queue: Queue, server: RedisServer, make: Make) -> None:

@@ -1,4 +1,4 @@
-"""A range that is logged is read by whoever may, as often as needed, until it is finished."""
+"""Logged ranges: any task may read one, as often as needed, until it is finished."""
 
 from collections.abc import Sequence
 
@@ -25,87 +25,76 @@ from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.ranges import RedisRanges
 from baton.queues.redis.scripts import Script
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.logged import RefusedError, Task, ahead, logged, ranges_of, words_of_one
-from tests.redis_server import RedisServer
+from tests.integration.redis.conftest import Queue, own_queue
+from tests.integration.redis.logged import Query, RefusedError, Task, ahead, ranges_of, words_of_one
 from tests.waiting import PATIENCE
 
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 _A_MINUTE = 60 * 10**6
-"""In the microseconds that numbers of queries are counted in."""
+"""Query numbers count in microseconds."""
 
 
-async def lag(queue: Queue, partition: int = 0) -> int:
-    return (await queue.operator.check()).lag[partition]
-
-
-async def test_a_range_is_read_as_often_as_needed_and_then_finished(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_a_range_is_read_as_often_as_needed_and_then_finished(queue: Queue, query: Query) -> None:
     queue.send("a", "b", "c")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    found = ahead(ranges, query, ("a", ONE), start, most=2)
-    assert (found.end, found.last, found.first) == (start + 2, start + 3, start + 1)
-    assert logged(ranges, query, start, found.end) == Logged(0)
-    task = Task(query, start, found.end, "a", ONE)
+    found = query.ahead(most=2)
+    assert [one - query.start for one in (found.first, found.end, found.last)] == [1, 2, 3]
+    assert query.log(0, 2) == Logged(0)
     for _ in range(2):
-        assert task.rows(raw, queue.name) == [b"a", b"b"]
-    assert ranges.finish(query, [RangeToFinish(0, found.end)]) == [Finished()]
-    assert await lag(queue) == 1
+        assert query.rows(0, 2, "a", ONE) == [b"a", b"b"]
+    assert query.finish(2) == Finished()
+    assert await query.counts() == (0, 1, 1)
     with pytest.raises(RefusedError, match="UNLOGGED"):
-        task.rows(raw, queue.name)
-    assert raw.xlen(partition_keys(queue.name, 0).stream) == 1
-    assert ahead(ranges, query, ("a", ONE), found.end).end == start + 3
+        query.rows(0, 2, "a", ONE)
+    assert query.end(2) == 3
 
 
-async def test_a_partition_begins_and_ends_with_entries_that_are_there(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_bounds_are_those_of_batons_own_entries(queue: Queue, query: Query) -> None:
     queue.send("a")
     owner = await queue.granted("a", ONE)
-    start = ranges.positions()[0].committed
-    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-1")
+    query.add_foreign(1)
     queue.send("b", "c", "d")
     owner.ack(0, ONE, [owner.read(0, ONE, 1)[0].offset])
-    raw.xdel(keys.stream, f"{start + 3}-0", f"{start + 4}-0")
-    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 4}-1")
-    assert ranges.positions()[0] == PartitionBounds(start, start + 1, start + 2)
-    assert raw.xlen(keys.dead) == 0, "who only looks sets nothing aside"
+    query.delete(3, 4)
+    query.add_foreign(4)
+    assert query.bounds() == PartitionBounds(query.start, query.start + 1, query.start + 2)
+    assert not queue.letters(), "looking sets nothing aside"
 
 
-async def test_a_range_that_is_logged_outlives_its_owner(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_a_logged_range_outlives_its_owner(queue: Queue, query: Query, raw: redis.Redis) -> None:
+    def answer(uid: str, epoch: Epoch, evaluation: str) -> str:
+        return query.task(0, 2, uid, epoch, evaluation=evaluation).page(raw, queue.name, b"0-0")[0]
+
     queue.send("a", "b")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
+    query.logged(0, 2)
     assert await queue.operator.pause(0, ONE) == 2
     await queue.granted("b", TWO)
     assert await queue.operator.outstanding(0) == 2, "it is still logged"
-    assert Task(query, start, start + 2, "a", ONE).page(raw, queue.name, b"0-0")[0] == "lent"
-    assert Task(query, start, start + 2, "b", TWO, evaluation="2.0").page(raw, queue.name, b"0-0")[0] == "owner"
+    assert answer("a", ONE, "1.0") == "lent"
+    assert answer("b", TWO, "2.0") == "owner"
     for nth, (uid, epoch) in enumerate([("b", ONE), ("c", TWO), ("b", THREE)]):
-        assert Task(query, start, start + 2, uid, epoch, evaluation=f"3.{nth}").page(raw, queue.name, b"0-0")[0] == "lent"
-    assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
-    assert await lag(queue) == 0
+        assert answer(uid, epoch, f"3.{nth}") == "lent"
+    assert query.finish(2) == Finished()
+    assert await query.counts() == (0, 0, 0)
 
 
-async def test_refusals_are_counted(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_refusals_are_counted(queue: Queue, query: Query, ranges: RedisRanges) -> None:
     async def refused() -> int:
         return (await queue.stale_refused())[0]
 
     queue.send("a")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    Task(query, start, start + 1, attempt=2).rows(raw, queue.name)
+    query.rows(0, 1, attempt=2)
     assert await refused() == 0
     with pytest.raises(RefusedError, match="LENT"):
-        Task(query, start, start + 1, attempt=1).rows(raw, queue.name)
+        query.rows(0, 1, attempt=1)
     assert await refused() == 1
     ranges.begin()
-    assert isinstance(ranges.finish(query, [RangeToFinish(0, start + 1)])[0], LaterQuery)
+    assert isinstance(query.finish(1), LaterQuery)
     assert await refused() == 2
 
 
-async def test_numbers_of_queries_grow_whatever_is_lost_and_whatever_clocks_say(
+async def test_query_numbers_grow_whatever_is_lost_and_whatever_clocks_say(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:
     first, second = ranges.begin(), ranges.begin()
@@ -136,7 +125,7 @@ async def test_numbers_of_queries_grow_whatever_is_lost_and_whatever_clocks_say(
     ],
     ids=["fence", "bounds", "ahead", "log", "finish"],
 )
-async def test_who_asks_for_a_partition_that_was_not_made_does_not_make_it(
+async def test_asking_for_a_partition_that_does_not_exist_does_not_create_it(
     queue: Queue, raw: redis.Redis, script: Script, arguments: Sequence[object]
 ) -> None:
     absent = partition_keys(queue.name, 99)
@@ -147,630 +136,507 @@ async def test_who_asks_for_a_partition_that_was_not_made_does_not_make_it(
     assert raw.exists(*absent) == 0
 
 
-async def test_only_the_owner_of_a_partition_that_is_not_paused_is_told_what_is_ahead(queue: Queue, ranges: RedisRanges) -> None:
+async def test_only_the_owner_of_an_unpaused_partition_is_told_what_is_ahead(queue: Queue, query: Query) -> None:
     queue.send("a")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ranges.ahead(query, [AheadRequest(0, Uid("b"), ONE, start, 10)]) == [Stale()]
+    assert query.asks(uid="b") == Stale()
     await queue.operator.pause(0, ONE)
-    assert ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)]) == [Paused()]
+    assert query.asks() == Paused()
 
 
-async def test_to_log_the_next_range_finishes_what_is_before(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_logging_a_range_finishes_what_is_before_it(queue: Queue, query: Query) -> None:
     queue.send("a", "b", "c")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    logged(ranges, query, start + 2, start + 3)
-    assert await lag(queue) == 1
-    assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
-    assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"]
-    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 3, start + 2)]
-    assert ranges.log(query, [RangeToLog(0, start, start + 3)]) == [Gone(start + 3, start + 3)], "a part of it is finished"
-    assert ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)]) == [Gone(start + 3, start + 3)]
+    query.logged(0, 2)
+    query.logged(2, 3)
+    assert await query.counts() == (0, 1, 1)
+    assert query.finish(2) == Finished()
+    assert query.rows(2, 3) == [b"c"]
+    assert query.log(0, 2) == query.gone(3, 2)
+    assert query.log(0, 3) == query.gone(3, 3), "a part of it is finished"
+    assert query.asks() == query.gone(3, 3)
 
 
-async def test_what_is_there_of_a_range_is_told_however_much_foreign_stands_before_it(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    stream = partition_keys(queue.name, 0).stream
+async def test_a_range_behind_many_foreign_entries_is_found(queue: Queue, query: Query) -> None:
     queue.send("a")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished()]
-    with raw.pipeline() as pipe:
-        for nth in range(2500):
-            pipe.xadd(stream, {"by": "hand"}, id=f"{start + 1}-{nth + 1}")
-        pipe.execute()
+    assert query.finish(1) == Finished()
+    query.add_foreign(1, 2500)
     queue.send("b", "c")
-    assert ranges.log(query, [RangeToLog(0, start, start + 3)]) == [Gone(start + 2, start + 3)]
-    logged(ranges, query, start + 1, start + 3)
-    assert Task(query, start + 1, start + 3).rows(raw, queue.name) == [b"b", b"c"]
+    assert query.log(0, 3) == query.gone(2, 3)
+    query.logged(1, 3)
+    assert query.rows(1, 3) == [b"b", b"c"]
 
 
-async def test_what_is_there_of_a_range_ends_with_an_entry_of_ours(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    stream = partition_keys(queue.name, 0).stream
+async def test_what_is_left_of_a_range_ends_with_one_of_batons_entries(queue: Queue, query: Query) -> None:
     queue.send("a", "b")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    raw.xadd(stream, {"by": "hand"}, id=f"{start + 2}-1")
+    query.add_foreign(2)
     queue.send("c")
-    raw.xdel(stream, f"{start + 2}-0", f"{start + 3}-0")
-    assert ranges.log(query, [RangeToLog(0, start, start + 3)]) == [Gone(start + 1, start + 1)]
+    query.delete(2, 3)
+    assert query.log(0, 3) == query.gone(1, 1)
 
 
-async def test_a_range_that_cannot_be_is_gone(queue: Queue, ranges: RedisRanges) -> None:
+async def test_an_impossible_range_is_gone(queue: Queue, query: Query) -> None:
     queue.send("a", "b", "c")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ranges.log(query, [RangeToLog(0, start, start + 9)]) == [Gone(start + 1, start + 3)], "so many were never added"
-    assert ranges.log(query, [RangeToLog(0, start + 2, start + 1)]) == [Gone(start + 3, start + 2)], "it ends before it begins"
+    assert query.log(0, 9) == query.gone(1, 3), "so many were never added"
+    assert query.log(2, 1) == query.gone(3, 2), "it ends before it begins"
 
 
-async def test_a_range_that_was_voided_and_is_logged_again_is_as_good_as_any(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
+async def test_a_voided_range_that_is_logged_again_is_as_good_as_any(queue: Queue, query: Query, raw: redis.Redis) -> None:
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
+    query.logged(0, 2)
     owner.read(0, ONE)
-    logged(ranges, query, start, start + 2)
-    raw.hdel(partition_keys(queue.name, 0).progress, "logged", "loggedTo")  # as a failover may
-    assert Task(query, start, start + 2).rows(raw, queue.name) == [b"a", b"b"]
+    query.logged(0, 2)
+    raw.hdel(query.keys.progress, "logged", "loggedTo")  # as a failover may
+    assert query.rows(0, 2) == [b"a", b"b"]
 
 
-async def test_after_a_failure_nobody_is_trusted_to_know_who_waits() -> None:
-    with RedisServer() as server:
-        queue = await make_queue(server.url, partitions=1)
+async def test_after_a_failed_wait_the_queue_is_asked_again() -> None:
+    async with own_queue(1) as (server, queue):
         ranges = ranges_of(queue)
         await queue.granted("a", ONE)
         ahead(ranges, ranges.begin(), ("a", ONE), ranges.positions()[0].committed)
         server.stop()
         with pytest.raises(QueueUnreachable):
             ranges.wait([0], PATIENCE)
-        assert ranges.wait([0], PATIENCE) == {0}, "it is to be asked again"
+        assert ranges.wait([0], PATIENCE) == {0}
         ranges.close()
-        await queue.close()
 
 
-async def test_who_waits_is_woken_by_the_next_entry_and_by_a_grant(queue: Queue, ranges: RedisRanges) -> None:
+async def test_an_entry_and_a_grant_wake_those_who_wait(queue: Queue, query: Query, ranges: RedisRanges) -> None:
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ranges.wait([0, 1], PATIENCE) == {0, 1}, "nobody asked yet"
+    assert ranges.wait([0, 1], PATIENCE) == {0, 1}, "nothing was asked yet"
     for partition in (0, 1):
         await queue.granted("a", ONE, partition)
-        ahead(ranges, query, ("a", ONE), ranges.positions()[partition].committed, partition=partition)
+        ahead(ranges, query.number, ("a", ONE), ranges.positions()[partition].committed, partition=partition)
     assert ranges.wait([0, 1], 0.05) == set()
     queue.send("x", partition=1)
     assert ranges.wait([0, 1], PATIENCE) == {1}
     await queue.granted("b", TWO)
     assert ranges.wait([0], PATIENCE) == {0}
-    assert isinstance(ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)])[0], Stale)
+    assert isinstance(query.asks(), Stale)
     assert ranges.wait([0], 0.05) == set()
     await queue.granted("c", THREE)
     assert ranges.wait([0], PATIENCE) == {0}
 
 
-async def test_who_has_read_all_and_who_finds_nothing_is_woken_and_who_has_not_read_all_does_not_wait(
-    queue: Queue, ranges: RedisRanges
-) -> None:
+async def test_a_wait_ends_at_once_while_there_is_more_to_read(queue: Queue, query: Query, ranges: RedisRanges) -> None:
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
     queue.send("a", "b")
-    ahead(ranges, query, ("a", ONE), start, most=1)
+    query.ahead(most=1)
     assert ranges.wait([0], PATIENCE) == {0}, "there is more"
-    ahead(ranges, query, ("a", ONE), start)
+    query.ahead()
     queue.send("c")
     assert ranges.wait([0], PATIENCE) == {0}
-    ahead(ranges, query, ("a", ONE), start + 3)
+    query.ahead(3)
     queue.send("d")
     assert ranges.wait([0], PATIENCE) == {0}
 
 
-async def test_what_is_behind_much_that_is_nobodys_is_reached_by_asking_again(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_an_entry_behind_many_foreign_ones_is_reached_by_asking_again(queue: Queue, query: Query) -> None:
     queue.send("a")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    with raw.pipeline() as pipe:
-        for number in range(1500):
-            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
-        pipe.execute()
-    raw.hset(keys.progress, "history", "another one")  # numbers go on far behind
+    query.add_foreign(1, 1500)
+    query.jump()
     queue.send("b")
-    first = ahead(ranges, query, ("a", ONE), start + 1)
-    assert first.end == start + 1 < first.last, "there is something, and not in reach yet"
-    found = ahead(ranges, query, ("a", ONE), start + 1)
+    first = query.ahead(1)
+    assert first.end == query.start + 1 < first.last, "there is something, and not in reach yet"
+    found = query.ahead(1)
     assert found.end == found.last == first.last
 
 
-async def test_all_partitions_are_asked_in_few_round_trips(queue: Queue, ranges: RedisRanges) -> None:
+async def test_all_partitions_are_asked_in_few_round_trips(queue: Queue, query: Query, ranges: RedisRanges) -> None:
     for partition in (0, 1):
         queue.send("a", "b", partition=partition)
         await queue.granted("a", ONE, partition)
-    query, positions = ranges.begin(), ranges.positions()
+    positions = ranges.positions()
     requests = [AheadRequest(partition, Uid("a"), ONE, positions[partition].committed, 1) for partition in (1, 0)]
-    found = ranges.ahead(query, requests)
+    found = ranges.ahead(query.number, requests)
     ends = [answer.end for answer in found if isinstance(answer, Ahead)]
     assert ends == [positions[partition].committed + 1 for partition in (1, 0)]
 
 
-async def test_a_queue_that_was_not_made_is_named(queue: Queue) -> None:
+async def test_a_queue_that_does_not_exist_is_named(queue: Queue, raw: redis.Redis) -> None:
     absent = RedisRanges(queue.url, "shop/nowhere")
     for ask in (absent.begin, absent.partitions, absent.positions, lambda: absent.log(1, [RangeToLog(0, 1, 2)])):
         with pytest.raises(QueueUnreachable, match="shop/nowhere"):
             ask()
-    with queue.raw() as raw:
-        assert scripts.BEGIN.run(raw, [queue_key("shop/nowhere")], [0]) == [b"UNKNOWN"]
-        assert raw.keys("pq:{shop/nowhere}*") == []
+    assert scripts.BEGIN.run(raw, [queue_key("shop/nowhere")], [0]) == [b"UNKNOWN"]
+    assert raw.keys("pq:{shop/nowhere}*") == []
     absent.close()
 
 
-async def test_a_range_ends_where_it_would_have_too_many_bytes(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    """As the marks say: about every 1 MiB one knows how many bytes there were."""
+async def test_a_range_ends_where_it_would_have_too_many_bytes(queue: Queue, query: Query) -> None:
+    """Marks about every 1 MiB say how many bytes came before."""
     queue.send(*("x" * 10_000 for _ in range(1000)))
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
     size = len(queue.key(0)) + 10_000
     for most in (500_000, 3_000_000, 8_000_000):
-        found = ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=most)
-        assert found.end - start == pytest.approx(most / size, abs=5)
-        assert found.size == pytest.approx((found.end - start) * size, abs=2 * size)
-    assert ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=1).end == start + 1, "one entry is always allowed"
-    assert ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=10**9).end == start + 1000
-    middle = start + 500
-    assert ranges.finish(query, [RangeToFinish(0, middle)]) == [Finished()]
-    found = ahead(ranges, query, ("a", ONE), middle, most=10_000, most_bytes=1_000_000)
-    assert found.end - middle == pytest.approx(100, abs=5)
+        found = query.ahead(most=10_000, most_bytes=most)
+        assert found.end - query.start == pytest.approx(most / size, abs=5)
+        assert found.size == pytest.approx((found.end - query.start) * size, abs=2 * size)
+    assert query.end(most=10_000, most_bytes=1) == 1, "one entry is always allowed"
+    assert query.end(most=10_000, most_bytes=10**9) == 1000
+    assert query.finish(500) == Finished()
+    assert query.end(500, most=10_000, most_bytes=1_000_000) == pytest.approx(600, abs=5)
 
 
-async def test_a_large_entry_among_small_ones_ends_a_range_in_front_of_it(queue: Queue, ranges: RedisRanges) -> None:
+async def test_a_range_ends_before_a_large_entry_among_small_ones(queue: Queue, query: Query) -> None:
     queue.send(*["small"] * 100, "x" * 5_000_000, *["small"] * 100)
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-
-    def end(start: int, most_bytes: int) -> int:
-        return ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=most_bytes).end
-
-    assert end(start, 100_000) == start + 100
-    assert end(start + 100, 100_000) == start + 101
-    assert end(start + 101, 100_000) == start + 201
-    assert end(start, 6_000_000) == start + 201
+    for start, most_bytes, end in ((0, 100_000, 100), (100, 100_000, 101), (101, 100_000, 201), (0, 6_000_000, 201)):
+        assert query.end(start, most=10_000, most_bytes=most_bytes) == end
 
 
-async def test_marks_of_what_is_done_are_removed(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    """Also where entries are acknowledged singly, and no range is ever finished."""
-    keys = partition_keys(queue.name, 0)
+async def test_marks_of_finished_entries_are_removed(queue: Queue, raw: redis.Redis) -> None:
+    """Also if entries are acknowledged one by one, and no range is ever finished."""
     owner = await queue.granted("a", ONE)
     for _ in range(8):
         queue.send(*("x" * 100_000 for _ in range(22)))
         while entries := owner.read(0, ONE):
             owner.ack(0, ONE, [entry.offset for entry in entries])
-    assert raw.xlen(keys.marks) <= 4
+    assert raw.xlen(partition_keys(queue.name, 0).marks) <= 4
 
 
-async def test_entries_of_nobody_go_to_the_dead_letters_when_the_range_is_finished(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+async def test_foreign_entries_become_dead_letters_when_the_range_is_finished(
+    queue: Queue, query: Query, raw: redis.Redis
 ) -> None:
-    keys = partition_keys(queue.name, 0)
     queue.send("a")
-    start = ranges.positions()[0].committed
-    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-1")
+    query.add_foreign(1)
     queue.send("b")
-    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 2}-7")
+    query.add_foreign(2)
     await queue.granted("a", ONE)
-    query = ranges.begin()
-    assert ahead(ranges, query, ("a", ONE), start).end == start + 2
-    logged(ranges, query, start, start + 2)
-    found = list(Task(query, start, start + 2).entries(raw, queue.name))
+    assert query.end() == 2
+    query.logged(0, 2)
+    found = list(query.task(0, 2).entries(raw, queue.name))
     assert [fields.get(b"v") for _, fields in found] == [b"a", None, b"b"]
-    assert raw.xlen(keys.dead) == 0
-    assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
-    assert raw.xlen(keys.dead) == 1
-    assert raw.xlen(keys.stream) == 1, "what is behind the end is of the next range"
-    assert await lag(queue) == 0
+    assert not queue.letters()
+    assert query.finish(2) == Finished()
+    assert await query.counts() == (1, 1, 0), "what is behind the end belongs to the next range"
     queue.send("c")
-    assert logged(ranges, query, start + 2, start + 3) == Logged(0)
-    assert len(list(Task(query, start + 2, start + 3).entries(raw, queue.name))) == 2
+    assert query.log(2, 3) == Logged(0)
+    assert len(list(query.task(2, 3).entries(raw, queue.name))) == 2
 
 
-async def test_a_large_range_is_removed_by_as_many_scripts_as_it_takes(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    stream = partition_keys(queue.name, 0).stream
+async def test_a_large_range_is_removed_by_as_many_scripts_as_it_takes(queue: Queue, query: Query, raw: redis.Redis) -> None:
     queue.send(*map(str, range(30_000)))
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 30_000)
+    query.logged(0, 30_000)
     for _ in range(2):
-        before = raw.xlen(stream)
-        answer = words_of_one(raw, scripts.FINISH, partition_keys(queue.name, 0), query, start + 30_000)
-        assert answer == ["MORE" if before > 20_000 else "OK"]
-        told = ranges.log(query, [RangeToLog(0, start, start + 30_000)])
-        assert told == [Gone(start + 30_001, start + 30_000)], "it is finished, whatever is still there of it"
-        assert before - raw.xlen(stream) <= 20_100, "others are served before it goes on"
-    assert ranges.finish(query, [RangeToFinish(0, start + 30_000)]) == [Finished()]
-    assert raw.xlen(stream) == 0
-    assert await lag(queue) == 0
+        before = raw.xlen(query.keys.stream)
+        assert query.words(scripts.FINISH, 30_000) == ["MORE" if before > 20_000 else "OK"]
+        assert query.log(0, 30_000) == query.gone(30_001, 30_000), "it is finished, whatever is still there of it"
+        assert before - raw.xlen(query.keys.stream) <= 20_100, "others are served before it goes on"
+    assert query.finish(30_000) == Finished()
+    assert await query.counts() == (0, 0, 0)
 
 
-async def test_a_query_goes_on_where_it_was_when_a_full_disk_has_room_again() -> None:
-    with RedisServer(append_only=False) as server:
-        queue = await make_queue(server.url, partitions=1)
-        ranges = RedisRanges(server.url, queue.name)
-        queue.send("a", "b")
-        await queue.granted("a", ONE)
-        query, start = ranges.begin(), ranges.positions()[0].committed
-        logged(ranges, query, start, start + 1)
-        server.fill_disk()
-        for ask in (
-            lambda: ahead(ranges, query, ("a", ONE), start),
-            lambda: ranges.log(query, [RangeToLog(0, start, start + 2)]),
-            lambda: ranges.finish(query, [RangeToFinish(0, start + 1)]),
-            lambda: ranges.begin(),
-        ):
-            with pytest.raises(QueueUnreachable, match="cannot write to its disk"):
-                ask()
-        assert ranges.positions()[0].last == start + 2, "to look changes nothing"
-        server.free_disk()
+async def test_a_query_resumes_when_a_full_disk_has_room_again() -> None:
+    async with own_queue(1, append_only=False) as (server, queue):
         with server.client() as raw:
-            assert Task(query, start, start + 1).rows(raw, queue.name) == [b"a"]
-        assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished()]
-        ranges.close()
+            ranges = ranges_of(queue)
+            queue.send("a", "b")
+            await queue.granted("a", ONE)
+            query = Query(queue, ranges, raw)
+            query.logged(0, 1)
+            server.fill_disk()
+            for ask in (query.ahead, lambda: query.log(0, 2), lambda: query.finish(1), ranges.begin):
+                with pytest.raises(QueueUnreachable, match="cannot write to its disk"):
+                    ask()
+            assert query.bounds().last == query.start + 2, "looking changes nothing"
+            server.free_disk()
+            assert query.rows(0, 1) == [b"a"]
+            assert query.finish(1) == Finished()
+            ranges.close()
 
 
-async def test_what_a_query_skips_of_a_large_backlog_is_removed_by_as_many_scripts_as_it_takes(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
+async def test_a_skipped_backlog_is_removed_by_as_many_scripts_as_it_takes(queue: Queue, query: Query, raw: redis.Redis) -> None:
     """After a restart of the server, whose numbers have a gap: each entry counts as it is removed."""
-    keys = partition_keys(queue.name, 0)
     queue.send(*map(str, range(30_000)))
-    start = ranges.positions()[0].committed
-    raw.hset(keys.progress, "history", "another one")
+    query.jump()
     queue.send(*map(str, range(20_000)))
-    query, latest = ranges.begin(), ranges.positions()[0].last
+    latest = query.bounds().last - query.start
     queue.send("new")
-    there = raw.xlen(keys.stream)
-    end = ranges.positions()[0].last
+    there, end = raw.xlen(query.keys.stream), query.bounds().last - query.start
     for _ in range(there // 20_000):
-        assert words_of_one(raw, scripts.LOG, keys, query, latest, end, "") == ["MORE"]
-        assert 0 < there - raw.xlen(keys.stream) <= 20_100, "others are served before it goes on"
-        there = raw.xlen(keys.stream)
-        assert await lag(queue) == there
-        assert ranges.log(query, [RangeToLog(0, start, start + 1)]) == [Gone(latest + 1, latest)], "it is given up already"
-    logged(ranges, query, latest, end)
-    assert (raw.xlen(keys.stream), await lag(queue)) == (1, 1)
-    assert Task(query, latest, end).rows(raw, queue.name) == [b"new"]
-    raw.hset(keys.progress, "history", "one more")
+        assert query.words(scripts.LOG, latest, end, more=[""]) == ["MORE"]
+        assert 0 < there - raw.xlen(query.keys.stream) <= 20_100, "others are served before it goes on"
+        there = raw.xlen(query.keys.stream)
+        assert await query.counts() == (0, there, there)
+        assert query.log(0, 1) == query.gone(latest + 1, latest), "it is given up already"
+    query.logged(latest, end)
+    assert await query.counts() == (0, 1, 1)
+    assert query.rows(latest, end) == [b"new"]
+    raw.hset(query.keys.progress, "history", "one more")
     queue.send(*map(str, range(30_000)))
-    latest = ranges.positions()[0].last
+    latest = query.bounds().last - query.start
     answers: list[list[str]] = []
     while not answers or answers[-1] == ["MORE"]:
-        answers.append(words_of_one(raw, scripts.FINISH, keys, query, latest))
+        answers.append(query.words(scripts.FINISH, latest))
     assert answers == [["MORE"], ["OK"]]
-    assert (raw.xlen(keys.stream), await lag(queue)) == (0, 0)
+    assert await query.counts() == (0, 0, 0)
 
 
-async def test_a_range_has_no_more_entries_than_can_be_taken_at_once_from_what_a_pod_had(
-    queue: Queue, ranges: RedisRanges
-) -> None:
+async def test_a_range_is_bounded_by_what_can_be_taken_from_a_pod_at_once(queue: Queue, query: Query) -> None:
     queue.send(*map(str, range(2500)))
     owner = await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
     while owner.read(0, ONE, 500):
         pass
-    assert ahead(ranges, query, ("a", ONE), start, most=2000).end == start + 1000
-    logged(ranges, query, start, start + 2500)
-    assert ranges.finish(query, [RangeToFinish(0, start + 2500)]) == [Finished()]
+    assert query.end(most=2000) == 1000
+    query.logged(0, 2500)
+    assert query.finish(2500) == Finished()
     assert await queue.operator.outstanding(0) == 0
 
 
-async def test_the_size_of_the_largest_entry_is_forgotten_when_all_are_done(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys, start = partition_keys(queue.name, 0), ranges.positions()[0].committed
+def largest(query: Query) -> int:
+    """The size of the largest entry as the queue remembers it."""
+    return int(query.raw.hget(query.keys.progress, "largest") or 0)
+
+
+async def test_the_size_of_the_largest_entry_is_forgotten_once_all_are_done(queue: Queue, query: Query) -> None:
     queue.send("x" * 3000)
-    assert raw.hget(keys.progress, "largest") is None  # readers ask for thousands of such entries at once
-    queue.send("x" * 5000)
-    assert int(raw.hget(keys.progress, "largest") or 0) >= 5000
-    queue.send("x" * 300_000)
-    assert int(raw.hget(keys.progress, "largest") or 0) >= 300_000
-    query = ranges.begin()
-    logged(ranges, query, start, start + 3)
-    ranges.finish(query, [RangeToFinish(0, start + 3)])
-    assert raw.hget(keys.progress, "largest") is None
+    assert not largest(query), "readers ask for thousands of such entries at once"
+    for size in (5000, 300_000):
+        queue.send("x" * size)
+        assert largest(query) >= size
+    query.logged(0, 3)
+    query.finish(3)
+    assert not largest(query)
 
 
-async def test_behind_the_largest_entry_pages_grow_again_though_there_are_always_others(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys, query, position = partition_keys(queue.name, 0), ranges.begin(), ranges.positions()[0].committed
+async def test_pages_grow_again_behind_the_largest_entry(queue: Queue, query: Query) -> None:
+    """Although there are always other entries."""
     for value in ("x" * 300_000, "y" * 100_000, "z"):
         queue.send(value)
-    ranges.finish(query, [RangeToFinish(0, position + 1)])
-    assert 100_000 <= int(raw.hget(keys.progress, "largest") or 0) <= 200_000, "of what is left, half of the largest at most"
+    query.finish(1)
+    assert 100_000 <= largest(query) <= 200_000, "of what is left, half of the largest at most"
     for _ in range(8):  # half of that each time that all which was there is done
         queue.send("s")
-        last = ranges.positions()[0].last
-        ranges.finish(query, [RangeToFinish(0, last - 1)])
-    assert raw.hget(keys.progress, "largest") is None
+        query.finish(query.bounds().last - query.start - 1)
+    assert not largest(query)
 
 
-async def test_what_is_nobodys_counts_for_nothing_where_numbers_have_jumped(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_a_foreign_entry_does_not_count_after_the_numbers_jumped(queue: Queue, query: Query) -> None:
     queue.send("a")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-1")
-    raw.hset(keys.progress, "history", "another one")
-    ranges.positions()
-    logged(ranges, query, start, start + 1)
-    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished()], "it was not named"
-    assert await lag(queue) == 0
+    query.add_foreign(1)
+    query.jump()
+    query.bounds()
+    query.logged(0, 1)
+    assert query.finish(1) == Finished(), "it was not named"
+    assert (await query.counts())[2] == 0
 
 
-async def test_what_was_deleted_by_hand_is_not_left_for_ever_where_numbers_have_jumped(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_an_entry_deleted_by_hand_is_not_left_over_after_the_numbers_jumped(queue: Queue, query: Query) -> None:
     queue.send("a", "b")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    raw.xdel(keys.stream, f"{start + 1}-0")
-    raw.hset(keys.progress, "history", "another one")
-    ranges.positions()
-    logged(ranges, query, start, start + 2)
-    assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
-    assert await lag(queue) == 0
+    query.delete(1)
+    query.jump()
+    query.bounds()
+    query.logged(0, 2)
+    assert query.finish(2) == Finished()
+    assert (await query.counts())[2] == 0
 
 
 @pytest.mark.parametrize("jumped", [False, True], ids=["dense", "jumped"])
-async def test_what_is_nobodys_is_looked_for_when_the_range_is_finished(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis, jumped: bool
+async def test_foreign_entries_are_looked_for_when_the_range_is_finished(
+    queue: Queue, query: Query, ranges: RedisRanges, jumped: bool
 ) -> None:
-    """By as many scripts as it takes, whatever their numbers, and nothing else goes with it."""
-    keys = partition_keys(queue.name, 0)
+    """By as many scripts as it takes, whatever their numbers, and nothing else goes with them."""
     queue.send("a")
-    start = ranges.positions()[0].committed
-    with raw.pipeline() as pipe:
-        for number in range(1500):
-            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
-        pipe.execute()
+    query.add_foreign(1, 1500)
     queue.send("b", "c")
-    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 3}-1")
+    query.add_foreign(3)
     if jumped:
-        raw.hset(keys.progress, "history", "another one")
+        query.jump()
     queue.send("d")
-    query = ranges.begin()
-    logged(ranges, query, start, start + 2)
-    later = ranges.begin()
-    answer = words_of_one(raw, scripts.FINISH, keys, later, start + 2)
-    assert answer == ["MORE"] and 0 < raw.xlen(keys.dead) <= 1000, "others are served before it goes on"
-    assert ranges.log(later, [RangeToLog(0, start, start + 2)]) == [Gone(start + 3, start + 2)], "it is finished"
-    assert ranges.finish(later, [RangeToFinish(0, start + 2)]) == [Finished()]
-    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1500, 3, 2)
-    last = ranges.positions()[0].last
-    logged(ranges, later, start + 3, last)
-    assert Task(later, start + 3, last).rows(raw, queue.name) == [b"d"]
-    assert ranges.finish(later, [RangeToFinish(0, last)]) == [Finished()]
-    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1501, 0, 0)
+    query.logged(0, 2)
+    query.number = ranges.begin()
+    assert query.words(scripts.FINISH, 2) == ["MORE"]
+    assert 0 < len(queue.letters()) <= 1000, "others are served before it goes on"
+    assert query.log(0, 2) == query.gone(3, 2), "it is finished"
+    assert query.finish(2) == Finished()
+    assert await query.counts() == (1500, 3, 2)
+    last = query.bounds().last - query.start
+    query.logged(3, last)
+    assert query.rows(3, last) == [b"d"]
+    assert query.finish(last) == Finished()
+    assert await query.counts() == (1501, 0, 0)
 
 
-async def test_what_is_nobodys_is_looked_for_when_the_next_range_is_logged(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_foreign_entries_are_looked_for_when_the_next_range_is_logged(queue: Queue, query: Query) -> None:
     queue.send("a")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    with raw.pipeline() as pipe:
-        for number in range(1500):
-            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
-        pipe.execute()
+    query.add_foreign(1, 1500)
     queue.send("b", "c")
-    assert words_of_one(raw, scripts.LOG, keys, query, start + 2, start + 3, "") == ["MORE"]
-    logged(ranges, query, start + 2, start + 3)
-    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1500, 1, 1)
-    assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"]
+    assert query.words(scripts.LOG, 2, 3, more=[""]) == ["MORE"]
+    query.logged(2, 3)
+    assert await query.counts() == (1500, 1, 1)
+    assert query.rows(2, 3) == [b"c"]
 
 
-async def test_one_of_nobodys_behind_many_entries_is_found_by_as_many_scripts_as_it_takes(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_a_foreign_entry_behind_many_is_found_by_as_many_scripts_as_it_takes(queue: Queue, query: Query) -> None:
     queue.send(*map(str, range(10_000)))
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 10_000}-1")
+    query.add_foreign(10_000)
     queue.send("z")
-    assert words_of_one(raw, scripts.FINISH, keys, query, start + 10_001) == ["MORE"]
-    assert 6_000 < await lag(queue) == raw.xlen(keys.stream) - 1 < 10_000, "what was looked at is removed, and others are served"
-    assert ranges.finish(query, [RangeToFinish(0, start + 10_001)]) == [Finished()]
-    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1, 0, 0)
+    assert query.words(scripts.FINISH, 10_001) == ["MORE"]
+    _, there, lag = await query.counts()
+    assert 6_000 < lag == there - 1 < 10_000, "what was looked at is removed, and others are served"
+    assert query.finish(10_001) == Finished()
+    assert await query.counts() == (1, 0, 0)
 
 
-async def test_large_ones_of_nobodys_are_set_aside_one_by_one(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_large_foreign_entries_are_set_aside_one_by_one(queue: Queue, query: Query) -> None:
     queue.send("a")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    for number in range(3):
-        raw.xadd(keys.stream, {"by": "h" * 1_000_000}, id=f"{start + 1}-{number + 1}")
+    query.add_foreign(1, 3, "h" * 1_000_000)
     queue.send("b")
     for number in range(3):
-        assert words_of_one(raw, scripts.FINISH, keys, query, start + 2) == ["MORE"]
-        assert raw.xlen(keys.dead) == number + 1
-    assert words_of_one(raw, scripts.FINISH, keys, query, start + 2) == ["OK"]
-    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (3, 0, 0)
+        assert query.words(scripts.FINISH, 2) == ["MORE"]
+        assert len(queue.letters()) == number + 1
+    assert query.words(scripts.FINISH, 2) == ["OK"]
+    assert await query.counts() == (3, 0, 0)
 
 
-async def test_ranges_go_on_behind_numbers_that_were_never_given(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_ranges_go_on_behind_numbers_that_were_never_given(queue: Queue, query: Query) -> None:
     """After a restart the numbers jump: a backlog in front of the gap is read in ranges as large as ever."""
-    keys = partition_keys(queue.name, 0)
     queue.send(*map(str, range(2000)))
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    raw.hset(keys.progress, "history", "another one")
+    query.jump()
     queue.send(*map(str, range(2000, 4000)))
-    values, sizes = [], []
-    while (found := ahead(ranges, query, ("a", ONE), start, most=1500)).end > start:
-        logged(ranges, query, start, found.end)
-        rows = Task(query, start, found.end).rows(raw, queue.name)
+    values, sizes, start = list[bytes](), list[int](), 0
+    while (end := query.end(start, most=1500)) > start:
+        query.logged(start, end)
+        rows = query.rows(start, end)
         values += rows
         sizes.append(len(rows))
-        start = found.end
-        assert await lag(queue) == 4000 - len(values) + sizes[-1]
-        assert ranges.finish(query, [RangeToFinish(0, start)]) == [Finished()]
-        assert await lag(queue) == 4000 - len(values)
+        start = end
+        assert (await query.counts())[2] == 4000 - len(values) + sizes[-1]
+        assert query.finish(start) == Finished()
+        assert (await query.counts())[2] == 4000 - len(values)
     assert values == [str(number).encode() for number in range(4000)]
     assert sizes == [1500, 500, 1500, 500]
 
 
-async def test_a_position_is_good_after_the_numbers_jumped_with_nothing_to_do(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+async def test_a_position_stays_valid_after_the_numbers_jumped_with_nothing_to_do(
+    queue: Queue, query: Query, raw: redis.Redis
 ) -> None:
-    keys = partition_keys(queue.name, 0)
     queue.send("a")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 1)
-    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished()]
-    raw.hset(keys.progress, "history", "another one")
-    before = raw.hgetall(keys.progress)
-    assert ranges.positions()[0].committed == start + 1
-    assert raw.hgetall(keys.progress) == before, "who only looks changes nothing"
-    found = ahead(ranges, query, ("a", ONE), start + 1)
-    assert ranges.positions()[0].committed > start + 1e8
-    assert found.end == found.last == start + 1
-    committed = ranges.positions()[0].committed
-    raw.hdel(keys.progress, "finished")  # as a failover may
-    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished()]
-    assert (ranges.positions()[0].committed, await lag(queue)) == (committed, 0), "it stays ahead"
+    query.logged(0, 1)
+    assert query.finish(1) == Finished()
+    query.jump()
+    before = raw.hgetall(query.keys.progress)
+    assert query.bounds().committed == query.start + 1
+    assert raw.hgetall(query.keys.progress) == before, "looking changes nothing"
+    found = query.ahead(1)
+    committed = query.bounds().committed
+    assert committed > query.start + 1e8
+    assert found.end == found.last == query.start + 1
+    raw.hdel(query.keys.progress, "finished")  # as a failover may
+    assert query.finish(1) == Finished()
+    assert (query.bounds().committed, (await query.counts())[2]) == (committed, 0), "it stays ahead"
     queue.send("b")
-    found = ahead(ranges, query, ("a", ONE), start + 1)
-    logged(ranges, query, start + 1, found.end)
-    assert Task(query, start + 1, found.end).rows(raw, queue.name) == [b"b"]
+    end = query.end(1)
+    query.logged(1, end)
+    assert query.rows(1, end) == [b"b"]
 
 
-async def test_a_range_of_a_queue_that_was_lost_is_gone(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_a_range_of_a_lost_queue_is_gone(queue: Queue, query: Query, raw: redis.Redis) -> None:
     queue.send("a", "b")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    raw.delete(keys.stream)
+    query.logged(0, 2)
+    raw.delete(query.keys.stream)
     with pytest.raises(RefusedError, match="UNLOGGED"):
-        Task(query, start, start + 2).rows(raw, queue.name)
-    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 1, start)]
+        query.rows(0, 2)
+    assert query.log(0, 2) == query.gone(1, 0)
     queue.send("c")
-    assert ahead(ranges, query, ("a", ONE), start).end == start + 3
-    future = start + 10**12
-    (gone,) = ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, future, 10)])
-    assert gone == Gone(start + 3, start + 3), "positions of another life begin afresh"
+    assert query.end() == 3
+    assert query.asks(10**12) == query.gone(3, 3), "positions from before the loss begin afresh"
 
 
-async def test_a_range_whose_entries_a_failover_has_lost_is_outstanding_no_more(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_a_range_that_a_failover_has_lost_is_no_longer_outstanding(queue: Queue, query: Query, raw: redis.Redis) -> None:
     queue.send("a", "b")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
-    raw.xtrim(keys.stream, maxlen=0, approximate=False)
-    raw.hset(keys.progress, "history", "another one")
-    ahead(ranges, query, ("a", ONE), start)
+    query.logged(0, 2)
+    raw.xtrim(query.keys.stream, maxlen=0, approximate=False)
+    query.jump()
+    query.ahead()
     assert await queue.operator.outstanding(0) == 0
 
 
-async def test_a_range_of_which_entries_were_deleted_by_hand_is_gone(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    keys = partition_keys(queue.name, 0)
+async def test_a_range_with_entries_deleted_by_hand_is_gone(queue: Queue, query: Query) -> None:
     queue.send("a", "b", "c")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    raw.xdel(keys.stream, f"{start + 1}-0")
-    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 2, start + 2)]
-    assert ranges.log(query, [RangeToLog(0, start, start + 2, partly=True)]) == [Logged(0)]
-    logged(ranges, query, start + 1, start + 2)
-    assert Task(query, start + 1, start + 2).rows(raw, queue.name) == [b"b"]
+    query.delete(1)
+    assert query.log(0, 2) == query.gone(2, 2)
+    assert query.log(0, 2, partly=True) == Logged(0)
+    query.logged(1, 2)
+    assert query.rows(1, 2) == [b"b"]
 
 
-async def test_a_range_whose_last_entry_was_deleted_is_gone_where_somebody_added_another(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
+async def test_a_foreign_entry_does_not_stand_in_for_a_deleted_last_one(queue: Queue, query: Query) -> None:
     """There are as many entries as there were."""
-    stream = partition_keys(queue.name, 0).stream
     queue.send("a", "b")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    raw.xadd(stream, {"by": "hand"}, id=f"{start + 2}-1")
-    raw.xdel(stream, f"{start + 2}-0")
-    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 1, start + 1)]
-    assert ranges.log(query, [RangeToLog(0, start, start + 1, partly=True)]) == [Logged(0)]
-    assert Task(query, start, start + 1).rows(raw, queue.name) == [b"a"]
+    query.add_foreign(2)
+    query.delete(2)
+    assert query.log(0, 2) == query.gone(1, 1)
+    assert query.log(0, 1, partly=True) == Logged(0)
+    assert query.rows(0, 1) == [b"a"]
 
 
-async def test_a_task_logs_its_range_where_a_failover_has_lost_that(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_a_task_logs_its_range_again_after_a_failover_lost_that(queue: Queue, query: Query) -> None:
     queue.send("a", "b", "c")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert Task(query, start, start + 2, attempt=9).rows(raw, queue.name) == [b"a", b"b"]
-    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Unlogged()], "it is logged"
-    assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"], "the next one too: the one before is done"
+    assert query.rows(0, 2, attempt=9) == [b"a", b"b"]
+    assert query.finish(1) == Unlogged(), "it is logged"
+    assert query.rows(2, 3) == [b"c"], "the next one too: the one before is done"
     with pytest.raises(RefusedError, match="UNLOGGED"):
-        Task(query, start, start + 2).rows(raw, queue.name)
+        query.rows(0, 2)
 
 
-async def test_loans_are_bounded(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_loans_are_bounded(queue: Queue, query: Query, raw: redis.Redis) -> None:
     queue.send("a")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 1)
+    query.logged(0, 1)
     for evaluation in range(100):
-        Task(query, start, start + 1, evaluation=f"{evaluation}.0", attempt=evaluation).rows(raw, queue.name)
-    loans = raw.hget(partition_keys(queue.name, 0).progress, "loans")
-    assert loans is not None
-    assert len(loans) < 1000
+        query.rows(0, 1, evaluation=f"{evaluation}.0", attempt=evaluation)
+    loans = raw.hget(query.keys.progress, "loans")
+    assert loans is not None and len(loans) < 1000
     for evaluation in range(70, 100):
         with pytest.raises(RefusedError, match="LENT"):
-            Task(query, start, start + 1, evaluation=f"{evaluation}.0", attempt=evaluation - 1).rows(raw, queue.name)
+            query.rows(0, 1, evaluation=f"{evaluation}.0", attempt=evaluation - 1)
 
 
-async def test_a_change_of_the_number_of_partitions_waits_for_what_is_logged(queue: Queue, ranges: RedisRanges) -> None:
+async def test_a_change_of_the_partition_count_waits_for_logged_ranges(queue: Queue, query: Query, ranges: RedisRanges) -> None:
     queue.send("a", "b")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
+    query.logged(0, 2)
     for _ in range(3):
         waits = await queue.operator.ensure(4)
-        assert waits is not None
-        assert waits.waits_for == (0,)
+        assert waits is not None and waits.waits_for == (0,)
     assert ranges.partitions() == 4
-    ranges.finish(query, [RangeToFinish(0, start + 2)])
+    query.finish(2)
     while (waits := await queue.operator.ensure(4)) is not None:
         assert waits.waits_for == ()
     assert set(ranges.positions()) == {0, 1, 2, 3}
 
 
-async def test_of_a_queue_that_was_lost_and_made_again_what_is_before_that_is_gone(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    """Its new entries have larger numbers than those that are lost, so a position is not beyond them."""
+async def test_positions_from_before_a_queue_was_made_again_are_gone(queue: Queue, query: Query, raw: redis.Redis) -> None:
+    """Its new entries have larger numbers than the lost ones, so a position is not beyond them."""
     queue.send("a", "b")
     await queue.granted("a", ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
+    query.logged(0, 2)
     queue.send("lost")
     raw.delete(*raw.keys(f"*{queue.name}*"))
     await queue.operator.ensure(queue.partitions)
     await queue.granted("b", ONE)
-    asked = [AheadRequest(0, Uid("b"), ONE, start + 2, 100)]
-    (empty,) = ranges.ahead(query, asked)
+    empty = query.asks(2, "b")
     assert isinstance(empty, Gone)
     made = empty.last
-    assert empty.first - 1 == made > start + 3
-    assert ranges.log(query, [RangeToLog(0, start + 2, start + 3)]) == [Gone(made + 1, made)]
+    assert empty.first - 1 == made > query.start + 3
+    assert query.log(2, 3) == Gone(made + 1, made)
     queue.send("new")
-    (answer,) = ranges.ahead(query, asked)
+    answer = query.asks(2, "b")
     assert isinstance(answer, Gone)
     assert answer.first == answer.last > made
-    assert ranges.log(query, [RangeToLog(0, start + 2, start + 3)]) == [Gone(made + 1, made)], "none of these is there"
-    assert isinstance(ranges.ahead(query, [asked[0]._replace(start=answer.first - 1)])[0], Ahead)
+    assert query.log(2, 3) == Gone(made + 1, made), "none of these is there"
+    assert isinstance(query.asks(answer.first - 1 - query.start, "b"), Ahead)
 
 
-async def test_a_partition_that_the_queue_does_not_have_any_more_has_no_range(ranges: RedisRanges) -> None:
+async def test_a_partition_that_was_removed_has_no_range(ranges: RedisRanges) -> None:
     query = ranges.begin()
     assert ranges.log(query, [RangeToLog(2, 7, 9)]) == [Gone(1, 0)]
     assert ranges.finish(query, [RangeToFinish(2, 9)]) == [Unlogged()]

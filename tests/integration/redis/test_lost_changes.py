@@ -10,7 +10,7 @@ from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.records import ResizeRecord
 from baton.queues.redis.routing import RoutingTable, slot_of
-from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.conftest import Queue, make_queue, own_queue
 from tests.integration.redis.test_resizing import ONE, accepted_once, finish, key
 from tests.redis_server import RedisServer
 
@@ -116,8 +116,7 @@ async def test_slots_that_somebody_deletes_at_their_new_place_wait_there_again(q
 
 
 async def test_what_followed_in_a_history_that_is_lost_comes_again_as_redelivered(new_name: Callable[[], str]) -> None:
-    with RedisServer(append_only=False) as server:
-        queue = await make_queue(server.url, 2, new_name())
+    async with own_queue(2, new_name(), append_only=False) as (server, queue):
         owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
         queue.send("before")
         await queue.operator.ensure(3)
@@ -134,7 +133,6 @@ async def test_what_followed_in_a_history_that_is_lost_comes_again_as_redelivere
         assert [(entry.value, entry.redelivered) for entry in new.read(2, Epoch(2))] == [(b"1", True), (b"2", True)]
         queue.producer.send(key(0, 2), "3")
         assert [(entry.value, entry.redelivered) for entry in new.read(2, Epoch(2))] == [(b"3", False)]
-        await queue.close()
 
 
 async def resizing(queue: Queue) -> Resizing | None:

@@ -10,7 +10,7 @@ import pytest
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.redis.keys import PartitionKeys, partition_keys
-from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.conftest import Queue, make_queue, own_queue
 from tests.integration.redis.pods import acknowledged, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
@@ -40,8 +40,7 @@ def numbers(start: int, end: int) -> list[str]:
 async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_have_been_handed_out_is_marked(
     tmp_path: Path,
 ) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
+    async with own_queue(fsync="always") as (server, queue):
         queue.send(*numbers(0, 100))
         owner = await queue.granted("a", ONE)
         snapshot = Snapshot(server, tmp_path / "copy")
@@ -60,13 +59,11 @@ async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_hav
         assert not {entry.offset for entry in again[100:]} & {entry.offset for entry in (*first, *lost)}
         heir.ack(0, TWO, [entry.offset for entry in again])
         assert await lag(queue) == 0
-        await queue.close()
 
 
 async def test_roll_backs_to_the_same_state_give_other_offsets_each_time(tmp_path: Path) -> None:
     """As of a server that crashes again and again: also what it took since the last crash is lost."""
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
+    async with own_queue(fsync="always") as (server, queue):
         offsets: list[str] = []
         for crash in range(6):
             if crash in (1, 4):
@@ -76,7 +73,6 @@ async def test_roll_backs_to_the_same_state_give_other_offsets_each_time(tmp_pat
             queue.send(*numbers(0, 10))
             offsets += [entry.offset for entry in (await queue.granted("a", Epoch(crash + 1))).read(0, Epoch(crash + 1))[-10:]]
         assert len(set(offsets)) == len(offsets) == 60
-        await queue.close()
 
 
 async def test_a_promoted_replica_begins_with_other_offsets() -> None:
@@ -172,8 +168,7 @@ async def test_entries_that_are_removed_by_hand_are_no_lag_and_are_told(
 
 
 async def test_entries_that_are_evicted_at_maxmemory_are_no_lag_and_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    with RedisServer(append_only=False) as server:
-        queue = await make_queue(server.url, 1)
+    async with own_queue(1, append_only=False) as (_, queue):
         keys = partition_keys(queue.name, 0)
         queue.send(*("x" * 10_000 for _ in range(300)))
         owner = await queue.granted("owner", ONE)
@@ -194,7 +189,6 @@ async def test_entries_that_are_evicted_at_maxmemory_are_no_lag_and_are_counted(
         assert await lag(queue) == 1
         assert [entry.value for entry in owner.read(0, ONE)] == [b"after"]
         assert (await queue.operator.check()).vanished == 299
-        await queue.close()
 
 
 async def test_what_a_restored_backup_has_in_part_is_no_lag(queue: Queue, keys: PartitionKeys) -> None:
@@ -285,8 +279,7 @@ async def test_an_owner_record_that_was_deleted_has_the_limits_of_the_spec_again
 
 async def test_a_deleted_record_makes_nothing_foreign_of_what_is_ahead_of_the_clock() -> None:
     """Two restarts, one soon after the other, take the numbers there."""
-    with RedisServer(debug=True) as server:
-        queue = await make_queue(server.url)
+    async with own_queue(debug=True) as (_, queue):
         owner = await queue.granted("a", ONE)
         with queue.raw() as raw:
             for value in numbers(0, 3):
@@ -296,13 +289,11 @@ async def test_a_deleted_record_makes_nothing_foreign_of_what_is_ahead_of_the_cl
             queue.send("3")
             assert raw.exists(partition_keys(queue.name, 0).dead) == 0
         assert [entry.value for entry in owner.read(0, ONE)] == [b"0", b"1", b"2", b"3"]
-        await queue.close()
 
 
 @pytest.mark.parametrize("time", ["", "soon", "1 2 3", "-1", "9" * 5000])
 async def test_an_imitation_among_the_numbers_that_were_left_out_is_a_dead_letter_unless_it_has_a_time(time: str) -> None:
-    with RedisServer(debug=True) as server:
-        queue = await make_queue(server.url)
+    async with own_queue(debug=True) as (_, queue):
         owner = await queue.granted("a", ONE)
         keys = partition_keys(queue.name, 0)
         queue.send("0")
@@ -313,7 +304,6 @@ async def test_an_imitation_among_the_numbers_that_were_left_out_is_a_dead_lette
             queue.send("1")
             assert [entry.value for entry in owner.read(0, ONE)] == [b"0", b"1"]
             assert raw.xlen(keys.dead) == 1
-        await queue.close()
 
 
 async def test_an_entry_is_sent_once_and_wakes_whoever_waits_although_the_owner_record_was_deleted(queue: Queue) -> None:

@@ -16,8 +16,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.redis import RedisReader
 from baton.queues.redis.keys import partition_keys
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
+from tests.integration.redis.conftest import Queue, own_queue
 from tests.waiting import PATIENCE, until
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
@@ -160,8 +159,7 @@ async def test_entries_of_a_former_owner_are_redelivered(queue: Queue, tmp_path:
 
 
 async def test_while_a_queue_is_away_the_page_comes_without_its_lag(tmp_path: Path) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
+    async with own_queue(fsync="always") as (server, queue):
         await queue.operator.grant(0, UID, Epoch(1))
         queue.send("a")
         async with measured(queue, tmp_path) as pod:
@@ -172,7 +170,6 @@ async def test_while_a_queue_is_away_the_page_comes_without_its_lag(tmp_path: Pa
             assert pod.says("partitions") == 1
             server.start()
             until(lambda: pod.says("lag") == 0)
-        await queue.close()
 
 
 async def test_the_reference_explains_every_metric_and_no_other(queue: Queue, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Sends of all kinds at once, by threads and tasks, keep the order of each key and lose nothing."""
 
 import asyncio
-import json
 import random
 import threading
 from collections import defaultdict
@@ -22,9 +21,8 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
 from baton.queues.redis.async_producer import AsyncPendingSend
 from baton.queues.redis.outbox import Outbox
-from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.conftest import Queue, own_queue
 from tests.integration.redis.pods import operating
-from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually, until
 
 ONE = Epoch(1)
@@ -80,8 +78,7 @@ class Mixed:
 async def test_sends_of_all_kinds_keep_their_order_while_the_server_is_killed_and_partitions_change(
     new_name: Callable[[], str],
 ) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url, 2, new_name())
+    async with own_queue(2, new_name(), fsync="always") as (server, queue):
         mixed, found = Mixed(queue), defaultdict[bytes, list[int]](list)
         readers = {partition: await queue.granted(f"pod-{partition}", 1, partition) for partition in (0, 1)}
 
@@ -116,7 +113,6 @@ async def test_sends_of_all_kinds_keep_their_order_while_the_server_is_killed_an
         while await asyncio.to_thread(drain):
             pass
         assert dict(found) == {key: list(range(1, count + 1)) for key, count in mixed.sent.items()}
-        await queue.close()
 
 
 # -- Headers travel with their entry, and a trace with them.
@@ -133,25 +129,6 @@ async def test_headers_travel_with_their_entry(queue: Queue) -> None:
     found = owner.read(0, ONE)
     assert [entry.value for entry in found] == [b"a", b"b", b"c", b"d"]
     assert [entry.headers for entry in found] == [{"traceparent": b"00-4bf9-00", "Grüße": ALL_BYTES}, {}, {"n": b"1"}, {}]
-
-
-async def test_a_dead_letter_keeps_them(queue: Queue) -> None:
-    queue.producer.send(queue.key(0), "a", {"n": "1"})
-    owner = await queue.granted("a", ONE)
-    (entry,) = owner.read(0, ONE)
-    owner.set_aside(0, ONE, entry.offset, "no")
-    with queue.raw() as raw:
-        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
-    assert json.loads(letter[b"headers"]) == {"n": "1"}
-    assert (letter[b"value"], letter[b"why"]) == (b"a", b"no")
-
-
-async def test_what_is_no_header_is_refused_before_anything_is_sent(queue: Queue) -> None:
-    for headers in ({1: "a"}, {"a": 1}, {"a": None}):
-        with pytest.raises(TypeError, match="a header's"):
-            queue.producer.send_many([(queue.key(0), "x"), (queue.key(0), "y", headers)])  # type: ignore[list-item]
-    owner = await queue.granted("a", ONE)
-    assert owner.read(0, ONE) == []
 
 
 async def test_the_handler_is_in_the_trace_of_the_producer(queue: Queue, tmp_path: Path) -> None:

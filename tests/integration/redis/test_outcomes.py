@@ -2,9 +2,7 @@
 
 import json
 import logging
-import threading
 import time
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -13,22 +11,13 @@ import pytest
 from baton.consumer import Backoff, Batch, Consumer, Entry, Reject, Retry
 from baton.consumer.handler_options import Deserializers
 from baton.model.ids import Epoch, Uid
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import Operator, lag, operating
-from tests.redis_server import RedisServer
+from tests.integration.redis.conftest import Queue, own_queue
+from tests.integration.redis.pods import Gate, Operator, lag, operating
 from tests.waiting import PATIENCE, until
 
 
-@pytest.fixture
-async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with operating(queue, tmp_path) as operator:
-        yield operator
-
-
 def dead(queue: Queue) -> list[tuple[bytes, bytes]]:
-    with queue.raw() as raw:
-        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
-        return [(fields[b"value"], fields[b"why"]) for _, fields in letters]
+    return [(letter[b"value"], letter[b"why"]) for letter in queue.letters()]
 
 
 async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator, queue: Queue) -> None:
@@ -58,8 +47,7 @@ async def test_the_number_of_attempts_goes_on_with_the_next_owner(operator: Oper
     giver = operator.pod("a", handler=partial(fails, "a"), retry=Backoff(first=300, attempts=4))
     await operator.grant(giver, (0, 1))
     until(lambda: seen == [("a", 0)])
-    giver.ledger({}, revoking={0: 1})
-    until(lambda: giver.released() == {(0, 1)})
+    giver.gives_back((0, 1))
     receiver = operator.pod("b", handler=partial(fails, "b"), retry=Backoff(first=0, attempts=4))
     await operator.grant(receiver, (0, 2))
     until(lambda: dead(queue) == [(b"a", b"after 4 attempts: ValueError: no")])
@@ -99,8 +87,7 @@ async def test_a_rejected_entry_is_a_dead_letter_at_once(operator: Operator, que
     until(lambda: len(dead(queue)) == 2)
     assert dead(queue) == [(b"b", b"no such customer"), (b"c", b"KeyError: 'customer'")]
     assert seen == [b"a", b"b", b"c", b"d"]
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
+    pod.gives_back((0, 1))
     assert await lag(queue) == 0
 
 
@@ -200,8 +187,7 @@ async def test_what_a_program_keeps_holds_up_no_hand_off_and_comes_to_the_next_o
     await operator.grant(pod, (0, 1))
     until(lambda: len(kept) == 2)
     kept[0].ack()
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
+    pod.gives_back((0, 1))
     await operator.grant(other, (0, 2))
     until(lambda: other.log == [(0, b"b", True)])
     assert not kept[1].ack().wait(PATIENCE)
@@ -222,89 +208,77 @@ async def test_a_batch_handler_gets_batches_and_one_that_raises_gets_its_entries
     await operator.grant(pod, (0, 1))
     until(lambda: [value for value, again in seen if again] == [b"a", b"b", b"c"])
     assert seen[: sizes[0]] == [(value, False) for value in (b"a", b"b", b"c")][: sizes[0]]
-    pod.ledger({}, revoking={0: 1})
-    until(lambda: pod.released() == {(0, 1)})
+    pod.gives_back((0, 1))
     assert await lag(queue) == 0
 
 
 async def test_a_long_handler_can_ask_whether_the_entry_still_is_its_own(operator: Operator, queue: Queue) -> None:
-    answers: list[bool] = []
-    asked, taken, done = threading.Event(), threading.Event(), threading.Event()
+    gate, answers = Gate(), list[bool]()
 
     def handle(entry: Entry) -> None:
         answers.append(entry.still_mine())
-        asked.set()
-        taken.wait(PATIENCE)
+        gate(entry)
         until(lambda: not entry.still_mine())
         answers.append(entry.still_mine())
-        done.set()
 
     queue.send("a")
     pod = operator.pod("a", handler=handle)
     await operator.grant(pod, (0, 1))
-    assert asked.wait(PATIENCE)
+    gate.reached()
     await queue.operator.grant(0, Uid("b"), Epoch(2))
-    taken.set()
-    assert done.wait(PATIENCE)
-    assert answers == [True, False]
+    gate.open()
+    until(lambda: answers == [True, False])
 
 
 async def test_a_queue_that_does_not_answer_counts_as_no(tmp_path: Path) -> None:
-    with RedisServer() as server:
-        queue = await make_queue(server.url)
-        async with operating(queue, tmp_path) as operator:
-            kept: list[Entry] = []
-            queue.send("a")
-            pod = operator.pod("a", handler=kept.append, manual_ack=True)
-            await operator.grant(pod, (0, 1))
-            until(lambda: kept)
-            server.freeze()
-            try:
-                until(lambda: not kept[0].still_mine(), "the queue's last word is too old")
-            finally:
-                server.thaw()
-            until(lambda: kept[0].still_mine())
-        await queue.close()
+    async with own_queue() as (server, queue), operating(queue, tmp_path) as operator:
+        kept: list[Entry] = []
+        queue.send("a")
+        pod = operator.pod("a", handler=kept.append, manual_ack=True)
+        await operator.grant(pod, (0, 1))
+        until(lambda: kept)
+        server.freeze()
+        try:
+            until(lambda: not kept[0].still_mine(), "the queue's last word is too old")
+        finally:
+            server.thaw()
+        until(lambda: kept[0].still_mine())
 
 
 async def test_a_handler_learns_when_its_partition_is_taken_away(operator: Operator, queue: Queue) -> None:
-    entered, go_on = threading.Event(), threading.Event()
-    left: list[float | None] = []
+    gate, left = Gate(), list[float | None]()
 
     def handle(entry: Entry) -> None:
-        entered.set()
-        go_on.wait(PATIENCE)
+        gate(entry)
         left.append(entry.time_left())
 
     queue.send("a")
     pod = operator.pod("a", handler=handle)
     await operator.grant(pod, (0, 1))
-    assert entered.wait(PATIENCE)
+    gate.reached()
     pod.moving({0: 2}, length=120)
     pod.ledger({}, revoking={0: 1})
     until(lambda: pod.consumer.interrupted)
-    go_on.set()
+    gate.open()
     until(lambda: left)
     assert left[0] is not None and 0 < left[0] <= 120
 
 
 async def test_a_handler_learns_when_its_process_ends(operator: Operator, queue: Queue) -> None:
-    entered, go_on = threading.Event(), threading.Event()
-    left: list[float | None] = []
+    gate, left = Gate(), list[float | None]()
 
     def handle(entry: Entry) -> None:
         left.append(entry.time_left())
-        entered.set()
-        go_on.wait(PATIENCE)
+        gate(entry)
         left.append(entry.time_left())
 
     queue.send("a")
     pod = operator.pod("a", grace=PATIENCE, handler=handle)
     await operator.grant(pod, (0, 1))
-    assert entered.wait(PATIENCE)
+    gate.reached()
     pod.stop()
     until(lambda: pod.consumer.interrupted)
-    go_on.set()
+    gate.open()
     until(lambda: len(left) == 2)
     assert left[0] is None
     assert left[1] is not None and 0 < left[1] <= PATIENCE

@@ -1,12 +1,8 @@
 """Entries get into the queue once each, in order per key, whatever happens on the way."""
 
-import asyncio
-import re
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -16,8 +12,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisReader, scripts, sending
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.routing import slot_of
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.listener import Listener
+from tests.integration.redis.conftest import Queue, make_queue, own_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -93,63 +88,8 @@ async def test_a_producer_holds_the_key_of_a_moving_slot_and_sends_it_in_order_w
     assert await values(queue) == [b"%d" % number for number in range(500)]
 
 
-class LossyProxy:
-    """Passes requests on to the server, and loses the answers of the first connections with everything that follows."""
-
-    def __init__(self, server: RedisServer, lost: int) -> None:
-        self._target = (server.bind, server.port)
-        self._left = lost
-        self._listener = Listener(self._connect)
-        self.url = self._listener.url
-        self.close = self._listener.close
-
-    def _connect(self, client: socket.socket) -> None:
-        threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, socket.create_connection(self._target) as upstream:
-            threading.Thread(target=self._pump, args=(client, upstream), daemon=True).start()
-            while answer := _receive(upstream):
-                # The answer to a script is the one that matters: the number of the first entry, if everything was taken.
-                if self._left and re.match(rb":\d{16}\r\n", answer):
-                    self._left -= 1
-                    client.shutdown(socket.SHUT_RDWR)
-                    return
-                client.sendall(answer)
-
-    @staticmethod
-    def _pump(source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := _receive(source):
-                sink.sendall(data)
-        except OSError:
-            pass
-
-
-def _receive(source: socket.socket) -> bytes:
-    try:
-        return source.recv(65536)
-    except OSError:
-        return b""
-
-
-@pytest.fixture
-def lossy(server: RedisServer) -> Iterator[LossyProxy]:
-    proxy = LossyProxy(server, lost=4)
-    yield proxy
-    proxy.close()
-
-
-async def test_lost_replies_make_no_duplicates_and_lose_nothing(queue: Queue, lossy: LossyProxy) -> None:
-    with RedisProducer(lossy.url, queue.name, patience=PATIENCE) as producer:
-        for batch in range(10):
-            producer.send_many((queue.key(0), f"{batch}.{number}") for number in range(100))
-    assert await values(queue) == [b"%d.%d" % (batch, number) for batch in range(10) for number in range(100)]
-
-
 async def test_a_server_that_goes_away_is_told_once_until_it_takes_entries_again(caplog: pytest.LogCaptureFixture) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
+    async with own_queue(fsync="always") as (server, queue):
         queue.producer.send(queue.key(0), "1")
         for value in ("2", "3"):
             server.kill()
@@ -160,7 +100,6 @@ async def test_a_server_that_goes_away_is_told_once_until_it_takes_entries_again
             waiting.result(PATIENCE)
             (told,) = (one for one in caplog.messages if one.startswith("Entries to"))
             assert told.startswith(f"Entries to {queue.name} wait. Redis at ") and "does not answer" in told
-        await queue.close()
 
 
 async def test_a_queue_that_nobody_has_made_is_said_to_be_so_at_once_and_in_the_end(
@@ -206,12 +145,10 @@ async def test_producers_that_are_silent_for_long_are_forgotten(queue: Queue) ->
         assert set(raw.hkeys(keys.sequences)) >= set(new)
 
 
-@pytest.mark.parametrize("pair", [("k", None), (7, "v"), ("k", {"a": 1}), ("k", 1.5), ("k", ["v"])])
-async def test_what_is_neither_bytes_nor_str_is_a_type_error_and_nothing_is_sent(
-    queue: Queue, pair: tuple[object, object]
-) -> None:
-    with pytest.raises(TypeError, match=r"a (key|value) is bytes or str, not (NoneType|int|dict|float|list)"):
-        queue.producer.send_many([(queue.key(0), "good"), pair])  # type: ignore[list-item]
+@pytest.mark.parametrize("bad", [("k", None), (7, "v"), ("k", {"a": 1}), ("k", 1.5), ("k", ["v"]), ("k", "v", {"a": 1})])
+async def test_nothing_is_sent_if_one_entry_is_neither_bytes_nor_str(queue: Queue, bad: Any) -> None:
+    with pytest.raises(TypeError, match=r"a (key|value|header's value) is bytes or str, not (NoneType|int|dict|float|list)"):
+        queue.producer.send_many([(queue.key(0), "good"), bad])
     queue.send("1")
     assert await values(queue) == [b"1"]
 
@@ -246,28 +183,3 @@ async def test_nothing_is_written_to_another_database(queue: Queue) -> None:
                 ask()
     with redis.Redis.from_url(elsewhere) as raw:
         assert raw.dbsize() == 0
-
-
-FORKING = """
-import os, sys
-from baton.queues.redis import RedisProducer
-
-producer = RedisProducer(sys.argv[1], sys.argv[2])
-producer.send("key", "before")
-for child in range(2):
-    if os.fork() == 0:
-        for number in range(5):
-            producer.send("key", f"child {child}: {number}")
-        os._exit(0)
-    assert os.wait()[1] == 0
-producer.send("key", "after")
-"""
-
-
-async def test_a_producer_is_used_on_both_sides_of_a_fork(server: RedisServer, new_name: Callable[[], str]) -> None:
-    queue = await make_queue(server.url, 1, new_name())
-    forking = [sys.executable, "-c", FORKING, queue.url, queue.name]
-    await asyncio.to_thread(subprocess.run, forking, check=True, timeout=PATIENCE)
-    children = [b"child %d: %d" % (child, number) for child in range(2) for number in range(5)]
-    assert await values(queue) == [b"before", *children, b"after"]
-    await queue.close()

@@ -88,10 +88,12 @@ import os, sys
 from baton.queues.redis import RedisProducer
 
 producer = RedisProducer(sys.argv[1], sys.argv[2], linger=3600)
+producer.send("key", "before")
 delivery = producer.produce("key", "parent")
 if os.fork() == 0:
     assert delivery.done() and "forked" in str(delivery.exception())
-    producer.produce("key", "child")
+    producer.send("key", "child")
+    producer.produce("key", "child, at its end")
     producer.close()
     os._exit(0)
 assert os.wait()[1] == 0
@@ -105,7 +107,7 @@ async def test_both_sides_of_a_fork_send_their_own(queue: Queue) -> None:
     done = await asyncio.to_thread(subprocess.run, command, check=True, timeout=PATIENCE, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
     found = [entry.value for partition in (0, 1) for entry in await entries(queue, partition)]
-    assert found == [b"child", b"parent"]
+    assert found == [b"before", b"child", b"child, at its end", b"parent"]
 
 
 def test_the_event_loop_may_not_end_before_its_producer_unnoticed(

@@ -13,9 +13,8 @@ from baton.queues.protocol import Claimant, QueueConflict, Resizing
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, resizer, scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
-from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.integration.redis.conftest import GROUP, Queue, own_queue
 from tests.redis_command import table_of
-from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
 ONE = Epoch(1)
@@ -168,8 +167,7 @@ async def test_who_takes_the_queue_over_goes_on_with_its_change_and_nobody_else_
 
 
 async def test_a_full_server_is_no_obstacle(new_name: Callable[[], str]) -> None:
-    with RedisServer(maxmemory="6mb") as server:
-        queue = await make_queue(server.url, 2, new_name())
+    async with own_queue(2, new_name(), maxmemory="6mb") as (server, queue):
         owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
         queue.send("before")
         with queue.raw() as raw:
@@ -184,7 +182,6 @@ async def test_a_full_server_is_no_obstacle(new_name: Callable[[], str]) -> None
             assert finish(new, 2) == [b"after"]
             with pytest.raises(redis.exceptions.OutOfMemoryError):
                 raw.set("more", b"x" * 100_000)
-        await queue.close()
 
 
 def fill(raw: redis.Redis, first: int = 0) -> int:

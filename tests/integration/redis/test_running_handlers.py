@@ -1,7 +1,5 @@
 """Handlers of every kind, and how a consumer is interrupted between two entries, against a real Redis."""
 
-import asyncio
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -12,18 +10,12 @@ import pytest
 from baton.consumer import Entry
 from baton.model.ids import QueueName
 from baton.queues.redis.connection import CONNECTION_OPTIONS
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import SHORT, Operator, lag, operating
+from tests.integration.redis.conftest import Queue, make_queue, own_queue
+from tests.integration.redis.pods import SHORT, Gate, Operator, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
 PARTITIONS = 60
-
-
-@pytest.fixture
-async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with operating(queue, tmp_path) as operator:
-        yield operator
 
 
 @pytest.fixture
@@ -35,59 +27,25 @@ async def wide(server: RedisServer, tmp_path: Path) -> AsyncIterator[Operator]:
     await queue.close()
 
 
-async def test_a_coroutine_function_handles_every_entry_before_it_is_acknowledged(operator: Operator, queue: Queue) -> None:
-    handled: list[bytes] = []
-
-    async def handle(entry: Entry) -> None:
-        await asyncio.sleep(0)
-        handled.append(entry.value)
-
-    pod = operator.pod("a", grace=SHORT, handler=handle)
-    await operator.grant(pod, (0, 1), (1, 1))
-    for partition in (0, 1):
-        queue.send(*(f"{partition}-{number}" for number in range(500)), partition=partition)
-    until(lambda: len(handled) >= 1000)
-    assert sorted(handled) == sorted(b"%d-%d" % (partition, number) for partition in (0, 1) for number in range(500))
-    pod.stop()
-    until(pod.gone)
-    assert await lag(queue) == 0
-
-
-async def test_a_handler_that_ends_the_process_has_what_it_handled_acknowledged(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a")
-
-    def leave(entry: Entry) -> None:
-        if entry.value == b"3":
-            sys.exit(7)
-
-    pod.before = leave
-    queue.send(*(str(number) for number in range(6)))
-    await operator.grant(pod, (0, 1))
-    until(pod.gone)
-    assert (pod.exit, pod.values()) == (7, [b"0", b"1", b"2"])
-    assert await lag(queue) == 3
-
-
 async def test_a_new_grant_is_taken_up_between_two_entries(wide: Operator) -> None:
     """However much is in hand of the other partitions."""
     pod, queue = wide.pod("a"), wide.queue
-    busy, go_on = threading.Event(), threading.Event()
+    gate = Gate()
     grants = [(number, 1) for number in range(PARTITIONS - 1)]
     for number in range(PARTITIONS):
         queue.send(*map(str, range(5)), partition=number)
 
     def work(entry: Entry) -> None:
-        busy.set()
-        go_on.wait(PATIENCE)
+        gate(entry)
         time.sleep(0.01)
 
     pod.before = work
     await wide.grant(pod, *grants)
-    assert busy.wait(PATIENCE)
+    gate.reached()
     before = len(pod.log)
     await wide.grant(pod, *grants, (PARTITIONS - 1, 1))
     until(lambda: pod.consumer.interrupted)
-    go_on.set()
+    gate.open()
     until(lambda: pod.values(PARTITIONS - 1), "an entry of the new partition is handled")
     earlier = [number for number, _, _ in pod.log].index(PARTITIONS - 1) - before
     assert earlier <= 5, "a few entries of others at most"
@@ -130,32 +88,29 @@ async def test_a_partition_that_was_at_rest_gets_its_turn_beside_one_with_much_t
 async def test_the_grace_period_is_kept_while_redis_hangs(tmp_path: Path) -> None:
     """To ask for each of the partitions until the client gives up would take longer than this test waits."""
     assert PARTITIONS * CONNECTION_OPTIONS["socket_timeout"] > PATIENCE
-    with RedisServer() as server:
-        queue = await make_queue(server.url, PARTITIONS)
-        async with operating(queue, tmp_path) as operator:
-            pod = operator.pod("a", grace=10.0)
-            for number in range(PARTITIONS):
-                queue.send("x", partition=number)
-            await operator.grant(pod, *((number, 1) for number in range(PARTITIONS)))
-            until(lambda: len(pod.log) == PARTITIONS)
-            server.freeze()
-            try:
-                pod.stop()
-                until(pod.gone)
-            finally:
-                server.thaw()
-        await queue.close()
+    async with own_queue(PARTITIONS) as (server, queue), operating(queue, tmp_path) as operator:
+        pod = operator.pod("a", grace=10.0)
+        for number in range(PARTITIONS):
+            queue.send("x", partition=number)
+        await operator.grant(pod, *((number, 1) for number in range(PARTITIONS)))
+        until(lambda: len(pod.log) == PARTITIONS)
+        server.freeze()
+        try:
+            pod.stop()
+            until(pod.gone)
+        finally:
+            server.thaw()
 
 
 async def test_a_handler_that_does_not_return_is_named_again_and_again_and_at_the_end(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go_on, offsets = threading.Event(), list[str]()
+    gate, offsets = Gate(), list[str]()
     queue.send("a")
 
     def handle(entry: Entry) -> None:
         offsets.append(entry.offset)
-        go_on.wait(PATIENCE)
+        gate(entry)
 
     pod = operator.pod("a", grace=SHORT, handler=handle, handler_warn_seconds=0.1)
     await operator.grant(pod, (0, 1))
@@ -166,7 +121,7 @@ async def test_a_handler_that_does_not_return_is_named_again_and_again_and_at_th
     until(lambda: len(told("the handler has not returned from")) >= 2)
     pod.stop()
     (end,) = until(lambda: told("time is up"))
-    go_on.set()
+    gate.open()
     until(pod.gone)
     entry = f"{queue.name.removeprefix('shop/')}/0 entry {offsets[0]} (key {queue.key(0)!r}, attempt 1) after "
     assert all(entry in line for line in (*told("the handler has not returned from"), end))
@@ -192,25 +147,22 @@ async def test_a_pod_at_its_limit_of_unacknowledged_entries_says_once_what_holds
 async def test_where_neither_queue_nor_api_server_answers_the_end_takes_at_most_four_fifths_of_the_grace_period(
     tmp_path: Path,
 ) -> None:
-    with RedisServer(append_only=False) as server:
-        queue = await make_queue(server.url)
-        async with operating(queue, tmp_path) as operator:
-            pod = operator.pod("a", grace=8.0)
-            await operator.grant(pod, (0, 1))
-            queue.send("a")
-            until(lambda: pod.values() == [b"a"])
-            pod.lease.away = True
-            server.kill()
-            loop = pod.consumer._loop
-            until(
-                lambda: (
-                    loop._session is not None
-                    and loop._session.failing
-                    and loop._turns.requests.away(QueueName(queue.name.removeprefix("shop/")))
-                )
+    async with own_queue(append_only=False) as (server, queue), operating(queue, tmp_path) as operator:
+        pod = operator.pod("a", grace=8.0)
+        await operator.grant(pod, (0, 1))
+        queue.send("a")
+        until(lambda: pod.values() == [b"a"])
+        pod.lease.away = True
+        server.kill()
+        loop = pod.consumer._loop
+        until(
+            lambda: (
+                loop._session is not None
+                and loop._session.failing
+                and loop._turns.requests.away(QueueName(queue.name.removeprefix("shop/")))
             )
-            stopped_at = time.monotonic()
-            pod.stop()
-            until(pod.gone)
-            assert time.monotonic() - stopped_at < 0.8 * 8.0
-        await queue.close()
+        )
+        stopped_at = time.monotonic()
+        pod.stop()
+        until(pod.gone)
+        assert time.monotonic() - stopped_at < 0.8 * 8.0

@@ -12,7 +12,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.logged_ranges import RangeToFinish
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
-from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.integration.redis.conftest import GROUP, Queue, make_queue, own_queue
 from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually, until
@@ -110,8 +110,7 @@ async def test_a_wrong_password_is_said_to_be_wrong_and_is_not_repeated_to_every
 
 
 async def test_a_server_that_is_away_is_unreachable_and_comes_back_by_itself() -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
+    async with own_queue(fsync="always") as (server, queue):
         owner = await queue.granted("a", ONE)
         owner.read(0, ONE)
         server.kill()
@@ -125,7 +124,6 @@ async def test_a_server_that_is_away_is_unreachable_and_comes_back_by_itself() -
         assert await queue.operator.grant(0, Uid("b"), TWO) == ("b", TWO, False)
         with pytest.raises(StaleOwner):
             owner.read(0, ONE)
-        await queue.close()
 
 
 async def test_a_server_that_has_all_the_connections_that_it_allows_says_so_and_is_waited_for() -> None:
@@ -147,21 +145,12 @@ async def test_a_server_that_has_all_the_connections_that_it_allows_says_so_and_
 
 
 async def test_a_server_that_does_not_answer_holds_nobody_up_for_ever() -> None:
-    with RedisServer() as server:
-        queue = await make_queue(server.url)
+    async with own_queue() as (server, queue):
         server.freeze()
         with pytest.raises(QueueUnreachable, match="does not answer"):
             await queue.operator.grant(0, Uid("a"), ONE)
         server.thaw()
         assert await queue.operator.grant(0, Uid("a"), ONE) == ("a", ONE, False)
-        await queue.close()
-
-
-async def test_a_text_that_is_no_url_is_said_to_be_none() -> None:
-    for text in ("", "redis.shop:6379", "http://redis:6379", "redis://:secret@host:port/0"):
-        with pytest.raises(QueueUnreachable, match="not a Redis URL") as problem:
-            RedisQueue(text, NAME, GROUP)
-        assert "secret" not in str(problem.value)
 
 
 async def test_other_data_under_the_same_keys_is_named(queue: Queue) -> None:
@@ -173,8 +162,7 @@ async def test_other_data_under_the_same_keys_is_named(queue: Queue) -> None:
 
 
 async def test_a_redis_killed_in_mid_hand_off_keeps_pause_grants_and_leftovers() -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
+    async with own_queue(fsync="always") as (server, queue):
         queue.send("a", "b", "c")
         former = await queue.granted("a", ONE)
         entries = former.read(0, ONE, 2)
@@ -189,13 +177,11 @@ async def test_a_redis_killed_in_mid_hand_off_keeps_pause_grants_and_leftovers()
         server.kill()
         server.start()
         assert [(entry.value, entry.redelivered) for entry in owner.read(0, TWO)] == [(b"b", True), (b"c", True)]
-        await queue.close()
 
 
 async def test_owners_that_a_restart_rolled_back_are_asserted_again_above() -> None:
     """Without persistence everything is gone: the operator sees another incarnation, and grants above what its ledger says."""
-    with RedisServer(append_only=False) as server:
-        queue = await make_queue(server.url)
+    async with own_queue(append_only=False) as (server, queue):
         owner = await queue.granted("a", TWO)
         run = (await queue.operator.check()).incarnation
         server.kill()
@@ -210,12 +196,10 @@ async def test_owners_that_a_restart_rolled_back_are_asserted_again_above() -> N
         assert await queue.operator.grant(0, Uid("a"), THREE) == ("a", THREE, False)
         queue.send("a")
         assert len(owner.read(0, THREE)) == 1
-        await queue.close()
 
 
 async def test_a_flushed_database_is_another_incarnation() -> None:
-    with RedisServer() as server:
-        queue = await make_queue(server.url)
+    async with own_queue() as (_, queue):
         run = (await queue.operator.check()).incarnation
         await queue.operator.ensure(2)
         assert (await queue.operator.check()).incarnation == run
@@ -223,12 +207,10 @@ async def test_a_flushed_database_is_another_incarnation() -> None:
             raw.flushall()
         await queue.operator.ensure(2)
         assert (await queue.operator.check()).incarnation not in (None, run)
-        await queue.close()
 
 
 async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
-    with RedisServer(append_only=False) as server:
-        queue = await make_queue(server.url)
+    async with own_queue(append_only=False) as (server, queue):
         queue.send(*("x" * 1000 for _ in range(1000)))
         owner = await queue.granted("a", ONE)
         with queue.raw() as raw, RedisProducer(server.url, queue.name, patience=0.1) as producer:
@@ -254,12 +236,10 @@ async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
             assert (await queue.operator.check()).lag[0] == 0
             raw.config_set("maxmemory", 0)
             producer.send(queue.key(0), "z")
-        await queue.close()
 
 
 async def test_on_a_full_redis_the_operator_keeps_its_queue_and_changes_its_limits() -> None:
-    with RedisServer(append_only=False) as server:
-        queue = await make_queue(server.url)
+    async with own_queue(append_only=False) as (_, queue):
         await queue.granted("a", ONE)
         with queue.raw() as raw:
             raw.config_set("maxmemory", 1)
@@ -267,7 +247,6 @@ async def test_on_a_full_redis_the_operator_keeps_its_queue_and_changes_its_limi
             await queue.limited(most=5)
             assert raw.hget(f"pq:{{{queue.name}}}:1:owner", "maxDeliveredUnacked") == b"5"
             assert await queue.operator.grant(0, Uid("b"), TWO) == ("b", TWO, False)
-        await queue.close()
 
 
 async def test_a_server_that_may_lose_entries_is_reported() -> None:
