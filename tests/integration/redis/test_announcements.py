@@ -26,7 +26,7 @@ def announce(queue: Queue, pod: Pod, partitions: str, name: str | None = None) -
         raw.xadd(announcements_key(GROUP.group, pod.uid), fields)
 
 
-async def test_a_grant_is_worked_on_before_the_ledger_names_the_pod_at_all(operator: Operator, queue: Queue) -> None:
+async def test_a_pod_works_on_a_grant_before_the_ledger_names_it(operator: Operator, queue: Queue) -> None:
     pod = operator.hearing()
     queue.send("a", "b")
     await granted(queue, pod, 0, 1)
@@ -37,7 +37,7 @@ async def test_a_grant_is_worked_on_before_the_ledger_names_the_pod_at_all(opera
     assert not any(redelivered for _, _, redelivered in pod.log)
 
 
-async def test_a_grant_is_worked_on_by_a_pod_that_starts_after_it(operator: Operator, queue: Queue) -> None:
+async def test_a_pod_that_starts_after_a_grant_works_on_it(operator: Operator, queue: Queue) -> None:
     uid = Uid(str(uuid4()))
     queue.send("a")
     await queue.operator.grant(0, uid, Epoch(1))
@@ -45,7 +45,7 @@ async def test_a_grant_is_worked_on_by_a_pod_that_starts_after_it(operator: Oper
     until(lambda: pod.values() == [b"a"])
 
 
-async def test_a_hand_off_is_done_while_both_ledgers_are_old(operator: Operator, queue: Queue) -> None:
+async def test_a_hand_off_completes_while_both_ledgers_are_stale(operator: Operator, queue: Queue) -> None:
     giver, receiver = operator.hearing(), operator.hearing()
     await operator.grant(giver, (0, 1), (1, 1))
     receiver.ledger({})
@@ -62,7 +62,7 @@ async def test_a_hand_off_is_done_while_both_ledgers_are_old(operator: Operator,
     assert giver.values() == [b"a"]
 
 
-async def test_on_revoked_knows_the_time_left_while_the_ledger_is_old(operator: Operator, queue: Queue) -> None:
+async def test_on_revoked_gets_the_time_left_while_the_ledger_is_stale(operator: Operator, queue: Queue) -> None:
     """Whether it hears of the pause by an announcement or as it reads."""
     left: list[float | None] = []
 
@@ -79,7 +79,7 @@ async def test_on_revoked_knows_the_time_left_while_the_ledger_is_old(operator: 
     assert all(seconds is not None and 0 < seconds <= HOUR for seconds in left), left
 
 
-async def test_what_was_called_back_and_granted_again_is_worked_on_by_an_old_ledger(operator: Operator, queue: Queue) -> None:
+async def test_a_partition_granted_again_is_worked_on_despite_a_stale_ledger(operator: Operator, queue: Queue) -> None:
     pod = operator.hearing()
     await operator.grant(pod, (0, 1))
     queue.send("a")
@@ -94,7 +94,7 @@ async def test_what_was_called_back_and_granted_again_is_worked_on_by_an_old_led
     until(lambda: pod.values() == [b"a", b"b", b"c"])
 
 
-async def test_what_is_called_back_is_let_go_of_between_two_entries(operator: Operator, queue: Queue) -> None:
+async def test_a_partition_called_back_is_released_between_two_entries(operator: Operator, queue: Queue) -> None:
     pod, other = operator.hearing(), operator.hearing()
     pod.before = gate = Gate(lambda entry: entry.value == b"0")
     queue.send(*(str(number) for number in range(5)))
@@ -170,7 +170,7 @@ async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Opera
     assert pod.values() == [b"a"]
 
 
-async def test_what_was_announced_too_long_ago_is_learned_from_the_ledger(operator: Operator, queue: Queue) -> None:
+async def test_old_grants_are_learned_from_the_ledger(operator: Operator, queue: Queue) -> None:
     uid = Uid(str(uuid4()))
     await queue.operator.grant(0, uid, Epoch(1))
     for epoch in range(1, 101):
@@ -188,7 +188,7 @@ async def test_what_was_announced_too_long_ago_is_learned_from_the_ledger(operat
     until(lambda: pod.values() == [b"a"])
 
 
-async def test_what_was_announced_while_it_was_cut_off_is_heard_of_again(tmp_path: Path) -> None:
+async def test_announcements_made_during_an_outage_are_heard_afterwards(tmp_path: Path) -> None:
     async with own_queue(fsync="always") as (server, queue), operating(queue, tmp_path) as operator:
         pod = operator.hearing()
         await granted(queue, pod, 0, 1)
@@ -207,7 +207,7 @@ async def test_what_was_announced_while_it_was_cut_off_is_heard_of_again(tmp_pat
         until(lambda: pod.values()[-1] == b"b")
 
 
-async def test_one_announcement_for_each_pod_and_round_trip(queue: Queue) -> None:
+async def test_each_round_trip_announces_once_per_pod(queue: Queue) -> None:
     one, other = Uid(str(uuid4())), Uid(str(uuid4()))
     await queue.operator.check()
     keys = [partition_keys(queue.name, number) for number in (0, 1)]

@@ -41,7 +41,7 @@ def all_answers(owner: RedisReader, epoch: Epoch, most_bytes: int) -> list[Seque
     return [answer for answer in answers if answer]
 
 
-async def test_an_answer_has_no_more_bytes_than_are_asked_for_unless_one_entry_has(queue: Queue) -> None:
+async def test_an_answer_exceeds_the_byte_limit_only_for_a_single_large_entry(queue: Queue) -> None:
     queue.send(*LARGE)
     owner = await queue.granted("a", ONE)
     first = owner.read(0, ONE, most_bytes=1000)
@@ -56,7 +56,7 @@ async def test_an_answer_has_no_more_bytes_than_are_asked_for_unless_one_entry_h
 
 
 @pytest.mark.parametrize("redeliveries", [0, 3])
-async def test_what_a_former_owner_left_comes_in_such_answers_too(queue: Queue, redeliveries: int) -> None:
+async def test_entries_left_by_a_former_owner_obey_the_byte_limit(queue: Queue, redeliveries: int) -> None:
     await queue.limited(redeliveries=redeliveries)
     queue.send(*LARGE)
     former = await queue.granted("a", ONE)
@@ -71,7 +71,7 @@ async def test_what_a_former_owner_left_comes_in_such_answers_too(queue: Queue, 
     assert (await queue.operator.check()).lag == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
 
 
-async def test_what_a_reader_got_in_a_reply_that_was_lost_and_what_is_new_fit_into_one_answer_or_wait(queue: Queue) -> None:
+async def test_entries_of_a_lost_reply_come_again_within_the_byte_limit(queue: Queue) -> None:
     queue.send(*LARGE[:3])
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE, 1)
@@ -81,7 +81,7 @@ async def test_what_a_reader_got_in_a_reply_that_was_lost_and_what_is_new_fit_in
     assert [(entry.value.decode(), entry.redelivered) for entry in again.read(0, ONE)] == [(LARGE[1], False), (LARGE[2], False)]
 
 
-async def test_the_limit_counts_keys_and_headers(queue: Queue) -> None:
+async def test_the_byte_limit_counts_keys_and_headers(queue: Queue) -> None:
     queue.producer.send(queue.key(0), "x" * 10, headers={"trace": "y" * 400})
     queue.producer.send(queue.key(0), "x" * 10, headers={"trace": "z" * 400})
     owner = await queue.granted("a", ONE)
@@ -92,7 +92,7 @@ async def test_the_limit_counts_keys_and_headers(queue: Queue) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (1, 3, 0, 4, 2)])
 @pytest.mark.parametrize("portion", [1, 2, 5])
-async def test_exactly_what_is_acknowledged_is_gone(queue: Queue, order: tuple[int, ...], portion: int) -> None:
+async def test_exactly_the_acknowledged_entries_are_removed(queue: Queue, order: tuple[int, ...], portion: int) -> None:
     queue.send("0", "1", "2", "3", "4", "5")
     owner = await queue.granted("a", ONE)
     entries = owner.read(0, ONE, 5)
@@ -108,7 +108,7 @@ async def test_exactly_what_is_acknowledged_is_gone(queue: Queue, order: tuple[i
     assert values(owner.read(0, ONE)) == ["5"]
 
 
-async def test_entries_without_text_and_of_any_bytes_come_whole(queue: Queue) -> None:
+async def test_entries_may_be_empty_or_have_any_bytes(queue: Queue) -> None:
     texts = [b"", b" ", b"1 2 3", bytes(range(256)), "é".encode()]
     queue.producer.send_many((queue.key(0), text) for text in texts)
     owner = await queue.granted("a", ONE)
@@ -117,7 +117,7 @@ async def test_entries_without_text_and_of_any_bytes_come_whole(queue: Queue) ->
     ]
 
 
-async def test_a_stream_of_wake_ups_that_was_emptied_keeps_nobody_from_sending(queue: Queue) -> None:
+async def test_sending_and_waking_work_after_the_wake_stream_was_emptied(queue: Queue) -> None:
     """Nor from being woken. The owner record went with it: the next wake-up would be below the last."""
     owner = await queue.granted("a", TWO)
     assert owner.read(0, TWO) == []

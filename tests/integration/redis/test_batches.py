@@ -46,7 +46,7 @@ async def test_batches_have_all_entries_in_order(operator: Operator, queue: Queu
     assert await lag(queue) == 0
 
 
-async def test_a_batch_waits_for_more_and_not_for_ever(operator: Operator, queue: Queue) -> None:
+async def test_a_batch_waits_for_more_entries_up_to_max_wait(operator: Operator, queue: Queue) -> None:
     batches: list[Batch] = []
     pod = operator.pod("a", program=collecting(batches, max_entries=3, max_wait=0.1))
     await operator.grant(pod, (0, 1), (1, 1))
@@ -57,7 +57,7 @@ async def test_a_batch_waits_for_more_and_not_for_ever(operator: Operator, queue
     assert [len(batch) for batch in batches] == [1, 3, 1]
 
 
-async def test_a_batch_has_no_more_bytes_than_it_may(operator: Operator, queue: Queue) -> None:
+async def test_a_batch_keeps_within_max_bytes(operator: Operator, queue: Queue) -> None:
     batches: list[Batch] = []
     queue.send(*("x" * size for size in (400, 400, 400, 5000, 10, 10)))
     pod = operator.pod("a", program=collecting(batches, max_entries=100, max_bytes=1000, max_wait=0.01))
@@ -69,9 +69,7 @@ async def test_a_batch_has_no_more_bytes_than_it_may(operator: Operator, queue: 
     assert len(sizes) < 6, "and not all alone"
 
 
-async def test_large_entries_behind_small_ones_stay_at_the_queue_until_a_batch_may_have_them(
-    operator: Operator, queue: Queue
-) -> None:
+async def test_large_entries_behind_small_ones_are_not_read_ahead_of_their_batch(operator: Operator, queue: Queue) -> None:
     """What is read goes by bytes too, and not by the size of the entries before alone."""
     batches: list[Batch] = []
     taken, go_on = threading.Event(), threading.Event()
@@ -110,7 +108,7 @@ async def test_batches_are_acknowledged_in_any_order(operator: Operator, queue: 
     assert await queue.operator.outstanding(0) == 0
 
 
-async def test_async_for_and_await_ack(operator: Operator, queue: Queue) -> None:
+async def test_batches_work_with_async_for_and_await(operator: Operator, queue: Queue) -> None:
     seen: list[tuple[bytes, bool]] = []
 
     async def main(consumer: Consumer) -> None:
@@ -130,7 +128,7 @@ async def test_async_for_and_await_ack(operator: Operator, queue: Queue) -> None
     until(pod.gone)
 
 
-async def test_a_batch_of_which_the_partition_was_lost_says_so(operator: Operator, queue: Queue) -> None:
+async def test_acknowledging_a_batch_of_a_lost_partition_returns_false(operator: Operator, queue: Queue) -> None:
     batches: list[Batch] = []
     queue.send("a")
     pod, other = operator.pod("a", program=collecting(batches)), operator.pod("b")
@@ -143,9 +141,7 @@ async def test_a_batch_of_which_the_partition_was_lost_says_so(operator: Operato
     await acknowledged(queue)
 
 
-async def test_what_is_given_back_comes_again_in_order_and_holds_up_what_was_not_handed_out(
-    operator: Operator, queue: Queue
-) -> None:
+async def test_nacked_entries_come_again_in_order_before_later_ones(operator: Operator, queue: Queue) -> None:
     seen: list[tuple[bytes, bool]] = []
 
     def program(consumer: Consumer) -> None:
@@ -167,7 +163,7 @@ async def test_what_is_given_back_comes_again_in_order_and_holds_up_what_was_not
     assert seen.index((b"c", False)) > seen.index((b"b", True))
 
 
-async def test_a_batch_in_the_programs_hands_holds_up_the_release_and_not_the_callback(operator: Operator, queue: Queue) -> None:
+async def test_an_unacknowledged_batch_delays_the_release_but_not_on_revoked(operator: Operator, queue: Queue) -> None:
     batches: list[Batch] = []
     revoked = threading.Event()
 
@@ -187,7 +183,7 @@ async def test_a_batch_in_the_programs_hands_holds_up_the_release_and_not_the_ca
     assert await queue.operator.outstanding(0) == 0
 
 
-async def test_leaving_the_loop_lets_go_of_everything_at_once(operator: Operator, queue: Queue) -> None:
+async def test_leaving_the_loop_releases_everything_at_once(operator: Operator, queue: Queue) -> None:
     words: list[str] = []
 
     def program(consumer: Consumer) -> None:
@@ -205,7 +201,7 @@ async def test_leaving_the_loop_lets_go_of_everything_at_once(operator: Operator
     assert await lag(queue) == 1
 
 
-async def test_an_exception_in_the_loop_acknowledges_what_was_and_calls_nobody(operator: Operator, queue: Queue) -> None:
+async def test_an_exception_in_the_loop_releases_nothing_and_calls_no_callback(operator: Operator, queue: Queue) -> None:
     words: list[str] = []
 
     def program(consumer: Consumer) -> None:
@@ -223,7 +219,7 @@ async def test_an_exception_in_the_loop_acknowledges_what_was_and_calls_nobody(o
     assert await lag(queue) == 1
 
 
-async def test_what_a_program_holds_is_bounded_by_the_queue(operator: Operator, queue: Queue) -> None:
+async def test_unacknowledged_entries_are_bounded_by_the_queues_limit(operator: Operator, queue: Queue) -> None:
     await queue.limited(most=3)
     batches: list[Batch] = []
     queue.send(*map(str, range(10)))
@@ -238,7 +234,7 @@ async def test_what_a_program_holds_is_bounded_by_the_queue(operator: Operator, 
     assert values(batches) == [b"%d" % number for number in range(len(values(batches)))]
 
 
-async def test_a_task_that_is_cancelled_while_it_waits_loses_nothing(operator: Operator, queue: Queue) -> None:
+async def test_a_cancelled_wait_for_a_batch_loses_nothing(operator: Operator, queue: Queue) -> None:
     seen: list[bytes] = []
 
     async def main(consumer: Consumer) -> None:

@@ -6,7 +6,7 @@ from tests.bench_runs import bench_run
 
 
 @pytest.mark.long
-def test_the_consumers_benchmark_ends_with_a_line_of_json() -> None:
+def test_the_consumer_benchmark_ends_with_a_line_of_json() -> None:
     run = bench_run("tests.bench.consumer", "--tiny")
     for partitions in ("1 partition", "3 partitions"):
         assert f"consume and ack, {partitions}" in run.ours

@@ -38,7 +38,7 @@ class Told:
         self.words.append(("entry", entry.value.decode()))
 
 
-async def test_partitions_that_come_and_go_together_are_told_together(operator: Operator, queue: Queue) -> None:
+async def test_partitions_assigned_or_revoked_together_are_reported_together(operator: Operator, queue: Queue) -> None:
     told = Told()
     pod = operator.pod("a", handler=told.handle, callbacks=told.callbacks)
     await operator.grant(pod, (0, 1), (1, 1))
@@ -49,7 +49,7 @@ async def test_partitions_that_come_and_go_together_are_told_together(operator: 
     assert told.words == [("assigned", [0, 1]), ("entry", "x"), ("revoked", [0, 1])]
 
 
-async def test_a_partition_that_was_taken_is_lost(operator: Operator, queue: Queue) -> None:
+async def test_a_partition_taken_by_another_pod_is_reported_lost(operator: Operator, queue: Queue) -> None:
     told = Told()
     pod, other = operator.pod("a", handler=told.handle, callbacks=told.callbacks), operator.pod("b")
     await operator.grant(pod, (0, 1))
@@ -64,7 +64,7 @@ async def test_a_partition_that_was_taken_is_lost(operator: Operator, queue: Que
     assert told.words == [("assigned", [0]), ("entry", "a"), ("lost", [0])]
 
 
-async def test_coroutine_functions_are_called_in_the_handlers_event_loop(operator: Operator, queue: Queue) -> None:
+async def test_async_callbacks_run_in_the_handlers_event_loop(operator: Operator, queue: Queue) -> None:
     loops: list[tuple[str, object]] = []
 
     async def assigned(partitions: Sequence[Partition]) -> None:
@@ -87,7 +87,7 @@ async def test_coroutine_functions_are_called_in_the_handlers_event_loop(operato
     assert len({id(loop) for _, loop in loops}) == 1
 
 
-async def test_a_callback_that_fails_stops_nobody(operator: Operator, queue: Queue) -> None:
+async def test_a_failing_callback_does_not_stop_the_consumer(operator: Operator, queue: Queue) -> None:
     def fail(partitions: Sequence[Partition], time_left: float | None = None) -> None:
         raise RuntimeError("no")
 
@@ -99,9 +99,7 @@ async def test_a_callback_that_fails_stops_nobody(operator: Operator, queue: Que
     pod.gives_back((0, 1))
 
 
-async def test_at_the_end_of_its_grace_a_program_flushes_and_the_time_left_says_how_long_it_may(
-    operator: Operator, queue: Queue
-) -> None:
+async def test_on_revoked_can_still_acknowledge_when_the_grace_period_ends(operator: Operator, queue: Queue) -> None:
     left: list[float | None] = []
     kept: list[Entry] = []
 
@@ -120,9 +118,7 @@ async def test_at_the_end_of_its_grace_a_program_flushes_and_the_time_left_says_
     assert await lag(queue) == 0
 
 
-async def test_a_handler_that_is_at_it_while_its_partition_is_called_back_ends_before_on_revoked(
-    operator: Operator, queue: Queue
-) -> None:
+async def test_a_running_handler_returns_before_on_revoked_is_called(operator: Operator, queue: Queue) -> None:
     told, gate = Told(), Gate()
 
     def handle(entry: Entry) -> None:
@@ -175,7 +171,7 @@ async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
     return told, pod
 
 
-async def test_the_next_owner_does_not_begin_before_on_revoked_has_returned(operator: Operator, queue: Queue) -> None:
+async def test_the_next_owner_waits_until_on_revoked_has_returned(operator: Operator, queue: Queue) -> None:
     told, pod = await busy(operator, queue)
     assert await queue.operator.pause(1, Epoch(1)) == IN_USE
     told.handler.open()
@@ -192,7 +188,7 @@ async def test_the_next_owner_does_not_begin_before_on_revoked_has_returned(oper
     assert told.words[-2:] == [("revoked", [1]), ("returned", [1])]
 
 
-async def test_what_was_taken_before_on_revoked_began_is_lost_instead(operator: Operator, queue: Queue) -> None:
+async def test_a_partition_taken_before_on_revoked_began_is_reported_lost_instead(operator: Operator, queue: Queue) -> None:
     told, pod = await busy(operator, queue)
     await operator.grant(operator.pod("b"), (1, 2))
     told.handler.open()
@@ -203,7 +199,7 @@ async def test_what_was_taken_before_on_revoked_began_is_lost_instead(operator: 
     assert told.words.count(("lost", [1])) == 1
 
 
-async def test_what_is_taken_while_on_revoked_runs_is_no_longer_the_programs_and_not_lost_too(
+async def test_a_partition_taken_while_on_revoked_runs_is_not_reported_lost_too(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     told, pod = await busy(operator, queue)

@@ -27,7 +27,7 @@ QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_a_question_that_is_cancelled_in_any_turn_of_the_loop_is(queue: Queue, question: str) -> None:
+async def test_a_request_can_be_cancelled_in_any_turn_of_the_loop(queue: Queue, question: str) -> None:
     async def ask() -> None:
         await QUESTIONS[question](queue.operator)
 
@@ -43,7 +43,7 @@ async def test_a_question_that_is_cancelled_in_any_turn_of_the_loop_is(queue: Qu
         assert asked.cancelled(), f"after {turns} turns"
 
 
-async def test_a_worker_that_is_cancelled_in_any_turn_of_the_loop_ends(server: RedisServer, new_name: Callable[[], str]) -> None:
+async def test_a_worker_can_be_cancelled_in_any_turn_of_the_loop(server: RedisServer, new_name: Callable[[], str]) -> None:
     name = new_name()
 
     async def connect() -> QueueAdapter:

@@ -362,7 +362,7 @@ async def test_every_key_keeps_its_order_and_nothing_is_lost(debugged: RedisServ
     world.close()
 
 
-async def test_what_was_seen_before_a_failover_counts_for_nothing_after_it(debugged: RedisServer) -> None:
+async def test_steps_begun_before_a_failover_have_no_effect_after_it(debugged: RedisServer) -> None:
     """The new primary may not have been told of it."""
     name, keys = "shop/failed-over", partition_keys("shop/failed-over", 1)
     operator = RedisQueue(debugged.url, name, GROUP)

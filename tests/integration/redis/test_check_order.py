@@ -39,7 +39,7 @@ def check(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["check-order", "-o", "json", *map(str, arguments)])
 
 
-async def test_a_hand_off_is_clean_and_a_lost_record_names_its_neighbours(queue: Queue, tmp_path: Path) -> None:
+async def test_check_order_passes_a_hand_off_and_names_a_gap(queue: Queue, tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.jsonl" for name in ("first", "second")}
     keys = [queue.key(0, nth).decode() for nth in range(3)]
     sent = tmp_path / "sent.jsonl"

@@ -48,7 +48,7 @@ def half(keys: list[bytes]) -> list[bytes]:
     return keys[::2]
 
 
-async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(cluster: Clustered, tmp_path: Path) -> None:
+async def test_nothing_is_lost_under_load_while_a_cluster_changes(cluster: Clustered, tmp_path: Path) -> None:
     """Nothing is missing of what a producer was told is in the queue, each key comes in order, what comes twice is marked, and
     whoever has lost a partition is refused. Grants reach pods by announcements, from another node than the queue's."""
     queue = await make_queue(cluster.url(), PARTITIONS, apart(cluster))
@@ -119,7 +119,7 @@ async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(c
     await queue.close()
 
 
-async def test_no_request_is_half_done_while_a_slot_moves(cluster: Clustered) -> None:
+async def test_no_request_is_half_done_while_a_slot_is_moving(cluster: Clustered) -> None:
     """Also where all keys are there that a script names, and a stage that it comes upon is gone."""
     queue = await make_queue(cluster.url(), 2, apart(cluster))
     keys, stage = partition_keys(queue.name, 0), partition_keys(queue.name, 0).stream.replace("stream:0", "stage:2.1")
@@ -153,7 +153,7 @@ async def test_no_request_is_half_done_while_a_slot_moves(cluster: Clustered) ->
     await queue.close()
 
 
-async def test_a_pod_hears_of_queues_on_several_nodes_and_of_the_others_where_one_cannot_be_reached(cluster: Clustered) -> None:
+async def test_a_pod_hears_of_queues_on_all_reachable_nodes(cluster: Clustered) -> None:
     here = await make_queue(cluster.url(), 1, apart(cluster))
     node = cluster.master(queue_key(here.name))
     there = await make_queue(
@@ -182,7 +182,7 @@ async def test_a_pod_hears_of_queues_on_several_nodes_and_of_the_others_where_on
         await queue.close()
 
 
-async def test_the_rights_of_the_guide_are_enough_in_a_cluster(cluster: Clustered) -> None:
+async def test_the_guides_acl_rules_suffice_in_a_cluster(cluster: Clustered) -> None:
     for node in cluster.nodes:
         with node.client() as raw:
             for user, rules in USERS.items():
@@ -215,7 +215,7 @@ async def test_the_rights_of_the_guide_are_enough_in_a_cluster(cluster: Clustere
     await operator.close()
 
 
-async def test_nodes_that_are_silent_keep_nobody_from_the_others_however_many_are_named_first(cluster: Clustered) -> None:
+async def test_silent_nodes_named_first_do_not_block_the_others(cluster: Clustered) -> None:
     with ExitStack() as stack:
         silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(6)]
         hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in silent)
@@ -237,7 +237,7 @@ async def test_nodes_that_are_silent_keep_nobody_from_the_others_however_many_ar
                 pass
 
 
-async def test_a_url_that_leads_to_no_cluster_or_not_into_it_is_explained(cluster: Clustered, server: RedisServer) -> None:
+async def test_a_url_that_reaches_no_cluster_is_explained(cluster: Clustered, server: RedisServer) -> None:
     plain = server.url.replace("redis://", "redis+cluster://")
     for url, said in {
         plain: r"is not a Redis Cluster\. Begin the URL of shop/orders with redis://",

@@ -52,9 +52,7 @@ def send(queue: Queue, keys: int, each: int) -> None:
 
 @pytest.mark.parametrize("by_key", [False, True], ids=["partition", "key"])
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
-async def test_order_is_kept_and_work_goes_on_beside_each_other(
-    operator: Operator, queue: Queue, kind: str, by_key: bool
-) -> None:
+async def test_entries_are_processed_in_parallel_and_in_order(operator: Operator, queue: Queue, kind: str, by_key: bool) -> None:
     record = Record(by_key)
     wait = threading.Event()
 
@@ -81,7 +79,7 @@ async def test_order_is_kept_and_work_goes_on_beside_each_other(
     assert await lag(queue) == 0
 
 
-async def test_entries_without_a_key_are_worked_on_beside_each_other(operator: Operator, queue: Queue) -> None:
+async def test_keyless_entries_are_processed_in_parallel(operator: Operator, queue: Queue) -> None:
     lock, at_work, done = threading.Lock(), set[bytes](), set[bytes]()
     together = threading.Event()
 
@@ -102,7 +100,7 @@ async def test_entries_without_a_key_are_worked_on_beside_each_other(operator: O
     await acknowledged(queue)
 
 
-async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue: Queue) -> None:
+async def test_a_blocked_key_does_not_block_others(operator: Operator, queue: Queue) -> None:
     seen: list[tuple[bytes, bytes]] = []
     slow, quick = queue.key(0, 0), queue.key(0, 1)
     gate = Gate(lambda entry: entry.key == slow)
@@ -123,7 +121,7 @@ async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue
     assert [value for key, value in seen if key == quick] == [b"%d" % number for number in range(30)]
 
 
-async def test_a_key_that_fails_is_tried_again_in_order_and_the_others_go_on(operator: Operator, queue: Queue) -> None:
+async def test_a_failing_key_is_retried_in_order_while_others_go_on(operator: Operator, queue: Queue) -> None:
     bad, good = queue.key(0, 0), queue.key(0, 1)
     tries = itertools.count()
     seen: list[tuple[bytes, bytes]] = []
@@ -141,7 +139,7 @@ async def test_a_key_that_fails_is_tried_again_in_order_and_the_others_go_on(ope
         assert [value for name, value in seen if name == key] == [b"%d" % number for number in range(10)]
 
 
-async def test_the_end_waits_for_what_every_worker_has_in_hand(operator: Operator, queue: Queue) -> None:
+async def test_shutdown_waits_for_every_workers_entry(operator: Operator, queue: Queue) -> None:
     entered = threading.Barrier(3)
     go_on = threading.Event()
     ended: list[bytes] = []

@@ -16,7 +16,7 @@ from tests.integration.redis.pods import SHORT, Gate, Operator, acknowledged, la
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
 
-async def test_entries_are_handed_over_in_order_and_acknowledged(operator: Operator, queue: Queue) -> None:
+async def test_entries_are_handled_in_order_and_acknowledged(operator: Operator, queue: Queue) -> None:
     pod = operator.pod("a", grace=SHORT)
     await operator.grant(pod, (0, 1), (1, 1))
     queue.send(*(str(number) for number in range(300)), partition=0)
@@ -41,7 +41,7 @@ async def test_an_idle_consumer_is_woken_by_an_entry_and_by_a_grant(operator: Op
     until(lambda: pod.values(1) == [b"x"])
 
 
-async def test_a_partition_called_back_is_finished_and_released_and_others_go_on(operator: Operator, queue: Queue) -> None:
+async def test_a_partition_called_back_is_released_while_others_go_on(operator: Operator, queue: Queue) -> None:
     pod = operator.pod("a")
     pod.before = gate = Gate(lambda entry: entry.partition == 0)
     await operator.grant(pod, (0, 1), (1, 1))
@@ -60,7 +60,7 @@ async def test_a_partition_called_back_is_finished_and_released_and_others_go_on
     until(lambda: pod.released() == set())
 
 
-async def test_the_queue_alone_may_call_a_partition_back(operator: Operator, queue: Queue) -> None:
+async def test_a_pause_at_the_queue_suffices_to_call_a_partition_back(operator: Operator, queue: Queue) -> None:
     """A pod that terminates gets no new ledger."""
     pod = operator.pod("a")
     await operator.grant(pod, (0, 1))
@@ -72,7 +72,7 @@ async def test_the_queue_alone_may_call_a_partition_back(operator: Operator, que
     assert pod.values() == [b"a"]
 
 
-async def test_only_a_partition_with_something_in_hand_is_called_lost(
+async def test_a_partition_is_logged_as_lost_only_with_entries_in_hand(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "baton.consumer")
@@ -94,7 +94,7 @@ async def test_only_a_partition_with_something_in_hand_is_called_lost(
     assert told["1 is lost"] == logging.WARNING
 
 
-async def test_what_a_stopped_consumer_had_in_hand_is_not_begun_when_it_wakes_up(operator: Operator, queue: Queue) -> None:
+async def test_a_consumer_that_wakes_up_late_begins_no_entry_it_lost(operator: Operator, queue: Queue) -> None:
     late, punctual = operator.pod("late"), operator.pod("punctual")
     stopped, wake_up = threading.Event(), threading.Event()
 
@@ -127,7 +127,7 @@ async def test_what_a_stopped_consumer_had_in_hand_is_not_begun_when_it_wakes_up
     await acknowledged(queue)
 
 
-async def test_an_entry_that_fails_is_tried_again_and_holds_up_its_partition_only(operator: Operator, queue: Queue) -> None:
+async def test_a_failing_entry_is_retried_and_holds_up_only_its_partition(operator: Operator, queue: Queue) -> None:
     pod = operator.pod("a")
     tries: list[bytes] = []
 
@@ -148,7 +148,7 @@ async def test_an_entry_that_fails_is_tried_again_and_holds_up_its_partition_onl
     assert pod.log.index((0, b"bad", True)) > pod.log.index((1, b"y", False))
 
 
-async def test_a_partition_whose_entry_keeps_failing_can_be_called_back(operator: Operator, queue: Queue) -> None:
+async def test_a_partition_with_a_failing_entry_can_be_called_back(operator: Operator, queue: Queue) -> None:
     pod, other = operator.pod("a"), operator.pod("b")
     failed = threading.Event()
 
@@ -178,7 +178,7 @@ async def test_a_container_restarted_while_called_back_finishes_what_it_had(oper
     assert await queue.operator.outstanding(0) == 0
 
 
-async def test_asked_to_stop_it_works_until_its_partitions_were_taken(operator: Operator, queue: Queue) -> None:
+async def test_a_stopping_consumer_works_until_its_partitions_were_taken(operator: Operator, queue: Queue) -> None:
     pod, other = operator.pod("a", grace=HOUR), operator.pod("b")
     await operator.grant(pod, (0, 1), (1, 1))
     queue.send("a")
@@ -198,7 +198,7 @@ async def test_asked_to_stop_it_works_until_its_partitions_were_taken(operator: 
     until(lambda: other.values() == [b"c"])
 
 
-async def test_asked_to_stop_it_lets_go_when_its_grace_is_nearly_over(operator: Operator, queue: Queue) -> None:
+async def test_a_stopping_consumer_releases_shortly_before_its_grace_period_ends(operator: Operator, queue: Queue) -> None:
     pod = operator.pod("a", grace=7)
     await operator.grant(pod, (0, 1), (1, 1))
     queue.send("a")
@@ -211,9 +211,7 @@ async def test_asked_to_stop_it_lets_go_when_its_grace_is_nearly_over(operator: 
     assert await lag(queue) == 0
 
 
-async def test_what_it_has_in_hand_at_the_end_of_its_grace_is_finished_and_nobody_gets_it_marked(
-    operator: Operator, queue: Queue
-) -> None:
+async def test_entries_in_hand_at_the_end_of_grace_are_finished_unmarked(operator: Operator, queue: Queue) -> None:
     pod, other = operator.pod("a", grace=5), operator.pod("b")
     await operator.grant(pod, (0, 1), (1, 1))
     quick = [str(number) for number in range(400)]
@@ -241,13 +239,13 @@ async def test_what_it_has_in_hand_at_the_end_of_its_grace_is_finished_and_nobod
     assert not any(redelivered for _, _, redelivered in other.log)
 
 
-async def test_asked_to_stop_without_partitions_it_stops_at_once(operator: Operator) -> None:
+async def test_a_consumer_without_partitions_stops_at_once(operator: Operator) -> None:
     pod = operator.pod("a", grace=HOUR)
     pod.stop()
     until(pod.gone)
 
 
-async def test_what_was_released_at_an_epoch_is_not_taken_up_again_at_it(operator: Operator, queue: Queue) -> None:
+async def test_a_partition_released_at_an_epoch_is_not_taken_up_at_it(operator: Operator, queue: Queue) -> None:
     pod = operator.pod("a")
     await operator.grant(pod, (0, 1))
     queue.send("a")
@@ -261,7 +259,7 @@ async def test_what_was_released_at_an_epoch_is_not_taken_up_again_at_it(operato
     assert (await queue.operator.check()).owners[0].epoch == 2
 
 
-async def test_an_api_server_that_is_away_does_not_stop_the_work(operator: Operator, queue: Queue) -> None:
+async def test_work_goes_on_without_the_api_server(operator: Operator, queue: Queue) -> None:
     pod = operator.pod("a")
     pod.lease.away = True
     await operator.grant(pod, (0, 1))
@@ -269,7 +267,7 @@ async def test_an_api_server_that_is_away_does_not_stop_the_work(operator: Opera
     until(lambda: len(pod.log) == 2)
 
 
-async def test_a_redis_that_was_away_is_read_again_when_it_is_back(tmp_path: Path) -> None:
+async def test_reading_resumes_when_redis_is_back(tmp_path: Path) -> None:
     async with own_queue(fsync="always") as (server, queue):
         operator = Operator(queue, tmp_path)
         pod = operator.pod("a")
@@ -286,7 +284,7 @@ async def test_a_redis_that_was_away_is_read_again_when_it_is_back(tmp_path: Pat
         until(pod.gone)
 
 
-async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_order(operator: Operator, queue: Queue) -> None:
+async def test_an_entry_that_always_fails_becomes_a_dead_letter(operator: Operator, queue: Queue) -> None:
     await queue.limited(redeliveries=2)
     pod = operator.pod("a", grace=SHORT)
     tries: list[bool] = []
@@ -307,7 +305,7 @@ async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_o
     assert await lag(queue) == 0
 
 
-async def test_what_was_in_hand_of_a_lost_partition_leaves_room_for_the_others(operator: Operator, queue: Queue) -> None:
+async def test_entries_of_a_lost_partition_leave_room_for_the_others(operator: Operator, queue: Queue) -> None:
     await queue.limited(most=1)
     pod, other, gate = operator.pod("a"), operator.pod("b"), Gate()
 
@@ -329,7 +327,7 @@ async def test_what_was_in_hand_of_a_lost_partition_leaves_room_for_the_others(o
     until(lambda: other.log == [(1, b"x", True)])
 
 
-async def test_what_was_in_hand_comes_again_when_the_ledger_names_its_partition_again(operator: Operator, queue: Queue) -> None:
+async def test_entries_in_hand_come_again_when_the_ledger_names_their_partition_again(operator: Operator, queue: Queue) -> None:
     """As when somebody deletes the ledger: it is written again with the epochs that it had."""
     pod, gate, fails = operator.pod("a"), Gate(), [True]
 
@@ -351,7 +349,7 @@ async def test_what_was_in_hand_comes_again_when_the_ledger_names_its_partition_
     until(lambda: pod.values(1) == [b"x", b"y"])
 
 
-async def test_another_database_is_one_line_in_the_log_and_stands_on_the_lease(
+async def test_a_wrong_database_is_logged_once_and_shown_on_the_lease(
     queue: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However many partitions it has been told to read there."""

@@ -15,7 +15,7 @@ from tests.waiting import until
 TIMES = 20
 
 
-async def test_reading_and_acknowledging_cost_the_same_however_much_a_former_owner_left(queue: Queue) -> None:
+async def test_the_cost_of_an_entry_is_independent_of_a_former_owners_leftovers(queue: Queue) -> None:
     costs = []
     for partition, left in enumerate((10, 10_000)):
         queue.send(*map(str, range(left + 2 * TIMES)), partition=partition)
@@ -36,9 +36,7 @@ def _cost_of_an_entry(queue: Queue, owner: RedisReader, partition: int) -> int:
     return _spent(queue) - before
 
 
-async def test_an_entry_costs_an_idle_consumer_the_same_however_many_partitions_it_owns(
-    server: RedisServer, tmp_path: Path
-) -> None:
+async def test_the_cost_of_an_entry_is_independent_of_the_partition_count(server: RedisServer, tmp_path: Path) -> None:
     costs = []
     for partitions in (1, 100):
         queue = await make_queue(server.url, partitions)
@@ -58,7 +56,7 @@ async def test_an_entry_costs_an_idle_consumer_the_same_however_many_partitions_
     assert costs[1] <= costs[0] + 50, "commands for one entry, with 100 partitions as with 1, but for waits that were begun again"
 
 
-async def test_an_entry_reaches_its_consumer_over_the_network_once(queue: Queue, tmp_path: Path) -> None:
+async def test_an_entry_crosses_the_network_to_its_consumer_once(queue: Queue, tmp_path: Path) -> None:
     """What wakes the consumer does not carry it."""
     size = 1_000_000
     async with operating(queue, tmp_path) as operator:
@@ -74,12 +72,12 @@ async def test_an_entry_reaches_its_consumer_over_the_network_once(queue: Queue,
             assert size < _sent(raw) - before < 1.5 * size
 
 
-async def test_a_look_at_a_queue_costs_two_scripts_for_any_number_of_partitions(server: RedisServer) -> None:
+async def test_a_check_takes_two_scripts_for_any_number_of_partitions(server: RedisServer) -> None:
     for partitions in (1, 20, 256):
         assert await _scripts_of_a_look(server, partitions) == 2
 
 
-async def test_idle_partitions_with_a_backlog_cost_a_look_one_script_more(server: RedisServer) -> None:
+async def test_idle_partitions_with_a_backlog_add_one_script_to_a_check(server: RedisServer) -> None:
     """Or as many as keep the server from copying much at once."""
     for partitions, size, more in ((20, 1, 1), (256, 1, 4), (6, 2**20, 3)):
         assert await _scripts_of_a_look(server, partitions, "x" * size) == 2 + more

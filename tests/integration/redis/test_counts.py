@@ -36,9 +36,7 @@ async def queue(forgetful: RedisServer, new_name: Callable[[], str]) -> AsyncIte
     await made.close()
 
 
-async def test_entries_that_were_read_singly_and_are_in_a_logged_range_too_are_done_once(
-    queue: Queue, ranges: RedisRanges
-) -> None:
+async def test_entries_read_singly_and_in_a_logged_range_count_once(queue: Queue, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     read = owner.read(0, ONE, 2)
@@ -53,9 +51,7 @@ async def test_entries_that_were_read_singly_and_are_in_a_logged_range_too_are_d
     assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 0}, 0)
 
 
-async def test_nothing_is_passed_over_in_a_new_history_after_entries_were_read_in_both_ways(
-    queue: Queue, ranges: RedisRanges
-) -> None:
+async def test_nothing_is_skipped_after_entries_were_read_in_both_ways(queue: Queue, ranges: RedisRanges) -> None:
     """What was counted twice was as many new entries that were taken for done."""
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
@@ -72,7 +68,7 @@ async def test_nothing_is_passed_over_in_a_new_history_after_entries_were_read_i
         assert Task(query, start + 2, end).rows(raw, queue.name) == [b"c", b"d"]
 
 
-async def test_what_somebody_else_added_is_not_counted_as_done(queue: Queue, ranges: RedisRanges) -> None:
+async def test_foreign_entries_do_not_count_as_done(queue: Queue, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     owner.ack(0, ONE, [owner.read(0, ONE)[1].offset])
@@ -242,7 +238,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("redeliveries", [0, 2])
-def test_counts_hold_in_any_order_of_events(forgetful: RedisServer, new_name: Callable[[], str], redeliveries: int) -> None:
+def test_counts_are_right_in_any_order_of_events(forgetful: RedisServer, new_name: Callable[[], str], redeliveries: int) -> None:
     machine = type(
         "Owners", (OwnersOfAPartition,), {"url": forgetful.url, "names": staticmethod(new_name), "redeliveries": redeliveries}
     )

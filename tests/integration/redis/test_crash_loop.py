@@ -24,9 +24,7 @@ async def loop(queue: Queue, directory: Path, **options: Any) -> CrashLoop:
     )
 
 
-async def test_other_partitions_go_on_and_the_log_names_the_entry_at_which_processes_end(
-    server: RedisServer, tmp_path: Path
-) -> None:
+async def test_other_partitions_go_on_and_the_log_names_the_fatal_entry(server: RedisServer, tmp_path: Path) -> None:
     queue = await make_queue(server.url, partitions=3)
     queue.send("before", "poison", "behind")
     for partition in (1, 2):
@@ -43,7 +41,7 @@ async def test_other_partitions_go_on_and_the_log_names_the_entry_at_which_proce
     await queue.close()
 
 
-async def test_with_order_by_key_other_keys_of_the_partition_go_on(queue: Queue, tmp_path: Path) -> None:
+async def test_with_order_key_other_keys_of_the_partition_go_on(queue: Queue, tmp_path: Path) -> None:
     bad, keys = queue.key(0), [queue.key(0, nth) for nth in range(1, 11)]
     queue.producer.send_many([(bad, "poison"), (bad, "behind"), *((key, value) for value in OTHERS for key in keys)])
     crashes = await loop(queue, tmp_path, order="key", concurrency=4)
@@ -58,7 +56,7 @@ async def test_with_order_by_key_other_keys_of_the_partition_go_on(queue: Queue,
 
 
 @pytest.mark.parametrize("options", [{}, {"max_entries": 20}], ids=["entries", "batches"])
-async def test_with_a_limit_only_the_entry_that_ends_processes_becomes_a_dead_letter(
+async def test_with_a_limit_only_the_fatal_entry_becomes_a_dead_letter(
     server: RedisServer, tmp_path: Path, options: dict[str, object]
 ) -> None:
     """And nothing else that the same processes had in their hands: each of these has one try left."""
@@ -83,7 +81,7 @@ async def test_with_a_limit_only_the_entry_that_ends_processes_becomes_a_dead_le
     ("options", "last"),
     [({}, [0]), pytest.param({"order": "key", "concurrency": 2}, [1], id="last is read ahead")],
 )
-async def test_the_number_of_attempts_goes_on_after_a_restart(
+async def test_attempts_go_on_counting_after_a_restart(
     queue: Queue, tmp_path: Path, options: dict[str, Any], last: list[int]
 ) -> None:
     queue.send("bad", "last")

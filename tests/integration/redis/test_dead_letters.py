@@ -26,7 +26,7 @@ def call(queue: Queue, command: str, *arguments: object, url: str | None = None,
     return CliRunner().invoke(main, words, input=given)
 
 
-def test_without_a_namespace_it_is_that_of_the_context(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_namespace_is_that_of_the_context(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     namespace, _, name = queue.name.partition("/")
     config = {
         "current-context": "here",
@@ -83,7 +83,7 @@ def told(entries: Sequence[Entry]) -> list[bytes]:
     return [entry.value for entry in entries]
 
 
-async def test_they_are_listed_in_pages_with_reason_tries_and_size(queue: Queue) -> None:
+async def test_letters_are_listed_in_pages_with_reason_attempts_and_size(queue: Queue) -> None:
     assert "has 0 dead letters" in call(queue, "list").output
     await died(queue, *(str(number) for number in range(7)))
     await died(queue, "elsewhere", partition=1, why="\x1b[31mred\nTypeError")
@@ -112,7 +112,7 @@ async def test_they_are_listed_in_pages_with_reason_tries_and_size(queue: Queue)
 @pytest.mark.parametrize(
     ("value", "seen"), [("two\nlines", "two"), ("\x1b[2Jcleared", "1b 5b 32 4a"), ("right\u202eleft", "e2 80 ae")]
 )
-async def test_one_is_shown_and_nothing_of_it_that_a_terminal_obeys(queue: Queue, value: str, seen: str) -> None:
+async def test_a_letter_is_shown_without_terminal_control_characters(queue: Queue, value: str, seen: str) -> None:
     await died(queue, value, why="\x1b[31mred")
     [letter] = ids(queue)
     shown = call(queue, "show", letter)
@@ -122,7 +122,7 @@ async def test_one_is_shown_and_nothing_of_it_that_a_terminal_obeys(queue: Queue
     assert value.encode()[:4].hex(" ") in call(queue, "show", letter, "--hex").output
 
 
-async def test_nothing_of_headers_is_lost_for_programs(queue: Queue) -> None:
+async def test_json_output_has_all_bytes_of_headers(queue: Queue) -> None:
     headers = {"text": "ä".encode(), "bytes": bytes(range(256)), "nothing": b""}
     queue.producer.send(queue.key(0), "bad", headers)
     owner = await queue.granted("a", 1)
@@ -133,7 +133,7 @@ async def test_nothing_of_headers_is_lost_for_programs(queue: Queue) -> None:
     assert shown["headers"] == {"text": "ä", "bytes": None, "nothing": ""}
 
 
-async def test_a_large_value_is_cut_on_the_screen_and_written_whole_into_a_file(queue: Queue, tmp_path: Path) -> None:
+async def test_a_large_value_is_cut_on_screen_and_saved_whole(queue: Queue, tmp_path: Path) -> None:
     await died(queue, "x" * 200_000)
     [letter] = ids(queue)
     shown = call(queue, "show", letter, "--save", tmp_path / "value")
@@ -141,7 +141,7 @@ async def test_a_large_value_is_cut_on_the_screen_and_written_whole_into_a_file(
     assert (tmp_path / "value").read_text() == "x" * 200_000
 
 
-async def test_one_is_sent_again_with_its_headers_behind_what_is_there(queue: Queue) -> None:
+async def test_a_letter_is_sent_again_with_headers_behind_existing_entries(queue: Queue) -> None:
     queue.producer.send(queue.key(0), "bad", {"trace": "1"})
     queue.send("b", "c")
     owner = await queue.granted("a", 1)
@@ -158,7 +158,7 @@ async def test_one_is_sent_again_with_its_headers_behind_what_is_there(queue: Qu
     assert again.exit_code == 1 and "not found" in again.output
 
 
-async def test_all_are_sent_again_in_the_order_in_which_they_died(queue: Queue) -> None:
+async def test_redrive_all_keeps_the_order_of_the_letters(queue: Queue) -> None:
     values = [str(number) for number in range(250)]
     for begin in range(0, 250, 50):
         await died(queue, *values[begin : begin + 50])
@@ -168,7 +168,7 @@ async def test_all_are_sent_again_in_the_order_in_which_they_died(queue: Queue) 
     assert [one.partition("/")[0] for one in ids(queue)] == ["1"]
 
 
-async def test_a_letter_that_was_sent_and_did_not_go_is_not_sent_twice(queue: Queue) -> None:
+async def test_a_letter_that_was_sent_but_not_removed_is_not_sent_twice(queue: Queue) -> None:
     """The reply was lost, or the command was killed, between the two."""
     await died(queue, "a", "b")
     dead = partition_keys(queue.name, 0).dead
@@ -182,7 +182,7 @@ async def test_a_letter_that_was_sent_and_did_not_go_is_not_sent_twice(queue: Qu
     assert ids(queue) == []
 
 
-async def test_what_no_producer_has_sent_stays_until_it_is_dropped(queue: Queue) -> None:
+async def test_foreign_letters_stay_until_they_are_dropped(queue: Queue) -> None:
     await died(queue, "a")
     add(queue, *FOREIGN)
     queue.send("b")
@@ -196,7 +196,7 @@ async def test_what_no_producer_has_sent_stays_until_it_is_dropped(queue: Queue)
     assert "3 dead letters deleted" in call(queue, "drop", "--all", "--yes").output
 
 
-async def test_letters_of_partitions_that_went_go_to_where_their_keys_are_now(queue: Queue) -> None:
+async def test_letters_of_removed_partitions_go_to_their_keys_new_partition(queue: Queue) -> None:
     await died(queue, "a", partition=1)
     while await queue.operator.ensure(1) is not None:
         pass
@@ -206,7 +206,7 @@ async def test_letters_of_partitions_that_went_go_to_where_their_keys_are_now(qu
     assert told(read(queue)) == [b"a"]
 
 
-async def test_to_drop_asks_first(queue: Queue) -> None:
+async def test_drop_asks_for_confirmation(queue: Queue) -> None:
     await died(queue, "a", "b", "c")
     first, *_ = ids(queue)
     refused = call(queue, "drop", "--all", given="n\n")
@@ -219,7 +219,7 @@ async def test_to_drop_asks_first(queue: Queue) -> None:
     assert "2 dead letters deleted" in call(queue, "drop", "--all", "-y").output
 
 
-async def test_what_died_since_is_not_among_all(queue: Queue) -> None:
+async def test_redrive_all_excludes_letters_that_come_later(queue: Queue) -> None:
     await died(queue, "a")
     with RedisDeadLetters(queue.url, queue.name) as letters:
         now = letters.until_now()
@@ -241,13 +241,13 @@ async def test_what_died_since_is_not_among_all(queue: Queue) -> None:
         (["show", "0/\x1b[31m"], "is not a dead letter"),
     ],
 )
-async def test_what_cannot_be_is_said_with_the_cure(queue: Queue, arguments: list[str], words: str) -> None:
+async def test_invalid_arguments_are_refused_with_the_cure(queue: Queue, arguments: list[str], words: str) -> None:
     result = call(queue, *arguments)
     assert result.exit_code in (1, 2) and words in result.stderr
     assert "Traceback" not in result.output and "\x1b" not in result.output
 
 
-async def test_another_server_another_queue_and_a_missing_namespace_are_said(queue: Queue) -> None:
+async def test_a_wrong_server_queue_or_namespace_is_explained(queue: Queue) -> None:
     gone = call(queue, "list", url="redis://:secret@127.0.0.1:1/0")
     assert gone.exit_code == 1 and "does not answer" in gone.stderr and "secret" not in gone.output
     assert gone.stderr.startswith("baton dead-letters list: ")
@@ -259,10 +259,10 @@ async def test_another_server_another_queue_and_a_missing_namespace_are_said(que
 
 
 @pytest.mark.parametrize("text", ["3", "3/", "a/1-0", "3/1-0x", "-1/1-0", "3/1", "3/" + "9" * 30 + "-0"])
-def test_what_is_no_letters_id(text: str) -> None:
+def test_an_invalid_letter_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not the id of a dead letter"):
         LetterId.read(text)
 
 
-def test_an_id_reads_as_it_was_written() -> None:
+def test_a_letter_id_reads_back_as_written() -> None:
     assert str(LetterId.read("3/1795338000123-7")) == "3/1795338000123-7"

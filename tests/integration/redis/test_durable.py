@@ -21,7 +21,9 @@ from tests.waiting import eventually, until
 
 @pytest.mark.parametrize("valkey", [False, True])
 @pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
-async def test_a_change_of_owner_waits_for_no_disk(caplog: pytest.LogCaptureFixture, fsync: str, *, valkey: bool) -> None:
+async def test_a_change_of_owner_does_not_wait_for_the_disk(
+    caplog: pytest.LogCaptureFixture, fsync: str, *, valkey: bool
+) -> None:
     """To wait for it took a second, and where the server leaves that to its machine it was in vain."""
     caplog.set_level(logging.WARNING)
     with RedisServer(fsync=fsync, valkey=valkey) as server, server.client() as raw:
@@ -36,7 +38,7 @@ async def test_a_change_of_owner_waits_for_no_disk(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("valkey", [False, True])
-async def test_an_answered_change_of_owner_outlives_a_crash_where_the_disk_comes_first(*, valkey: bool) -> None:
+async def test_an_answered_change_of_owner_survives_a_crash_with_appendfsync_always(*, valkey: bool) -> None:
     async with own_queue(fsync="always", valkey=valkey) as (server, queue):
         for epoch in range(1, 20):
             await queue.granted("a", epoch)
@@ -53,7 +55,7 @@ async def test_an_answered_change_of_owner_outlives_a_crash_where_the_disk_comes
 
 
 @pytest.mark.parametrize("valkey", [False, True])
-async def test_an_entry_that_is_sent_once_more_on_a_new_connection_waits_for_a_replica(*, valkey: bool) -> None:
+async def test_an_entry_sent_again_on_a_new_connection_waits_for_replicas(*, valkey: bool) -> None:
     with RedisServer(valkey=valkey) as primary, RedisServer(valkey=valkey, replica_of=primary) as replica:
         with primary.client() as raw:
             until(lambda: raw.execute_command("WAIT", 1, 100) == 1)
@@ -81,7 +83,7 @@ async def test_an_entry_that_is_sent_once_more_on_a_new_connection_waits_for_a_r
 
 
 @pytest.mark.parametrize("valkey", [False, True])
-async def test_a_grant_that_is_made_once_more_on_a_new_connection_waits_for_a_replica(*, valkey: bool) -> None:
+async def test_a_grant_made_again_on_a_new_connection_waits_for_replicas(*, valkey: bool) -> None:
     """Where the operator announces it on another connection, as in a cluster."""
     with RedisServer(valkey=valkey) as primary, RedisServer(valkey=valkey, replica_of=primary) as replica:
         queue = await make_queue(primary.url)

@@ -46,7 +46,7 @@ def everything(queue: Queue) -> dict[bytes, bytes | None]:
         return {name: raw.dump(name) for name in raw.scan_iter(f"pq:{{{queue.name}}}:*")}
 
 
-async def test_what_is_sent_by_hand_is_shown_as_its_consumer_reads_it(queue: Queue) -> None:
+async def test_peek_shows_a_sent_entry_as_its_consumer_reads_it(queue: Queue) -> None:
     name = queue.key(1).decode()
     done = call(queue, "send", "--key", name, "--header", "trace=a=b", "paid: 3 €")
     [shown] = peeked(queue, partition=1)
@@ -62,7 +62,7 @@ async def test_what_is_sent_by_hand_is_shown_as_its_consumer_reads_it(queue: Que
     assert peeked(queue)[0]["valueBase64"] == b64encode(b"\xff").decode(), "bytes that are no text, as a shell gives them"
 
 
-async def test_a_look_changes_nothing_and_shows_what_is_not_finished(queue: Queue) -> None:
+async def test_peek_changes_nothing_and_shows_unfinished_entries(queue: Queue) -> None:
     queue.send("1", "2", "3", "4")
     add(queue, *FOREIGN)
     queue.send("5", partition=0)
@@ -79,7 +79,7 @@ async def test_a_look_changes_nothing_and_shows_what_is_not_finished(queue: Queu
     assert everything(queue) == before
 
 
-async def test_the_entries_of_a_moving_key_are_shown_where_and_when_they_can_be_read(queue: Queue) -> None:
+async def test_peek_shows_entries_of_a_moving_key_where_they_can_be_read(queue: Queue) -> None:
     old, new = await queue.granted("old", 1, 0), await queue.granted("new", 1, 2)
     queue.producer.send(key(0, 2), "1")
     held = old.read(0, ONE)
@@ -92,7 +92,7 @@ async def test_the_entries_of_a_moving_key_are_shown_where_and_when_they_can_be_
     assert (values(queue), values(queue, partition=2)) == ([], ["2"])
 
 
-async def test_a_file_of_json_lines_is_sent_and_what_peek_shows_is_one(queue: Queue) -> None:
+async def test_send_accepts_the_json_lines_that_peek_prints(queue: Queue) -> None:
     queue.producer.send(queue.key(0), BYTES, {"bytes": BYTES, "text": "a"})
     queue.producer.send(queue.key(0), "2")
     shown = call(queue, "peek", "--partition", "0", "-o", "json").stdout
@@ -120,14 +120,14 @@ async def test_a_file_of_json_lines_is_sent_and_what_peek_shows_is_one(queue: Qu
         ('{"value": "a", "headers": "b"}', "line 3: the headers are not an object"),
     ],
 )
-def test_what_stands_before_a_bad_line_is_sent(queue: Queue, line: str, said: str) -> None:
+def test_lines_before_a_bad_line_are_sent(queue: Queue, line: str, said: str) -> None:
     lines = f'{{"value": "1"}}\n\n{line}\n{{"value": "2"}}\n'.encode(errors="surrogateescape")
     done = call(queue, "send", "--file", "-", "--partition", "0", given=lines)
     assert done.exit_code == 1 and f"1 entry sent, then: {said}" in done.stderr
     assert values(queue) == ["1"]
 
 
-async def test_a_socket(tmp_path: Path) -> None:
+async def test_a_unix_socket_works_for_all_sides(tmp_path: Path) -> None:
     """Of this machine, for all sides of a queue."""
     socket = tmp_path / "redis"
     words = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", ""]
@@ -141,7 +141,7 @@ async def test_a_socket(tmp_path: Path) -> None:
         server.terminate()
 
 
-def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue) -> None:
+def test_tail_shows_new_entries_of_all_partitions_until_ctrl_c(queue: Queue) -> None:
     queue.send("before")
     before = everything(queue)
     with tailing("--redis-url", queue.url, queue.name, "-o", "json") as lines:
@@ -152,7 +152,7 @@ def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue) -> No
     assert sorted((one["partition"], one["value"]) for one in found) == [(0, "1"), (1, "2")]
 
 
-def test_a_large_value_is_cut_for_people_and_nothing_in_it_moves_a_cursor(queue: Queue) -> None:
+def test_a_large_value_is_cut_and_escape_sequences_are_removed(queue: Queue) -> None:
     queue.send("x" * 3_000_000, "a\x1b[2Jb")
     large, escaping = call(queue, "peek", "--partition", "0").stdout.splitlines()
     assert len(large) < 1_200 and large.endswith("x…")
@@ -174,12 +174,12 @@ def test_a_large_value_is_cut_for_people_and_nothing_in_it_moves_a_cursor(queue:
         (["tail", "--topic", "a"], 2, "--topic needs --kafka-url"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(queue: Queue, arguments: list[str], status: int, said: str) -> None:
+def test_invalid_arguments_are_explained_in_one_line(queue: Queue, arguments: list[str], status: int, said: str) -> None:
     done = call(queue, *arguments, given="")
     assert done.exit_code == status and said in done.stderr.splitlines()[-1], done.output
 
 
-async def test_a_queue_that_there_is_not(queue: Queue) -> None:
+async def test_an_absent_queue_is_named(queue: Queue) -> None:
     words = ["peek", "--redis-url", queue.url, "shop/nothing", "--partition", "0"]
     done = await asyncio.to_thread(CliRunner().invoke, main, words)
     assert done.exit_code == 1 and "has no queue shop/nothing" in done.stderr

@@ -81,7 +81,7 @@ async def pair() -> AsyncIterator[Pair]:
         made.address.close()
 
 
-async def test_producer_consumer_and_operator_leave_a_primary_that_became_a_replica(pair: Pair, tmp_path: Path) -> None:
+async def test_all_sides_leave_a_primary_that_became_a_replica(pair: Pair, tmp_path: Path) -> None:
     queue = await make_queue(pair.address.url)
     async with operating(queue, tmp_path) as operator:
         pod = operator.pod("a")
@@ -99,7 +99,7 @@ async def test_producer_consumer_and_operator_leave_a_primary_that_became_a_repl
     await queue.close()
 
 
-async def test_who_meets_the_former_primary_again_tries_again_within_patience(pair: Pair, tmp_path: Path) -> None:
+async def test_clients_of_the_former_primary_retry_within_their_patience(pair: Pair, tmp_path: Path) -> None:
     """The address leads to it for a while yet: producers wait, and idle consumers do not settle there."""
     queue = await make_queue(pair.address.url)
     async with operating(queue, tmp_path) as operator:
@@ -131,7 +131,7 @@ def _errors(server: RedisServer, word: str) -> int:
     return errors.get(f"errorstat_{word}", {}).get("count", 0)
 
 
-async def test_nobody_waits_at_a_replica(pair: Pair) -> None:
+async def test_a_wait_at_a_replica_is_refused(pair: Pair) -> None:
     """It would take the blocking read, and nothing would ever come."""
     queue = await make_queue(pair.address.url)
     owner = await queue.granted("a", 1)
@@ -146,7 +146,7 @@ async def test_nobody_waits_at_a_replica(pair: Pair) -> None:
     await queue.close()
 
 
-async def test_a_producer_waits_for_the_replicas_that_its_server_insists_on() -> None:
+async def test_a_producer_waits_for_min_replicas_to_write() -> None:
     """As after a failover, until the former primary is back as a replica."""
     async with own_queue() as (server, queue):
         with server.client() as raw:
@@ -166,7 +166,7 @@ async def test_a_producer_waits_for_the_replicas_that_its_server_insists_on() ->
         assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"1"]
 
 
-async def test_a_change_of_the_number_of_partitions_goes_on_at_the_new_primary(pair: Pair) -> None:
+async def test_a_partition_count_change_continues_at_the_new_primary(pair: Pair) -> None:
     queue = await make_queue(pair.address.url)
     owner, new = await queue.granted("old", 1), await queue.granted("new", 1, 2)
     moves = key(0, 2)
@@ -203,7 +203,7 @@ def at_the_primary(ask: Callable[[], T]) -> T:
             assert "READONLY" in str(problem)
 
 
-async def test_what_lingers_goes_on_at_the_new_primary(pair: Pair) -> None:
+async def test_lingering_entries_are_sent_to_the_new_primary(pair: Pair) -> None:
     queue = await make_queue(pair.address.url)
     values: list[bytes] = []
     async with AsyncRedisProducer(pair.address.url, queue.name, patience=PATIENCE, max_entries=20) as tasks:
@@ -225,7 +225,7 @@ async def test_what_lingers_goes_on_at_the_new_primary(pair: Pair) -> None:
     await queue.close()
 
 
-async def test_a_grant_right_after_a_failover_finds_its_script_at_the_new_primary(pair: Pair) -> None:
+async def test_a_grant_right_after_a_failover_loads_its_script_again(pair: Pair) -> None:
     """The former one does not know it either, takes it, and refuses to run it."""
     queue = await make_queue(pair.address.url)
     pair.change_places()

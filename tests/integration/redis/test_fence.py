@@ -37,7 +37,7 @@ async def test_a_former_owner_is_refused_and_told_who_owns_the_partition(queue: 
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_the_owner_is_refused_under_an_epoch_that_is_over(queue: Queue, action: str) -> None:
+async def test_the_owner_is_refused_under_an_earlier_epoch(queue: Queue, action: str) -> None:
     """A -> B -> A: what A read the first time is not acknowledged by A the second time."""
     queue.send("a")
     owner = await queue.granted("a", OLD)
@@ -47,7 +47,7 @@ async def test_the_owner_is_refused_under_an_epoch_that_is_over(queue: Queue, ac
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_nobody_may_act_on_a_partition_that_was_never_granted_or_granted_to_nobody(queue: Queue, action: str) -> None:
+async def test_a_partition_without_an_owner_refuses_every_pod(queue: Queue, action: str) -> None:
     for granted in (False, True):
         if granted:
             await queue.operator.grant(0, None, OLD)
@@ -65,7 +65,7 @@ async def test_a_grant_needs_an_epoch_above_the_recorded_one(queue: Queue) -> No
     assert await queue.operator.grant(0, Uid("b"), Epoch(7)) == ("b", 7, False)
 
 
-async def test_a_grant_that_is_repeated_gives_the_same_answer_and_changes_nothing(queue: Queue) -> None:
+async def test_a_repeated_grant_gives_the_same_answer_and_changes_nothing(queue: Queue) -> None:
     queue.send("a", "b")
     owner = await queue.granted("a", 5)
     owner.read(0, Epoch(5), 1)
@@ -81,7 +81,7 @@ async def test_nothing_unpauses_at_the_same_epoch(queue: Queue) -> None:
     assert await queue.operator.grant(0, Uid("a"), Epoch(6)) == ("a", 6, False)
 
 
-async def test_owner_records_are_shown_for_a_lost_ledger(queue: Queue) -> None:
+async def test_a_check_returns_the_owner_records(queue: Queue) -> None:
     assert (await queue.operator.check()).owners == {}
     await queue.granted("a", 5, partition=1)
     assert (await queue.operator.check()).owners == {1: ("a", 5, False)}
@@ -89,9 +89,7 @@ async def test_owner_records_are_shown_for_a_lost_ledger(queue: Queue) -> None:
     assert (await queue.operator.check()).owners == {1: (None, 6, False)}
 
 
-async def test_the_owner_is_sure_from_when_it_asked_and_not_from_when_it_saw_the_answer(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ownership_is_sure_from_the_time_of_the_request(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.send("a")
     reader = await queue.granted("owner", NEW)
     answered: list[float] = []
@@ -109,7 +107,7 @@ async def test_the_owner_is_sure_from_when_it_asked_and_not_from_when_it_saw_the
         assert before <= reader.sure_at(0) < answered[-1]
 
 
-async def test_the_newer_of_two_processes_with_one_uid_fences_the_older(queue: Queue) -> None:
+async def test_the_newer_of_two_processes_with_one_uid_fences_the_older_one(queue: Queue) -> None:
     queue.send(*map(str, range(4)))
     older = await queue.granted("a", 1)
     first = older.read(0, ONE, 2)
@@ -129,7 +127,7 @@ async def test_the_newer_of_two_processes_with_one_uid_fences_the_older(queue: Q
     assert await queue.operator.outstanding(0) == 2
 
 
-async def test_nothing_is_handed_out_twice_by_turns(queue: Queue) -> None:
+async def test_an_older_process_does_not_get_the_partition_back(queue: Queue) -> None:
     """An older process that goes on asking does not get the partition back."""
     queue.send(*map(str, range(100)))
     older = await queue.granted("a", 1)
@@ -142,7 +140,7 @@ async def test_nothing_is_handed_out_twice_by_turns(queue: Queue) -> None:
         assert len(newer.read(0, ONE, 1)) == 1
 
 
-async def test_a_process_that_is_forked_from_the_reader_s_is_another(queue: Queue) -> None:
+async def test_a_forked_process_counts_as_another_reader(queue: Queue) -> None:
     queue.send(*map(str, range(4)))
     reader = await queue.granted("a", 1)
     first = reader.read(0, ONE, 2)
@@ -159,7 +157,7 @@ async def test_a_process_that_is_forked_from_the_reader_s_is_another(queue: Queu
     assert [(entry.value, entry.redelivered) for entry in reader.read(0, ONE)] == [(b"2", False), (b"3", False)]
 
 
-async def test_a_new_grant_begins_with_whoever_reads_then(queue: Queue) -> None:
+async def test_after_a_new_grant_either_process_may_read(queue: Queue) -> None:
     queue.send("x")
     older = await queue.granted("a", 1)
     older.read(0, ONE)

@@ -50,7 +50,7 @@ FAR = "9000000000000000-*"
 FOREIGN = ("*", {"k": "key", "v": "value", "t": "0"}), ("*", {"something": "else"}), (FAR, {"a": "\x00\xff", "b": ""})
 
 
-async def test_a_producer_goes_on_behind_them_in_its_own_numbers(queue: Queue) -> None:
+async def test_a_producer_continues_behind_foreign_entries_in_its_own_numbers(queue: Queue) -> None:
     queue.send("1", "2")
     add(queue, *FOREIGN)
     queue.send("3", "4")
@@ -67,7 +67,7 @@ async def test_a_producer_goes_on_behind_them_in_its_own_numbers(queue: Queue) -
     assert json.loads(letters[1][b"value"]) == ["something", "else"]
 
 
-async def test_a_reader_never_sees_them_and_later_entries_are_not_lost(queue: Queue) -> None:
+async def test_readers_never_see_foreign_entries_and_lose_no_later_ones(queue: Queue) -> None:
     queue.send("1")
     add(queue, *FOREIGN)
     owner = await queue.granted("a", ONE)
@@ -81,7 +81,7 @@ async def test_a_reader_never_sees_them_and_later_entries_are_not_lost(queue: Qu
 
 
 @pytest.mark.parametrize("where", ["*", FAR])
-async def test_a_great_many_are_set_aside_in_portions(queue: Queue, where: str) -> None:
+async def test_many_foreign_entries_are_set_aside_in_portions(queue: Queue, where: str) -> None:
     queue.send("1")
     with queue.raw() as raw, raw.pipeline(transaction=False) as pipe:
         for number in range(2500):
@@ -96,7 +96,7 @@ async def test_a_great_many_are_set_aside_in_portions(queue: Queue, where: str) 
     assert len(queue.letters()) == 2500
 
 
-async def test_work_goes_on_singly_and_in_logged_ranges_behind_a_far_one(queue: Queue) -> None:
+async def test_reading_continues_behind_a_foreign_entry_with_a_far_id(queue: Queue) -> None:
     """Entries of before, and of after, are counted and come once, whoever reads how."""
     queue.send("1", "2", "3")
     add(queue, (FAR, {"a": "b"}))
@@ -124,9 +124,7 @@ async def test_work_goes_on_singly_and_in_logged_ranges_behind_a_far_one(queue: 
 
 
 @pytest.mark.parametrize("beyond", ["9200000000000000-*", "18446744073709551615-18446744073709551615"])
-async def test_one_beyond_all_numbers_holds_up_nothing_but_new_entries_until_the_others_are_done(
-    queue: Queue, beyond: str
-) -> None:
+async def test_a_foreign_entry_beyond_all_numbers_delays_only_new_entries(queue: Queue, beyond: str) -> None:
     """Where the server takes lower ids again, not even these."""
     queue.send("1", "2")
     add(queue, (beyond, {"a": "b"}))
@@ -148,7 +146,7 @@ async def test_one_beyond_all_numbers_holds_up_nothing_but_new_entries_until_the
     assert len(queue.letters()) == 1
 
 
-async def test_a_producer_that_waits_behind_one_beyond_all_numbers_says_so(valkey: RedisServer) -> None:
+async def test_a_producer_blocked_by_a_foreign_entry_says_so(valkey: RedisServer) -> None:
     queue = await make_queue(valkey.url)
     queue.send("1")
     add(queue, ("18446744073709551615-18446744073709551615", {"a": "b"}))
@@ -160,7 +158,9 @@ async def test_a_producer_that_waits_behind_one_beyond_all_numbers_says_so(valke
     await queue.close()
 
 
-async def test_while_one_partition_rests_another_takes_what_lingers(valkey: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_blocked_partition_does_not_delay_lingering_entries_of_others(
+    valkey: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of partition 0 the next try would be in an hour."""
     monkeypatch.setattr(outbox, "_FIRST_PAUSE", HOUR)
     queue = await make_queue(valkey.url)
@@ -183,7 +183,7 @@ async def test_while_one_partition_rests_another_takes_what_lingers(valkey: Redi
     await queue.close()
 
 
-async def test_what_stands_right_behind_an_acknowledged_entry_becomes_a_dead_letter_too(queue: Queue) -> None:
+async def test_a_foreign_entry_right_behind_an_acknowledged_one_becomes_a_dead_letter(queue: Queue) -> None:
     queue.send("a")
     owner = await queue.granted("a", ONE)
     (first,) = owner.read(0, ONE)

@@ -23,7 +23,7 @@ VOLATILE = {
 }
 
 
-async def test_the_keys_of_a_queue() -> None:
+async def test_the_keys_of_a_queue_have_their_documented_format() -> None:
     """Two partitions become three; one is paused with entries in hand, of the other a range is logged."""
     with RedisServer() as server, server.client() as raw:
         queue = await make_queue(server.url, name="shop/orders")

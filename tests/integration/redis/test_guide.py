@@ -128,7 +128,7 @@ async def fleet(queue: Queue, tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 @pytest.mark.parametrize("program", [SMALLEST, BATCHES], ids=["smallest", "batches"])
-async def test_a_program_prints_its_entries_and_acknowledges_them(fleet: Fleet, queue: Queue, program: str) -> None:
+async def test_the_first_programs_print_and_acknowledge_their_entries(fleet: Fleet, queue: Queue, program: str) -> None:
     process = await fleet.start(program)
     queue.send("hello", "world")
     until(lambda: "world" in process.output, process.output)
@@ -138,7 +138,7 @@ async def test_a_program_prints_its_entries_and_acknowledges_them(fleet: Fleet, 
     assert process.end() == 0
 
 
-async def test_deserializers(fleet: Fleet, queue: Queue) -> None:
+async def test_the_deserializer_program_sets_bad_values_aside(fleet: Fleet, queue: Queue) -> None:
     process = await fleet.start(DESERIALIZERS)
     queue.send('{"n": 1}', "no JSON", '{"n": 2}')
     until(lambda: f"{queue.key(0).decode()} 2" in process.output)
@@ -180,7 +180,9 @@ sys.modules["orders_pb2"].Order = message_factory.GetMessageClass(orders.message
     ],
     ids=["pydantic", "avro", "protobuf"],
 )
-async def test_models(fleet: Fleet, queue: Queue, program: str, values: list[str | bytes]) -> None:
+async def test_the_model_programs_set_bad_values_aside(
+    fleet: Fleet, queue: Queue, program: str, values: list[str | bytes]
+) -> None:
     process = await fleet.start(program)
     queue.send(*values)
     until(lambda: all(f"{line}\n" in process.output for line in ("1 2.5", "3 4.0")), process.output)
@@ -235,7 +237,7 @@ ONE, TWO, THREE = (f'{{"id": {number}, "amount": 1}}' for number in (1, 2, 3))
     ],
     ids=["confluent-kafka", "aiokafka", "celery", "circuit breaker"],
 )
-async def test_the_same_program_as_elsewhere(
+async def test_the_migrated_programs_do_what_they_did_elsewhere(
     fleet: Fleet, queue: Queue, elsewhere: str, program: str, values: tuple[str, ...]
 ) -> None:
     compile(elsewhere, "coming-from.md", "exec")
@@ -246,7 +248,7 @@ async def test_the_same_program_as_elsewhere(
     assert (await queue.dead_letters())[0] == len(values) - 2
 
 
-async def test_callbacks(fleet: Fleet, queue: Queue) -> None:
+async def test_the_callback_program_prints_its_assignments(fleet: Fleet, queue: Queue) -> None:
     process = await fleet.start(CALLBACKS)
     queue.send("a")
     until(lambda: "b'a'" in process.output)
@@ -263,7 +265,7 @@ async def test_callbacks(fleet: Fleet, queue: Queue) -> None:
     ]
 
 
-async def test_state_in_a_shared_database_is_right_after_a_crash_and_a_hand_off(fleet: Fleet, queue: Queue) -> None:
+async def test_state_in_a_database_is_right_after_a_crash_and_hand_off(fleet: Fleet, queue: Queue) -> None:
     first = await fleet.start(DATABASE)
     queue.send(*["1"] * 300)
     until(lambda: fleet.rows("SELECT total FROM totals WHERE total > 20"))
@@ -278,7 +280,7 @@ async def test_state_in_a_shared_database_is_right_after_a_crash_and_a_hand_off(
     assert fleet.rows("SELECT * FROM totals") == [(queue.key(0), 500)]
 
 
-async def test_a_sequence_that_is_not_complete_goes_to_the_next_owner_from_its_beginning(fleet: Fleet, queue: Queue) -> None:
+async def test_the_next_owner_gets_an_incomplete_sequence_from_its_beginning(fleet: Fleet, queue: Queue) -> None:
     one, other = queue.key(0, 0), queue.key(0, 1)
     first = await fleet.start(SEQUENCES)
     queue.producer.send_many([(one, "a"), (other, "x"), (one, "b"), (other, "end")])
@@ -292,7 +294,7 @@ async def test_a_sequence_that_is_not_complete_goes_to_the_next_owner_from_its_b
     await eventually(fleet.lag_is_none)
 
 
-async def test_state_in_memory_is_flushed_when_its_partition_goes(fleet: Fleet, queue: Queue) -> None:
+async def test_state_in_memory_is_flushed_when_its_partition_is_revoked(fleet: Fleet, queue: Queue) -> None:
     first = await fleet.start(FLUSH)
     queue.send(*["1"] * 300)
     await eventually(lambda: fleet.outstanding_is(300))
@@ -326,7 +328,7 @@ consumer.run(handle)
 """
 
 
-async def test_the_first_ctrl_c_finishes_what_is_being_worked_on(fleet: Fleet, queue: Queue) -> None:
+async def test_the_first_ctrl_c_lets_the_handler_finish(fleet: Fleet, queue: Queue) -> None:
     process = await fleet.start(UNTIL_ASKED % 0)
     queue.send("a", "b")
     until(lambda: "begun" in process.output)
@@ -337,7 +339,7 @@ async def test_the_first_ctrl_c_finishes_what_is_being_worked_on(fleet: Fleet, q
     assert await fleet.lag() == 1
 
 
-async def test_the_second_ctrl_c_ends_it_at_once(fleet: Fleet, queue: Queue) -> None:
+async def test_the_second_ctrl_c_ends_the_process_at_once(fleet: Fleet, queue: Queue) -> None:
     process = await fleet.start(UNTIL_ASKED % 3600)
     queue.send("a", "b")
     until(lambda: "begun" in process.output)
@@ -351,7 +353,7 @@ async def test_the_second_ctrl_c_ends_it_at_once(fleet: Fleet, queue: Queue) -> 
     assert await fleet.lag() == 2
 
 
-async def test_sigterm_goes_on_until_the_partitions_were_taken(fleet: Fleet, queue: Queue) -> None:
+async def test_after_sigterm_work_goes_on_until_the_partitions_were_taken(fleet: Fleet, queue: Queue) -> None:
     process = await fleet.start(SMALLEST)
     queue.send("a")
     until(lambda: "b'a'" in process.output)
@@ -384,7 +386,7 @@ asyncio.run(serve())
 """
 
 
-async def test_a_web_server_ends_its_consumer_which_warns_that_it_does_not_hear_sigterm(fleet: Fleet, queue: Queue) -> None:
+async def test_a_web_servers_consumer_warns_that_it_does_not_hear_sigterm(fleet: Fleet, queue: Queue) -> None:
     process = await fleet.start(FASTAPI + LIFESPAN + SERVER)
     queue.send("a")
     until(lambda: "b'a'" in process.output and "serving" in process.output)

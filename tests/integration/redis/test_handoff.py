@@ -15,7 +15,7 @@ def following(offset: str) -> str:
     return f"{int(offset.partition('-')[0]) + 1}-0"
 
 
-async def test_a_paused_partition_hands_out_nothing_new_and_still_takes_acknowledgements(queue: Queue) -> None:
+async def test_a_paused_partition_takes_acks_but_hands_out_nothing_new(queue: Queue) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     entries = owner.read(0, ONE, 2)
@@ -28,7 +28,7 @@ async def test_a_paused_partition_hands_out_nothing_new_and_still_takes_acknowle
     assert await queue.operator.outstanding(0) == 0
 
 
-async def test_a_pause_under_another_epoch_does_nothing_and_finds_nothing_outstanding(queue: Queue) -> None:
+async def test_a_pause_under_another_epoch_does_nothing(queue: Queue) -> None:
     queue.send("a", "b")
     owner = await queue.granted("a", TWO)
     owner.read(0, TWO, 1)
@@ -48,14 +48,14 @@ async def test_leftovers_come_first_in_order_and_marked(queue: Queue) -> None:
     assert owner.read(0, TWO) == []
 
 
-async def test_what_was_handed_out_is_not_handed_out_again_to_the_same_reader(queue: Queue) -> None:
+async def test_an_entry_is_not_handed_out_twice_to_the_same_reader(queue: Queue) -> None:
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
     assert told(owner.read(0, ONE)) == [(b"a", False), (b"b", False)]
     assert owner.read(0, ONE) == []
 
 
-async def test_an_owner_restarted_in_place_finishes_its_outstanding_entries_while_paused(queue: Queue) -> None:
+async def test_a_restarted_owner_finishes_its_outstanding_entries_while_paused(queue: Queue) -> None:
     queue.send("a", "b")
     (await queue.granted("a", ONE)).read(0, ONE, 1)
     assert await queue.operator.pause(0, ONE) == 1
@@ -68,7 +68,7 @@ async def test_an_owner_restarted_in_place_finishes_its_outstanding_entries_whil
     assert await queue.operator.outstanding(0) == 0
 
 
-async def test_reading_only_what_was_handed_out_before_takes_nothing_new(queue: Queue) -> None:
+async def test_reading_old_entries_only_takes_no_new_ones(queue: Queue) -> None:
     queue.send("a", "b")
     (await queue.granted("a", ONE)).read(0, ONE, 1)
     restarted = queue.reader("a")
@@ -77,7 +77,7 @@ async def test_reading_only_what_was_handed_out_before_takes_nothing_new(queue: 
     assert told(restarted.read(0, ONE)) == [(b"b", False)]
 
 
-async def test_leftovers_that_the_new_owner_never_got_are_not_outstanding_with_it(queue: Queue) -> None:
+async def test_leftovers_are_outstanding_only_once_handed_out(queue: Queue) -> None:
     """Or a hand-off right after a hand-off could never end before its deadline."""
     queue.send("a", "b", "c", "d")
     (await queue.granted("a", ONE)).read(0, ONE, 3)
@@ -93,7 +93,7 @@ async def test_leftovers_that_the_new_owner_never_got_are_not_outstanding_with_i
     assert told(third.read(0, THREE)) == [(b"b", True), (b"c", True), (b"d", False)]
 
 
-async def test_leftovers_that_were_all_served_are_all_outstanding(queue: Queue) -> None:
+async def test_leftovers_that_were_all_handed_out_are_all_outstanding(queue: Queue) -> None:
     queue.send("a", "b", "c")
     (await queue.granted("a", ONE)).read(0, ONE, 2)
     second = await queue.granted("b", TWO)
@@ -101,7 +101,7 @@ async def test_leftovers_that_were_all_served_are_all_outstanding(queue: Queue) 
     assert await queue.operator.pause(0, TWO) == 3
 
 
-async def test_acknowledging_again_or_what_was_never_handed_out_changes_nothing(queue: Queue) -> None:
+async def test_repeated_or_unknown_acks_change_nothing(queue: Queue) -> None:
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
     (entry,) = owner.read(0, ONE, 1)
@@ -111,7 +111,7 @@ async def test_acknowledging_again_or_what_was_never_handed_out_changes_nothing(
     assert told(owner.read(0, ONE)) == [(b"b", False)]
 
 
-async def test_many_acknowledgements_at_once(queue: Queue) -> None:
+async def test_thousands_of_entries_are_acknowledged_at_once(queue: Queue) -> None:
     queue.send(*(str(number) for number in range(9000)))
     owner = await queue.granted("a", ONE)
     entries = owner.read(0, ONE, 9000)
@@ -120,7 +120,7 @@ async def test_many_acknowledgements_at_once(queue: Queue) -> None:
     assert (await queue.operator.check()).lag[0] == 0
 
 
-async def test_a_late_word_of_an_earlier_epoch_does_not_make_a_reader_lose_its_place(queue: Queue) -> None:
+async def test_an_ack_of_an_earlier_epoch_does_not_reset_the_reader(queue: Queue) -> None:
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
     (entry,) = owner.read(0, ONE, 1)
@@ -131,7 +131,7 @@ async def test_a_late_word_of_an_earlier_epoch_does_not_make_a_reader_lose_its_p
     assert owner.read(0, TWO) == []
 
 
-async def test_an_entry_that_somebody_deleted_by_hand_holds_nobody_up(queue: Queue) -> None:
+async def test_an_entry_deleted_by_hand_holds_up_no_other(queue: Queue) -> None:
     queue.send("a", "b")
     (entry,) = (await queue.granted("a", ONE)).read(0, ONE, 1)
     with queue.raw() as raw:
@@ -141,7 +141,7 @@ async def test_an_entry_that_somebody_deleted_by_hand_holds_nobody_up(queue: Que
     assert await queue.operator.outstanding(0) == 1
 
 
-async def test_entries_say_when_the_queue_took_them_and_where_they_are(queue: Queue) -> None:
+async def test_entries_have_their_time_partition_and_offset(queue: Queue) -> None:
     queue.send("a", partition=1)
     owner = await queue.granted("a", ONE, partition=1)
     (entry,) = owner.read(1, ONE)

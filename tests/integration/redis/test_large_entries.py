@@ -48,7 +48,7 @@ def all_of(reader: RedisReader) -> list[Entry]:
     return found
 
 
-async def test_what_a_script_looks_at_follows_from_the_size_of_entries(queue: Queue) -> None:
+async def test_the_entries_a_script_reads_depend_on_their_size(queue: Queue) -> None:
     values = ["small"] * 60 + ["x" * LARGE] * 60
     queue.send(*values)
     owner = await queue.granted("a", ONE)
@@ -68,7 +68,7 @@ async def test_what_a_script_looks_at_follows_from_the_size_of_entries(queue: Qu
     assert max(asked_for(queue, lambda: found.extend(all_of(again)))) == MOST, "no large one is there any more"
 
 
-async def test_so_it_does_where_somebody_else_has_added_large_ones(queue: Queue) -> None:
+async def test_scripts_read_few_large_foreign_entries_at_once(queue: Queue) -> None:
     """A producer goes on behind them when they are set aside, and that is as many scripts as it takes."""
     queue.send("a")
     stream = partition_keys(queue.name, 0).stream
@@ -80,7 +80,7 @@ async def test_so_it_does_where_somebody_else_has_added_large_ones(queue: Queue)
     assert [entry.value for entry in owner.read(0, ONE)] == [b"a", b"b"]
 
 
-async def test_so_it_does_where_dead_letters_are_listed(queue: Queue) -> None:
+async def test_few_large_dead_letters_are_listed_at_once(queue: Queue) -> None:
     queue.send(*["x" * LARGE] * 60)
     owner = await queue.granted("a", ONE)
     entries = all_of(owner)
@@ -92,7 +92,7 @@ async def test_so_it_does_where_dead_letters_are_listed(queue: Queue) -> None:
     assert max(map(len, pages)) <= MOST_BYTES / LARGE
 
 
-async def test_of_a_large_one_of_somebody_elses_a_dead_letter_has_the_beginning(queue: Queue) -> None:
+async def test_a_dead_letter_has_the_beginning_of_a_large_foreign_entry(queue: Queue) -> None:
     """All of it in JSON took the server 20 ms for each megabyte: one of 300 MB was never through."""
     queue.send("a")
     keys = partition_keys(queue.name, 0)
@@ -109,7 +109,7 @@ async def test_of_a_large_one_of_somebody_elses_a_dead_letter_has_the_beginning(
     assert re.search(rb"it had 80\d{5} bytes", letter[b"why"])
 
 
-async def test_an_entry_is_as_large_as_it_may_be_and_no_larger(queue: Queue) -> None:
+async def test_an_entry_has_a_maximum_size(queue: Queue) -> None:
     value = b"x" * (MOST_BYTES_OF_AN_ENTRY - len(queue.key(0)))
     queue.producer.send(queue.key(0), value)
     for send in (queue.producer.send, queue.producer.produce):
@@ -123,7 +123,7 @@ async def test_an_entry_is_as_large_as_it_may_be_and_no_larger(queue: Queue) -> 
     assert entry.value == value
 
 
-async def test_after_a_read_that_failed_it_asks_for_one_entry(queue: Queue) -> None:
+async def test_a_failed_read_is_followed_by_a_read_of_one_entry(queue: Queue) -> None:
     queue.send(*map(str, range(10)))
     owner = await queue.granted("a", ONE)
     with pytest.MonkeyPatch.context() as away:

@@ -28,7 +28,7 @@ def begun(reader: RedisReader, epoch: Epoch) -> Iterator[Entry]:
             yield entry
 
 
-async def test_a_member_holds_no_more_than_allowed_over_all_its_partitions(queue: Queue) -> None:
+async def test_the_unacked_limit_applies_across_a_members_partitions(queue: Queue) -> None:
     await queue.limited(most=3)
     for partition in (0, 1):
         queue.send("a", "b", "c", partition=partition)
@@ -44,7 +44,7 @@ async def test_a_member_holds_no_more_than_allowed_over_all_its_partitions(queue
     assert await queue.operator.outstanding(0) + await queue.operator.outstanding(1) == 3
 
 
-async def test_fewer_allowed_than_partitions_still_empties_all_of_them(server: RedisServer) -> None:
+async def test_a_limit_below_the_partition_count_still_empties_all_partitions(server: RedisServer) -> None:
     queue = await make_queue(server.url, partitions=5)
     await queue.limited(most=2)
     for partition in range(5):
@@ -67,7 +67,7 @@ async def test_fewer_allowed_than_partitions_still_empties_all_of_them(server: R
     await queue.close()
 
 
-async def test_a_partition_that_nobody_asks_for_keeps_no_room(queue: Queue) -> None:
+async def test_an_unread_partition_reserves_no_room(queue: Queue) -> None:
     await queue.limited(most=1)
     for partition in (0, 1):
         queue.send("a", "b", "c", partition=partition)
@@ -81,7 +81,7 @@ async def test_a_partition_that_nobody_asks_for_keeps_no_room(queue: Queue) -> N
         entry = found[0]
 
 
-async def test_what_was_let_go_or_lost_does_not_count(queue: Queue) -> None:
+async def test_released_or_lost_entries_do_not_count_towards_the_limit(queue: Queue) -> None:
     await queue.limited(most=1)
     for partition in (0, 1):
         queue.send("a", "b", partition=partition)
@@ -97,7 +97,7 @@ async def test_what_was_let_go_or_lost_does_not_count(queue: Queue) -> None:
     assert len(owner.read(0, TWO)) == 1
 
 
-async def test_a_former_owners_entries_count_from_when_they_are_handed_out(queue: Queue) -> None:
+async def test_a_former_owners_entries_count_once_handed_out(queue: Queue) -> None:
     queue.send("a", "b", "c", "d")
     (await queue.granted("a", ONE)).read(0, ONE, 3)
     await queue.limited(most=2)
@@ -118,7 +118,7 @@ async def test_a_restarted_owner_gets_all_that_it_held_before(queue: Queue) -> N
     assert again.read(0, ONE) == []
 
 
-async def test_new_limits_hold_at_once_for_readers_that_run(queue: Queue) -> None:
+async def test_new_limits_apply_to_running_readers_at_once(queue: Queue) -> None:
     await queue.limited(most=1)
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
@@ -129,7 +129,7 @@ async def test_new_limits_hold_at_once_for_readers_that_run(queue: Queue) -> Non
     assert (await queue.operator.check()).owners[0] == ("a", ONE, False)
 
 
-async def test_an_entry_that_was_redelivered_too_often_is_a_dead_letter(queue: Queue) -> None:
+async def test_an_entry_redelivered_too_often_becomes_a_dead_letter(queue: Queue) -> None:
     await queue.limited(redeliveries=2)
     queue.send("bad", "b", "c")
     for epoch, uid in ((ONE, "a"), (TWO, "b"), (THREE, "c")):
@@ -154,7 +154,7 @@ async def test_an_entry_that_was_redelivered_too_often_is_a_dead_letter(queue: Q
     assert (await queue.operator.check()).lag[0] == 0
 
 
-async def test_entries_behind_one_that_kills_its_consumer_are_not_counted_with_it(queue: Queue) -> None:
+async def test_entries_behind_a_fatal_one_are_not_counted(queue: Queue) -> None:
     await queue.limited(redeliveries=1)
     queue.send("bad", *(str(number) for number in range(50)))
     (await queue.granted("a", ONE)).read(0, ONE)
@@ -163,7 +163,7 @@ async def test_entries_behind_one_that_kills_its_consumer_are_not_counted_with_i
     assert [letter[b"value"] for letter in queue.letters()] == [b"bad"]
 
 
-async def test_what_was_read_and_not_begun_has_had_no_try(queue: Queue) -> None:
+async def test_an_entry_that_was_read_but_not_begun_had_no_attempt(queue: Queue) -> None:
     await queue.limited(redeliveries=1)
     queue.send("a", "b")
     (await queue.granted("a", ONE)).read(0, ONE)
@@ -175,7 +175,7 @@ async def test_what_was_read_and_not_begun_has_had_no_try(queue: Queue) -> None:
     assert queue.letters() == []
 
 
-async def test_an_owner_that_fails_counts_each_try(queue: Queue) -> None:
+async def test_each_failed_attempt_is_counted(queue: Queue) -> None:
     await queue.limited(redeliveries=2)
     queue.send("bad", "b")
     owner = await queue.granted("a", ONE)
@@ -223,7 +223,7 @@ async def test_a_failure_whose_answer_was_lost_is_counted_once(queue: Queue) -> 
     assert [letter[b"why"] for letter in queue.letters()] == [b"it failed twice"]
 
 
-async def test_what_was_read_again_because_answers_were_lost_is_no_dead_letter(queue: Queue) -> None:
+async def test_entries_reread_after_lost_answers_become_no_dead_letters(queue: Queue) -> None:
     await queue.limited(redeliveries=1)
     queue.send("a", "b", "c", "d")
     owner = await queue.granted("a", ONE)
@@ -237,7 +237,7 @@ async def test_what_was_read_again_because_answers_were_lost_is_no_dead_letter(q
     assert queue.letters() == []
 
 
-async def test_but_what_a_process_had_before_counts_where_it_or_the_next_one_begins_again(queue: Queue) -> None:
+async def test_beginning_an_entry_again_counts_as_an_attempt(queue: Queue) -> None:
     await queue.limited(redeliveries=2)
     queue.send("bad", "b")
     reader = await queue.granted("a", ONE)
@@ -252,7 +252,7 @@ async def test_but_what_a_process_had_before_counts_where_it_or_the_next_one_beg
     assert [letter[b"deliveries"] for letter in queue.letters()] == [b"3"]
 
 
-async def test_a_stale_owner_sets_nothing_aside(queue: Queue) -> None:
+async def test_a_former_owner_sets_nothing_aside(queue: Queue) -> None:
     await queue.limited(redeliveries=1)
     queue.send("a")
     late = await queue.granted("a", ONE)

@@ -99,7 +99,7 @@ def in_order(found: Sequence[Entry]) -> None:
         assert numbers == sorted(set(numbers)), key
 
 
-async def test_deliveries_say_where_the_entries_are(queue: Queue, make: Make) -> None:
+async def test_deliveries_have_partition_and_offset(queue: Queue, make: Make) -> None:
     producer = make(queue.url, queue.name)
     sends = numbered(3000)
     deliveries = await producer.produce_all(sends)
@@ -117,7 +117,7 @@ async def test_deliveries_say_where_the_entries_are(queue: Queue, make: Make) ->
     in_order(list(found.values()))
 
 
-async def test_what_lingers_goes_together_and_by_itself(queue: Queue, make: Make) -> None:
+async def test_lingering_entries_are_sent_together_without_a_flush(queue: Queue, make: Make) -> None:
     producer = make(queue.url, queue.name, linger=0.2)
     await producer.send(queue.key(0), "0")
     with queue.raw() as raw:
@@ -128,7 +128,7 @@ async def test_what_lingers_goes_together_and_by_itself(queue: Queue, make: Make
     in_order(await entries(queue))
 
 
-async def test_a_send_goes_behind_what_lingers_of_its_key(queue: Queue, make: Make) -> None:
+async def test_a_send_goes_behind_lingering_entries_of_its_key(queue: Queue, make: Make) -> None:
     producer = make(queue.url, queue.name, linger=PATIENCE)
     await producer.produce(queue.key(0), "1")
     await producer.send(queue.key(0), "2")
@@ -137,7 +137,7 @@ async def test_a_send_goes_behind_what_lingers_of_its_key(queue: Queue, make: Ma
     assert [entry.value for entry in await entries(queue)] == [b"1", b"2", b"3"]
 
 
-async def test_a_partition_or_none_may_be_named_instead_of_a_key(queue: Queue, make: Make) -> None:
+async def test_a_partition_or_none_may_be_given_instead_of_a_key(queue: Queue, make: Make) -> None:
     producer = make(queue.url, queue.name)
     sent = [await producer.send(queue.key(0), "x", partition=1) for _ in range(3)]
     assert {one.partition for one in sent} == {1}
@@ -205,7 +205,7 @@ async def test_lost_answers_make_no_duplicates_and_lose_nothing(queue: Queue, se
     assert [entry.value for entry in await entries(queue)] == [b"%d" % number for number in range(1000)]
 
 
-async def test_a_full_buffer_waits_for_room_and_then_says_so(make: Make) -> None:
+async def test_produce_waits_for_room_in_a_full_buffer(make: Make) -> None:
     with RedisServer() as frozen:
         other = await make_queue(frozen.url, 1)
         patient = make(frozen.url, other.name, buffer_bytes=10_000)
@@ -230,7 +230,7 @@ async def test_a_full_buffer_waits_for_room_and_then_says_so(make: Make) -> None
         await other.close()
 
 
-async def test_a_failure_that_nobody_looks_at_is_raised_once(
+async def test_a_failure_the_program_did_not_see_is_raised_once(
     server: RedisServer, make: Make, new_name: Callable[[], str]
 ) -> None:
     name, told = new_name(), list[Any]()
@@ -255,7 +255,9 @@ async def test_a_failure_that_nobody_looks_at_is_raised_once(
         await producer.produce("k", "6")
 
 
-async def test_callbacks_hear_of_each_entry_and_do_no_harm(queue: Queue, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_entry_gets_its_callback_and_failing_callbacks_do_no_harm(
+    queue: Queue, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     producer, told = make(queue.url, queue.name), list[Any]()
 
     def harm(delivery: object) -> None:
@@ -273,7 +275,7 @@ async def test_callbacks_hear_of_each_entry_and_do_no_harm(queue: Queue, make: M
     assert late == told[:1]
 
 
-async def test_flush_and_close_end_in_the_time_that_they_have(make: Make, new_name: Callable[[], str]) -> None:
+async def test_flush_and_close_keep_within_their_time(make: Make, new_name: Callable[[], str]) -> None:
     with RedisServer() as server:
         producer = make(server.url, new_name())
         delivery = await producer.produce("k", "1")
@@ -284,7 +286,7 @@ async def test_flush_and_close_end_in_the_time_that_they_have(make: Make, new_na
         assert delivery.done()
 
 
-async def test_so_many_replicas_have_an_entry_or_it_does_not_count_as_sent(make: Make) -> None:
+async def test_an_entry_counts_as_sent_once_enough_replicas_have_it(make: Make) -> None:
     with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
         queue = await make_queue(primary.url)
         with primary.client() as raw:
@@ -308,7 +310,7 @@ async def test_so_many_replicas_have_an_entry_or_it_does_not_count_as_sent(make:
         await queue.close()
 
 
-async def test_a_task_that_is_cancelled_leaves_the_others_be(queue: Queue) -> None:
+async def test_a_cancelled_task_does_not_disturb_the_others(queue: Queue) -> None:
     async with AsyncRedisProducer(queue.url, queue.name, patience=PATIENCE) as producer:
         await producer.send(queue.key(0), "warm")
         sending = [asyncio.create_task(producer.send(queue.key(0), str(number))) for number in range(10)]

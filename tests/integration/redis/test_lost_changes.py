@@ -15,7 +15,7 @@ from tests.integration.redis.test_resizing import ONE, accepted_once, finish, ke
 from tests.redis_server import RedisServer
 
 
-async def test_a_record_of_the_queue_that_somebody_deletes_is_found_again_with_its_partitions(queue: Queue) -> None:
+async def test_a_deleted_queue_record_is_restored_from_its_partitions(queue: Queue) -> None:
     for count in (3, 1, 4, 2):
         await queue.operator.ensure(count)
     with queue.raw() as raw:
@@ -30,7 +30,7 @@ async def test_a_record_of_the_queue_that_somebody_deletes_is_found_again_with_i
     assert (await queue.operator.check()).owners == {}
 
 
-async def test_a_change_goes_on_although_somebody_deletes_the_record_of_the_queue(queue: Queue) -> None:
+async def test_a_change_continues_after_the_queue_record_was_deleted(queue: Queue) -> None:
     owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
     queue.send("before")
     await queue.operator.ensure(3)
@@ -63,7 +63,7 @@ SEALED = {
 
 
 @pytest.mark.parametrize("case", SEALED)
-async def test_what_was_sealed_waits_for_what_came_before_although_the_record_is_deleted(
+async def test_sealed_slots_keep_their_order_after_the_record_was_deleted(
     new_name: Callable[[], str], server: RedisServer, case: str
 ) -> None:
     before, after, asked = SEALED[case]
@@ -97,7 +97,7 @@ async def test_what_was_sealed_waits_for_what_came_before_although_the_record_is
     await queue.close()
 
 
-async def test_slots_that_somebody_deletes_at_their_new_place_wait_there_again(queue: Queue) -> None:
+async def test_slots_deleted_at_their_new_partition_wait_there_again(queue: Queue) -> None:
     owners = [await queue.granted(f"pod-{partition}", 1, partition) for partition in range(3)]
     moves, others = key(0, 2), key(1, 2)
     queue.producer.send(moves, "1")
@@ -115,7 +115,7 @@ async def test_slots_that_somebody_deletes_at_their_new_place_wait_there_again(q
     assert finish(owners[2], 2) == [b"2", b"3"]
 
 
-async def test_what_followed_in_a_history_that_is_lost_comes_again_as_redelivered(new_name: Callable[[], str]) -> None:
+async def test_entries_moved_before_a_rollback_come_again_as_redelivered(new_name: Callable[[], str]) -> None:
     async with own_queue(2, new_name(), append_only=False) as (server, queue):
         owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
         queue.send("before")
@@ -145,7 +145,7 @@ async def resizing(queue: Queue) -> Resizing | None:
 
 
 @pytest.mark.parametrize("deleted", ["stage:2.0", "progress:0"])
-async def test_a_backlog_is_counted_right_again_when_a_change_has_ended(queue: Queue, deleted: str) -> None:
+async def test_the_backlog_is_counted_correctly_after_a_change(queue: Queue, deleted: str) -> None:
     owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
     queue.send("before")
     await queue.operator.ensure(3)

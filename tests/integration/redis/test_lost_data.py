@@ -37,7 +37,7 @@ def numbers(start: int, end: int) -> list[str]:
     return [str(number) for number in range(start, end)]
 
 
-async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_have_been_handed_out_is_marked(
+async def test_after_a_rollback_offsets_are_unique_and_uncertain_entries_marked(
     tmp_path: Path,
 ) -> None:
     async with own_queue(fsync="always") as (server, queue):
@@ -61,7 +61,7 @@ async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_hav
         assert await lag(queue) == 0
 
 
-async def test_roll_backs_to_the_same_state_give_other_offsets_each_time(tmp_path: Path) -> None:
+async def test_repeated_rollbacks_give_different_offsets_each_time(tmp_path: Path) -> None:
     """As of a server that crashes again and again: also what it took since the last crash is lost."""
     async with own_queue(fsync="always") as (server, queue):
         offsets: list[str] = []
@@ -75,7 +75,7 @@ async def test_roll_backs_to_the_same_state_give_other_offsets_each_time(tmp_pat
         assert len(set(offsets)) == len(offsets) == 60
 
 
-async def test_a_promoted_replica_begins_with_other_offsets() -> None:
+async def test_a_promoted_replica_uses_different_offsets() -> None:
     """It may not have had everything."""
     with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
         with primary.client() as raw:
@@ -102,7 +102,7 @@ def keys(queue: Queue) -> PartitionKeys:
     return partition_keys(queue.name, 0)
 
 
-async def test_a_stream_that_was_deleted_is_made_again_with_its_group_and_the_fence_stands(
+async def test_a_deleted_stream_is_created_again_and_the_fence_holds(
     queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.send("a", "b", "c")
@@ -129,7 +129,7 @@ async def test_a_stream_that_was_deleted_is_made_again_with_its_group_and_the_fe
 
 
 @pytest.mark.parametrize("read", [0, 50], ids=["unread", "handed out"])
-async def test_entries_that_are_removed_by_hand_are_no_lag_and_are_told(
+async def test_entries_removed_by_hand_are_reported_and_not_counted_as_lag(
     queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture, read: int
 ) -> None:
     queue.send(*numbers(0, 400))
@@ -167,7 +167,7 @@ async def test_entries_that_are_removed_by_hand_are_no_lag_and_are_told(
     assert f"3 entries of {queue.name}/0 vanished" in caplog.text
 
 
-async def test_entries_that_are_evicted_at_maxmemory_are_no_lag_and_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_evicted_entries_are_counted_and_not_as_lag(caplog: pytest.LogCaptureFixture) -> None:
     async with own_queue(1, append_only=False) as (_, queue):
         keys = partition_keys(queue.name, 0)
         queue.send(*("x" * 10_000 for _ in range(300)))
@@ -191,7 +191,7 @@ async def test_entries_that_are_evicted_at_maxmemory_are_no_lag_and_are_counted(
         assert (await queue.operator.check()).vanished == 299
 
 
-async def test_what_a_restored_backup_has_in_part_is_no_lag(queue: Queue, keys: PartitionKeys) -> None:
+async def test_entries_missing_from_a_restored_backup_are_not_lag(queue: Queue, keys: PartitionKeys) -> None:
     queue.send(*numbers(0, 20))
     with queue.raw() as raw:
         stream = raw.dump(keys.stream)
@@ -201,7 +201,7 @@ async def test_what_a_restored_backup_has_in_part_is_no_lag(queue: Queue, keys: 
     assert any("30 entries" in one for one in (await queue.operator.check()).warnings)
 
 
-async def test_whoever_comes_first_finds_a_deleted_stream(queue: Queue, keys: PartitionKeys) -> None:
+async def test_every_request_recovers_from_a_deleted_stream(queue: Queue, keys: PartitionKeys) -> None:
     owner = await queue.granted("owner", ONE)
     with queue.raw() as raw:
         asks: tuple[Callable[[], object], ...] = (
@@ -224,7 +224,7 @@ async def test_whoever_comes_first_finds_a_deleted_stream(queue: Queue, keys: Pa
         assert await queue.operator.pause(0, ONE) == 0
 
 
-async def test_a_group_that_was_destroyed_hands_everything_out_again_marked(queue: Queue, keys: PartitionKeys) -> None:
+async def test_after_the_stream_group_was_destroyed_entries_come_again_marked(queue: Queue, keys: PartitionKeys) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("owner", ONE)
     owner.ack(0, ONE, [owner.read(0, ONE, 2)[0].offset])
@@ -238,7 +238,7 @@ async def test_a_group_that_was_destroyed_hands_everything_out_again_marked(queu
 
 
 @pytest.mark.parametrize("what", [*PartitionKeys._fields, "everything"])
-async def test_the_operator_makes_whatever_was_deleted_again_and_work_goes_on(queue: Queue, tmp_path: Path, what: str) -> None:
+async def test_the_operator_restores_deleted_keys_and_work_goes_on(queue: Queue, tmp_path: Path, what: str) -> None:
     async with operating(queue, tmp_path) as operator:
         pod = operator.pod("a")
         await operator.grant(pod, (0, 1), (1, 1))
@@ -265,7 +265,7 @@ async def test_the_operator_makes_whatever_was_deleted_again_and_work_goes_on(qu
         assert await lag(queue) == 0
 
 
-async def test_an_owner_record_that_was_deleted_has_the_limits_of_the_spec_again(queue: Queue, keys: PartitionKeys) -> None:
+async def test_a_deleted_owner_record_gets_the_specs_limits_again(queue: Queue, keys: PartitionKeys) -> None:
     """Without them an entry that always fails would never be set aside."""
     await queue.limited(7, redeliveries=3)
     await queue.granted("a", ONE)
@@ -277,7 +277,7 @@ async def test_an_owner_record_that_was_deleted_has_the_limits_of_the_spec_again
         assert raw.hmget(keys.owner, "uid", "maxDeliveredUnacked", "maxRedeliveries") == [b"a", b"7", b"3"]
 
 
-async def test_a_deleted_record_makes_nothing_foreign_of_what_is_ahead_of_the_clock() -> None:
+async def test_entries_ahead_of_the_clock_survive_a_deleted_record() -> None:
     """Two restarts, one soon after the other, take the numbers there."""
     async with own_queue(debug=True) as (_, queue):
         owner = await queue.granted("a", ONE)
@@ -292,7 +292,7 @@ async def test_a_deleted_record_makes_nothing_foreign_of_what_is_ahead_of_the_cl
 
 
 @pytest.mark.parametrize("time", ["", "soon", "1 2 3", "-1", "9" * 5000])
-async def test_an_imitation_among_the_numbers_that_were_left_out_is_a_dead_letter_unless_it_has_a_time(time: str) -> None:
+async def test_an_imitated_entry_without_a_valid_time_becomes_a_dead_letter(time: str) -> None:
     async with own_queue(debug=True) as (_, queue):
         owner = await queue.granted("a", ONE)
         keys = partition_keys(queue.name, 0)
@@ -306,7 +306,7 @@ async def test_an_imitation_among_the_numbers_that_were_left_out_is_a_dead_lette
             assert raw.xlen(keys.dead) == 1
 
 
-async def test_an_entry_is_sent_once_and_wakes_whoever_waits_although_the_owner_record_was_deleted(queue: Queue) -> None:
+async def test_sending_wakes_the_owner_after_its_record_was_deleted(queue: Queue) -> None:
     owner = await queue.granted("a", THREE)
     queue.send("1")
     owner.ack(0, THREE, [entry.offset for entry in owner.read(0, THREE)])

@@ -54,7 +54,7 @@ async def test_a_batch_over_hundreds_of_partitions_takes_a_few_scripts(queue: Qu
     assert all(bounds.committed == starts[number] + 1 for number, bounds in ranges.positions().items())
 
 
-async def test_a_script_that_has_removed_much_ends_and_the_rest_is_asked_for_again(queue: Queue, ranges: RedisRanges) -> None:
+async def test_a_large_removal_is_split_over_several_scripts(queue: Queue, ranges: RedisRanges) -> None:
     queue.producer.send_many([(queue.key(LONG), b"x")] * ENTRIES)
     query, bounds = ranges.begin(), ranges.positions()
     with queue.raw() as raw:
@@ -83,7 +83,7 @@ async def restarted() -> AsyncIterator[Queue]:
         await made.close()
 
 
-async def test_a_query_that_begins_without_a_checkpoint_begins_behind_what_spark_has_done(restarted: Queue) -> None:
+async def test_a_query_without_a_checkpoint_begins_behind_finished_ranges(restarted: Queue) -> None:
     with closing(RedisRanges(restarted.url, restarted.name)) as ranges, restarted.raw() as raw:
         query, start = ranges.begin(), ranges.positions()[0].committed
         end = start + MANY
@@ -98,7 +98,7 @@ async def test_a_query_that_begins_without_a_checkpoint_begins_behind_what_spark
         assert (await restarted.operator.check()).lag[0] == 0
 
 
-async def test_a_reset_takes_nothing_back_that_spark_has_done(restarted: Queue) -> None:
+async def test_a_reset_does_not_undo_ranges_that_spark_finished(restarted: Queue) -> None:
     with closing(RedisRanges(restarted.url, restarted.name)) as ranges, restarted.raw() as raw:
         query, start = ranges.begin(), ranges.positions()[0].committed
         ranges.log(query, [RangeToLog(0, start, start + MANY)])

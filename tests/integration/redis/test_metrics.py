@@ -65,7 +65,7 @@ async def measured(
     until(lambda: not running.thread.is_alive())
 
 
-async def test_entries_are_counted_and_the_hand_offs_timed(queue: Queue, tmp_path: Path) -> None:
+async def test_entries_are_counted_and_hand_offs_timed(queue: Queue, tmp_path: Path) -> None:
     failing = {b"2"}
 
     def handle(entry: Entry) -> None:
@@ -87,7 +87,7 @@ async def test_entries_are_counted_and_the_hand_offs_timed(queue: Queue, tmp_pat
         assert pod.says("refused_total") == 0
 
 
-async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> None:
+async def test_unacknowledged_entries_count_as_lag(queue: Queue, tmp_path: Path) -> None:
     go_on = threading.Event()
     queue.send("a", "b", "c")
     queue.send("of nobody", partition=1)
@@ -100,7 +100,7 @@ async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> 
         until(lambda: pod.says("lag") == 0)
 
 
-async def test_the_oldest_entry_in_hand_and_the_limit_are_seen_while_the_handler_runs(queue: Queue, tmp_path: Path) -> None:
+async def test_metrics_show_the_oldest_entry_while_its_handler_runs(queue: Queue, tmp_path: Path) -> None:
     go_on = threading.Event()
     await queue.limited(most=1)
     queue.send("a", "b")
@@ -116,7 +116,7 @@ async def test_the_oldest_entry_in_hand_and_the_limit_are_seen_while_the_handler
         until(lambda: pod.says("at_limit") == 0)
 
 
-async def test_a_program_that_acknowledges_nothing_is_seen_at_its_limit(queue: Queue, tmp_path: Path) -> None:
+async def test_metrics_show_a_program_at_its_unacked_limit(queue: Queue, tmp_path: Path) -> None:
     await queue.limited(most=2)
     queue.send("a", "b", "c")
     await queue.operator.grant(0, UID, Epoch(1))
@@ -128,7 +128,7 @@ async def test_a_program_that_acknowledges_nothing_is_seen_at_its_limit(queue: Q
         until(lambda: len(kept) == 3)
 
 
-async def test_the_consumers_lag_is_the_operators(queue: Queue) -> None:
+async def test_consumer_and_operator_report_the_same_lag(queue: Queue) -> None:
     queue.send("a", "b", "c")
     reader = await queue.granted("uid-of-b", 1)
     reader.ack(0, Epoch(1), [reader.read(0, Epoch(1))[0].offset])
@@ -136,7 +136,7 @@ async def test_the_consumers_lag_is_the_operators(queue: Queue) -> None:
     assert reader.lag(range(queue.partitions)) == sum((await queue.operator.check()).lag.values()) == 4
 
 
-async def test_a_refusal_is_counted_and_is_no_release(queue: Queue, tmp_path: Path) -> None:
+async def test_a_refusal_is_counted_and_not_timed_as_a_release(queue: Queue, tmp_path: Path) -> None:
     await queue.operator.grant(0, UID, Epoch(1))
     await queue.operator.grant(0, Uid("uid-of-b"), Epoch(2))
     async with measured(queue, tmp_path) as pod:
@@ -147,7 +147,7 @@ async def test_a_refusal_is_counted_and_is_no_release(queue: Queue, tmp_path: Pa
     assert pod.says("release_seconds_count") is None
 
 
-async def test_entries_of_a_former_owner_are_redelivered(queue: Queue, tmp_path: Path) -> None:
+async def test_entries_of_a_former_owner_count_as_redelivered(queue: Queue, tmp_path: Path) -> None:
     queue.send("a", "b")
     before = await queue.granted("uid-of-b", 1)
     assert len(before.read(0, Epoch(1))) == 2
@@ -158,7 +158,7 @@ async def test_entries_of_a_former_owner_are_redelivered(queue: Queue, tmp_path:
         assert pod.says("redelivered_total") == 2
 
 
-async def test_while_a_queue_is_away_the_page_comes_without_its_lag(tmp_path: Path) -> None:
+async def test_the_metrics_page_omits_the_lag_of_an_unreachable_queue(tmp_path: Path) -> None:
     async with own_queue(fsync="always") as (server, queue):
         await queue.operator.grant(0, UID, Epoch(1))
         queue.send("a")
@@ -172,7 +172,7 @@ async def test_while_a_queue_is_away_the_page_comes_without_its_lag(tmp_path: Pa
             until(lambda: pod.says("lag") == 0)
 
 
-async def test_the_reference_explains_every_metric_and_no_other(queue: Queue, tmp_path: Path) -> None:
+async def test_the_reference_lists_exactly_the_metrics_served(queue: Queue, tmp_path: Path) -> None:
     async with measured(queue, tmp_path) as pod:
         served = set(re.findall(r"^# TYPE (\w+)", pod.page(), re.MULTILINE))
     served = {name for name in served if not name.endswith("_created")}

@@ -75,7 +75,7 @@ class Mixed:
         await asyncio.to_thread(self._threads.close)
 
 
-async def test_sends_of_all_kinds_keep_their_order_while_the_server_is_killed_and_partitions_change(
+async def test_all_kinds_of_sends_keep_order_through_crashes_and_resizing(
     new_name: Callable[[], str],
 ) -> None:
     async with own_queue(2, new_name(), fsync="always") as (server, queue):
@@ -131,7 +131,7 @@ async def test_headers_travel_with_their_entry(queue: Queue) -> None:
     assert [entry.headers for entry in found] == [{"traceparent": b"00-4bf9-00", "Grüße": ALL_BYTES}, {}, {"n": b"1"}, {}]
 
 
-async def test_the_handler_is_in_the_trace_of_the_producer(queue: Queue, tmp_path: Path) -> None:
+async def test_the_handler_runs_in_the_producers_trace(queue: Queue, tmp_path: Path) -> None:
     provider, seen = TracerProvider(), []
 
     def handle(entry: Entry) -> None:
@@ -148,7 +148,7 @@ async def test_the_handler_is_in_the_trace_of_the_producer(queue: Queue, tmp_pat
 
 @pytest.mark.parametrize("nth", [1, 2], ids=["in the task that sends", "in a call"])
 @pytest.mark.parametrize("raised", [SystemExit, ZeroDivisionError])
-async def test_a_producer_of_tasks_ends_and_tells_what_became_of_each_entry(
+async def test_an_interrupted_async_producer_settles_every_entry(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException], nth: int
 ) -> None:
     """SystemExit ends the event loop; another exception ends a task. Either left an entry that waited for ever."""

@@ -33,13 +33,13 @@ def read(reader: RedisReader, epoch: int) -> list[bytes]:
     return [entry.value for entry in reader.read(0, Epoch(epoch))]
 
 
-async def test_a_queue_that_nobody_made_has_no_offsets(queue: Queue) -> None:
+async def test_an_absent_queue_has_no_offsets(queue: Queue) -> None:
     nothing = RedisQueue(queue.url, f"{queue.name}-nothing", Claimant("shop/g", "u"))
     assert await nothing.offsets() == {}
     await nothing.close()
 
 
-async def test_the_offset_is_the_first_entry_that_is_not_acknowledged(queue: Queue, raw: redis.Redis) -> None:
+async def test_the_offset_is_that_of_the_first_unacknowledged_entry(queue: Queue, raw: redis.Redis) -> None:
     empty = await offsets(queue)
     assert empty.committed == empty.earliest == empty.end and (empty.lag, empty.pending) == (0, 0)
     queue.send("a", "b", "c", "d")
@@ -54,7 +54,7 @@ async def test_the_offset_is_the_first_entry_that_is_not_acknowledged(queue: Que
     assert (await queue.operator.check()).lag[0] == 2
 
 
-async def test_the_age_of_the_oldest_entry_is_told_while_nothing_is_done(queue: Queue) -> None:
+async def test_the_age_of_the_oldest_entry_grows_while_nothing_is_done(queue: Queue) -> None:
     assert (await queue.operator.check()).oldest is None
     sent = time.monotonic()
     queue.send("a", "b")
@@ -70,7 +70,7 @@ async def test_the_age_of_the_oldest_entry_is_told_while_nothing_is_done(queue: 
     assert cast("float", (await queue.operator.check()).oldest) > 1
 
 
-async def test_who_looks_writes_nothing(queue: Queue, raw: redis.Redis) -> None:
+async def test_reading_offsets_writes_nothing(queue: Queue, raw: redis.Redis) -> None:
     queue.send("a", "b")
     before = {key: raw.dump(key) for key in sorted(cast("list[bytes]", raw.keys(f"pq:{{{queue.name}}}*")))}
     found = await offsets(queue)
@@ -78,7 +78,7 @@ async def test_who_looks_writes_nothing(queue: Queue, raw: redis.Redis) -> None:
     assert {key: raw.dump(key) for key in sorted(cast("list[bytes]", raw.keys(f"pq:{{{queue.name}}}*")))} == before
 
 
-async def test_what_is_before_a_time_is_counted_one_by_one(queue: Queue, raw: redis.Redis) -> None:
+async def test_entries_before_a_time_are_counted_one_by_one(queue: Queue, raw: redis.Redis) -> None:
     """Whatever the order of the times: only a beginning that is older as a whole is passed over."""
     stream = partition_keys(queue.name, 0).stream
     queue.send("a")
@@ -97,13 +97,13 @@ async def test_what_is_before_a_time_is_counted_one_by_one(queue: Queue, raw: re
     assert await queue.operator.reach(0, first + 3) == Reached(first + 3, 3)
 
 
-async def test_more_entries_than_a_script_looks_at_are_all_counted(queue: Queue) -> None:
+async def test_entries_are_counted_over_several_scripts(queue: Queue) -> None:
     queue.send(*(str(number) for number in range(2500)))
     end = (await offsets(queue)).end
     assert (await queue.operator.reach(0, end, round(time.time() * 1000) + 60_000)) == Reached(end, 2500)
 
 
-async def test_entries_before_the_offset_are_read_by_nobody_and_are_no_dead_letters(queue: Queue, raw: redis.Redis) -> None:
+async def test_entries_before_a_set_offset_are_neither_read_nor_dead_letters(queue: Queue, raw: redis.Redis) -> None:
     queue.send("a", "b", "c", "d")
     former = await queue.granted("former", 1)
     former.read(0, Epoch(1), 2)
@@ -117,7 +117,7 @@ async def test_entries_before_the_offset_are_read_by_nobody_and_are_no_dead_lett
     assert read(queue.reader("next"), 2)[-1] == b"e"
 
 
-async def test_all_of_a_long_backlog_is_passed_over(queue: Queue) -> None:
+async def test_an_offset_at_the_end_skips_a_long_backlog(queue: Queue) -> None:
     queue.send(*(str(number) for number in range(12_000)))
     owner = await queue.granted("former", 1)
     owner.ack(0, Epoch(1), [entry.offset for entry in owner.read(0, Epoch(1), 50)][::2])  # numbers are missing now
@@ -129,7 +129,7 @@ async def test_all_of_a_long_backlog_is_passed_over(queue: Queue) -> None:
     assert read(await queue.granted("next", 2), 2) == [b"new"]
 
 
-async def test_a_former_owner_that_wakes_up_reads_no_more(queue: Queue, raw: redis.Redis) -> None:
+async def test_after_a_set_offset_the_former_owner_reads_nothing(queue: Queue, raw: redis.Redis) -> None:
     queue.send("a", "b", "c")
     former = await queue.granted("former", 1)
     (first,) = former.read(0, Epoch(1), 1)
@@ -141,7 +141,7 @@ async def test_a_former_owner_that_wakes_up_reads_no_more(queue: Queue, raw: red
     assert read(await queue.granted("next", 2), 2) == [b"b", b"c"]
 
 
-async def test_nothing_is_set_once_somebody_was_granted_the_partition_since(queue: Queue, raw: redis.Redis) -> None:
+async def test_no_offset_is_set_after_a_newer_grant(queue: Queue, raw: redis.Redis) -> None:
     queue.send("a", "b")
     owner = await queue.granted("owner", 2)
     before = await offsets(queue)
@@ -151,7 +151,7 @@ async def test_nothing_is_set_once_somebody_was_granted_the_partition_since(queu
     assert read(owner, 2) == [b"a", b"b"]
 
 
-async def test_offsets_that_are_not_there_are_refused(queue: Queue, raw: redis.Redis) -> None:
+async def test_nonexistent_offsets_are_refused(queue: Queue, raw: redis.Redis) -> None:
     queue.send("a", "b")
     now = await offsets(queue)
     with pytest.raises(QueueConflict, match="has no such entry"):
@@ -163,7 +163,7 @@ async def test_offsets_that_are_not_there_are_refused(queue: Queue, raw: redis.R
         await queue.operator.set_offset(7, Epoch(0), 1)
 
 
-async def test_another_groups_queue_is_left_alone(queue: Queue) -> None:
+async def test_an_offset_of_another_groups_queue_is_not_set(queue: Queue) -> None:
     queue.send("a")
     other = RedisQueue(queue.url, queue.name, Claimant("shop/other", "another-uid"))
     now = await offsets(queue)
@@ -173,9 +173,7 @@ async def test_another_groups_queue_is_left_alone(queue: Queue) -> None:
     assert await offsets(queue) == now
 
 
-async def test_a_spark_query_that_reads_a_range_is_refused_from_then_on(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
+async def test_a_set_offset_fences_a_running_spark_query(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed
     assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Logged(0)]

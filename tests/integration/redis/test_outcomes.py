@@ -20,7 +20,7 @@ def dead(queue: Queue) -> list[tuple[bytes, bytes]]:
     return [(letter[b"value"], letter[b"why"]) for letter in queue.letters()]
 
 
-async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator, queue: Queue) -> None:
+async def test_a_retry_waits_for_the_handlers_delay(operator: Operator, queue: Queue) -> None:
     begun: list[tuple[bytes, bool, float]] = []
 
     def handle(entry: Entry) -> None:
@@ -36,7 +36,7 @@ async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator,
     assert begun[1][2] - begun[0][2] >= 0.5
 
 
-async def test_the_number_of_attempts_goes_on_with_the_next_owner(operator: Operator, queue: Queue) -> None:
+async def test_the_next_owner_continues_counting_attempts(operator: Operator, queue: Queue) -> None:
     seen: list[tuple[str, int]] = []
 
     def fails(name: str, entry: Entry) -> None:
@@ -54,7 +54,7 @@ async def test_the_number_of_attempts_goes_on_with_the_next_owner(operator: Oper
     assert seen == [("a", 0), ("a", 1), ("b", 2), ("b", 3)], "at the hand-off the wait is cut short"
 
 
-async def test_what_is_behind_an_entry_that_its_handler_wants_again_waits(operator: Operator, queue: Queue) -> None:
+async def test_later_entries_wait_behind_a_nacked_one(operator: Operator, queue: Queue) -> None:
     seen: list[int] = []
 
     def handle(entry: Entry) -> None:
@@ -69,7 +69,7 @@ async def test_what_is_behind_an_entry_that_its_handler_wants_again_waits(operat
     assert seen == [*range(151), *range(150, 300)]
 
 
-async def test_a_rejected_entry_is_a_dead_letter_at_once(operator: Operator, queue: Queue) -> None:
+async def test_a_rejected_entry_becomes_a_dead_letter_at_once(operator: Operator, queue: Queue) -> None:
     """Also where the queue would try entries for ever."""
     seen: list[bytes] = []
 
@@ -91,7 +91,7 @@ async def test_a_rejected_entry_is_a_dead_letter_at_once(operator: Operator, que
     assert await lag(queue) == 0
 
 
-async def test_an_entry_that_cannot_be_deserialized_is_a_dead_letter(operator: Operator, queue: Queue) -> None:
+async def test_an_entry_that_cannot_be_deserialized_becomes_a_dead_letter(operator: Operator, queue: Queue) -> None:
     seen: list[tuple[object, object]] = []
     queue.send('{"n": 1}', "{", '{"n": 2}')
     pod = operator.pod(
@@ -106,7 +106,7 @@ async def test_an_entry_that_cannot_be_deserialized_is_a_dead_letter(operator: O
     assert value == b"{" and why.startswith(b"it could not be deserialized: JSONDecodeError")
 
 
-async def test_a_failure_whose_text_is_no_utf8_is_a_dead_letter_in_the_end(
+async def test_an_error_message_that_is_not_utf8_still_becomes_a_dead_letter(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "baton.consumer.worker")  # pytest-xdist cannot pass on the traceback's text
@@ -122,7 +122,7 @@ async def test_a_failure_whose_text_is_no_utf8_is_a_dead_letter_in_the_end(
     assert dead(queue) == [(b"a", b"ValueError: no such file caf?")]
 
 
-async def test_a_late_word_on_an_earlier_try_leaves_the_entry_to_the_later_one(operator: Operator, queue: Queue) -> None:
+async def test_a_late_ack_of_an_earlier_attempt_has_no_effect(operator: Operator, queue: Queue) -> None:
     answers: list[bool] = []
     tries: list[Batch] = []
 
@@ -146,7 +146,7 @@ async def test_a_late_word_on_an_earlier_try_leaves_the_entry_to_the_later_one(o
     assert await lag(queue) == 0
 
 
-async def test_what_was_deserialized_and_failed_is_deserialized_from_what_came(operator: Operator, queue: Queue) -> None:
+async def test_a_retried_entry_is_deserialized_from_its_original_bytes(operator: Operator, queue: Queue) -> None:
     seen: list[object] = []
 
     def handle(entry: Entry) -> None:
@@ -161,7 +161,7 @@ async def test_what_was_deserialized_and_failed_is_deserialized_from_what_came(o
     assert seen == [{"n": 1}, {"n": 1}]
 
 
-async def test_entries_are_acknowledged_by_the_programs_own_word_in_any_order(operator: Operator, queue: Queue) -> None:
+async def test_with_manual_ack_entries_are_acknowledged_in_any_order(operator: Operator, queue: Queue) -> None:
     kept: list[Entry] = []
     queue.send(*map(str, range(5)))
     pod = operator.pod("a", handler=kept.append, manual_ack=True)
@@ -180,7 +180,7 @@ async def test_entries_are_acknowledged_by_the_programs_own_word_in_any_order(op
     assert await lag(queue) == 0
 
 
-async def test_what_a_program_keeps_holds_up_no_hand_off_and_comes_to_the_next_owner(operator: Operator, queue: Queue) -> None:
+async def test_unacknowledged_entries_go_to_the_next_owner_without_delay(operator: Operator, queue: Queue) -> None:
     kept: list[Entry] = []
     queue.send("a", "b")
     pod, other = operator.pod("a", handler=kept.append, manual_ack=True), operator.pod("b")
@@ -193,7 +193,7 @@ async def test_what_a_program_keeps_holds_up_no_hand_off_and_comes_to_the_next_o
     assert not kept[1].ack().wait(PATIENCE)
 
 
-async def test_a_batch_handler_gets_batches_and_one_that_raises_gets_its_entries_again(operator: Operator, queue: Queue) -> None:
+async def test_a_failing_batch_handler_gets_its_entries_again(operator: Operator, queue: Queue) -> None:
     sizes: list[int] = []
     seen: list[tuple[bytes, bool]] = []
 
@@ -212,7 +212,7 @@ async def test_a_batch_handler_gets_batches_and_one_that_raises_gets_its_entries
     assert await lag(queue) == 0
 
 
-async def test_a_long_handler_can_ask_whether_the_entry_still_is_its_own(operator: Operator, queue: Queue) -> None:
+async def test_still_mine_tells_a_long_handler_whether_it_owns_its_entry(operator: Operator, queue: Queue) -> None:
     gate, answers = Gate(), list[bool]()
 
     def handle(entry: Entry) -> None:
@@ -230,7 +230,7 @@ async def test_a_long_handler_can_ask_whether_the_entry_still_is_its_own(operato
     until(lambda: answers == [True, False])
 
 
-async def test_a_queue_that_does_not_answer_counts_as_no(tmp_path: Path) -> None:
+async def test_still_mine_is_false_while_the_queue_does_not_answer(tmp_path: Path) -> None:
     async with own_queue() as (server, queue), operating(queue, tmp_path) as operator:
         kept: list[Entry] = []
         queue.send("a")
@@ -245,7 +245,7 @@ async def test_a_queue_that_does_not_answer_counts_as_no(tmp_path: Path) -> None
         until(lambda: kept[0].still_mine())
 
 
-async def test_a_handler_learns_when_its_partition_is_taken_away(operator: Operator, queue: Queue) -> None:
+async def test_time_left_is_set_when_the_partition_is_called_back(operator: Operator, queue: Queue) -> None:
     gate, left = Gate(), list[float | None]()
 
     def handle(entry: Entry) -> None:
@@ -264,7 +264,7 @@ async def test_a_handler_learns_when_its_partition_is_taken_away(operator: Opera
     assert left[0] is not None and 0 < left[0] <= 120
 
 
-async def test_a_handler_learns_when_its_process_ends(operator: Operator, queue: Queue) -> None:
+async def test_time_left_is_set_when_the_process_ends(operator: Operator, queue: Queue) -> None:
     gate, left = Gate(), list[float | None]()
 
     def handle(entry: Entry) -> None:

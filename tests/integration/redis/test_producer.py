@@ -25,7 +25,7 @@ async def values(queue: Queue, partition: int = 0) -> list[bytes]:
     return [entry.value for entry in (await queue.granted("auditor", epoch, partition)).read(partition, epoch, 5000)]
 
 
-async def test_every_key_goes_to_one_partition_and_keeps_its_order(queue: Queue) -> None:
+async def test_each_key_goes_to_one_partition_and_keeps_its_order(queue: Queue) -> None:
     queue.producer.send_many((f"key-{number % 20}", f"{number % 20}:{number}") for number in range(1000))
     seen: dict[bytes, int] = {}
     found = [value.split(b":") for partition in (0, 1) for value in await values(queue, partition)]
@@ -36,7 +36,7 @@ async def test_every_key_goes_to_one_partition_and_keeps_its_order(queue: Queue)
 
 
 @pytest.mark.parametrize(("keys", "partitions", "most"), [(10, 2, 0), (10, 6, 2), (100, 24, 1)])
-async def test_keys_that_are_counted_up_reach_as_many_partitions_as_by_chance(
+async def test_sequential_keys_reach_as_many_partitions_as_chance_would(
     server: RedisServer, keys: int, partitions: int, most: int
 ) -> None:
     """`most`: partitions without an entry, where chance gives 0.002, 1.0 and 0.3 on average."""
@@ -48,7 +48,7 @@ async def test_keys_that_are_counted_up_reach_as_many_partitions_as_by_chance(
     assert list(waiting.values()).count(0) <= most
 
 
-async def test_a_call_that_is_repeated_with_the_same_sequences_adds_nothing(queue: Queue) -> None:
+async def test_a_repeated_call_with_the_same_sequences_adds_nothing(queue: Queue) -> None:
     """A retry after a lost reply."""
     slot = slot_of(queue.key(0))
     request = ["producer", *(field for n in (1, 2) for field in (slot, n, queue.key(0), f"v{n}", ""))]
@@ -59,7 +59,7 @@ async def test_a_call_that_is_repeated_with_the_same_sequences_adds_nothing(queu
     assert await values(queue) == [b"v1", b"v2"]
 
 
-async def test_a_slot_that_the_partition_does_not_accept_is_refused_and_a_known_sequence_is_not(queue: Queue) -> None:
+async def test_a_foreign_slot_is_refused_unless_its_sequence_is_known(queue: Queue) -> None:
     """The sequence is checked first: what had been added before its slot moved is no duplicate at the new place."""
     slot, other = slot_of(queue.key(0)), slot_of(queue.key(1))
     keys = partition_keys(queue.name, 0)
@@ -73,7 +73,7 @@ async def test_a_slot_that_the_partition_does_not_accept_is_refused_and_a_known_
     assert await values(queue) == [b"w"]
 
 
-async def test_a_producer_holds_the_key_of_a_moving_slot_and_sends_it_in_order_when_it_has_moved(queue: Queue) -> None:
+async def test_entries_of_a_moving_slot_are_held_and_sent_in_order(queue: Queue) -> None:
     slot = slot_of(queue.key(0))
     keys = partition_keys(queue.name, 0)
     with queue.raw() as raw:
@@ -88,7 +88,7 @@ async def test_a_producer_holds_the_key_of_a_moving_slot_and_sends_it_in_order_w
     assert await values(queue) == [b"%d" % number for number in range(500)]
 
 
-async def test_a_server_that_goes_away_is_told_once_until_it_takes_entries_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreachable_server_is_logged_once_per_outage(caplog: pytest.LogCaptureFixture) -> None:
     async with own_queue(fsync="always") as (server, queue):
         queue.producer.send(queue.key(0), "1")
         for value in ("2", "3"):
@@ -102,7 +102,7 @@ async def test_a_server_that_goes_away_is_told_once_until_it_takes_entries_again
             assert told.startswith(f"Entries to {queue.name} wait. Redis at ") and "does not answer" in told
 
 
-async def test_a_queue_that_nobody_has_made_is_said_to_be_so_at_once_and_in_the_end(
+async def test_sending_to_an_absent_queue_is_logged_and_raised(
     server: RedisServer, new_name: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     name = new_name()
@@ -115,9 +115,7 @@ async def test_a_queue_that_nobody_has_made_is_said_to_be_so_at_once_and_in_the_
     assert told.startswith(f"Entries to {name} wait. ") and "has no queue" in told
 
 
-async def test_what_a_copy_of_a_producer_sends_under_numbers_that_were_used_is_told_as_not_sent(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_entries_of_a_copied_producer_are_reported_as_not_sent(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a machine whose snapshot is restored twice: such an entry passed for a duplicate, and was nowhere."""
     monkeypatch.setattr(sending, "token_hex", lambda _: "the same")
     with RedisProducer(queue.url, queue.name) as one, RedisProducer(queue.url, queue.name) as copy:
@@ -130,7 +128,7 @@ async def test_what_a_copy_of_a_producer_sends_under_numbers_that_were_used_is_t
     assert await values(queue) == [b"one 0", b"one 1", b"copy 2"]
 
 
-async def test_producers_that_are_silent_for_long_are_forgotten(queue: Queue) -> None:
+async def test_long_silent_producers_are_forgotten(queue: Queue) -> None:
     keys = partition_keys(queue.name, 0)
     slot = slot_of(queue.key(0))
     with queue.raw() as raw:
@@ -153,7 +151,7 @@ async def test_nothing_is_sent_if_one_entry_is_neither_bytes_nor_str(queue: Queu
     assert await values(queue) == [b"1"]
 
 
-async def test_patience_is_kept_by_each_of_many_threads(server: RedisServer, new_name: Callable[[], str]) -> None:
+async def test_each_of_many_threads_keeps_to_its_patience(server: RedisServer, new_name: Callable[[], str]) -> None:
     """They do not wait for one another's as well: that would take longer than this test waits."""
     threads, patience = 300, 0.5
     assert threads * patience > PATIENCE

@@ -33,7 +33,7 @@ async def run(queue: Queue, program: str) -> tuple[list[str], list[Entry]]:
     return done.stdout.splitlines(), found
 
 
-async def test_the_smallest(queue: Queue) -> None:
+async def test_the_smallest_program(queue: Queue) -> None:
     lines, found = await run(queue, SMALLEST)
     seventeen = [entry for entry in found if entry.key == b"customer-17"]
     assert lines == [f"{seventeen[0].partition} {seventeen[0].offset}"]
@@ -41,13 +41,13 @@ async def test_the_smallest(queue: Queue) -> None:
     assert [entry.headers for entry in found if entry.key == b"customer-4"] == [{"traceparent": "00-…".encode()}]
 
 
-async def test_lingering_sends(queue: Queue) -> None:
+async def test_the_program_with_lingering_sends(queue: Queue) -> None:
     lines, found = await run(queue, LINGERING)
     assert [entry.value for entry in found] == [*(b"%d" % number for number in range(1000)), b"last"]
     assert lines == [f"stored at {found[-1].offset}", f"in partition {found[0].partition}"]
 
 
-async def test_asyncio(queue: Queue) -> None:
+async def test_the_asyncio_program(queue: Queue) -> None:
     lines, found = await run(queue, ASYNCIO)
     seventeen = [entry for entry in found if entry.key == b"customer-17"]
     assert lines == [f"{seventeen[0].partition} {seventeen[0].offset}", str(seventeen[0].partition)]
@@ -66,7 +66,7 @@ async def everything(queue: Queue, partition: int) -> list[Entry]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_what_a_producer_says_holds_wherever_it_is_interrupted(queue: Queue, seed: int) -> None:
+async def test_a_real_signal_may_interrupt_a_producer_anywhere(queue: Queue, seed: int) -> None:
     command = [sys.executable, interrupted_program.__file__, queue.url, queue.name, str(seed), "400"]
     done = await asyncio.to_thread(subprocess.run, command, timeout=HOUR, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ def own() -> Iterator[RedisServer]:
         yield running
 
 
-async def test_a_server_that_is_busy_with_somebodys_script_is_tried_again(own: RedisServer) -> None:
+async def test_a_server_busy_with_a_foreign_script_is_tried_again(own: RedisServer) -> None:
     queue = await make_queue(own.url)
     queue.send("before")
     with own.client() as raw, own.client() as other:
@@ -77,7 +77,7 @@ def test_a_callback_may_flush_while_another_thread_does(queue: Queue) -> None:
             assert not thread.is_alive()
 
 
-def test_one_thread_at_a_time_calls_back_and_in_order(queue: Queue) -> None:
+def test_callbacks_run_one_at_a_time_and_in_order(queue: Queue) -> None:
     told, inside, go_on = list[str](), threading.Event(), threading.Event()
 
     def first(_: PendingSend) -> None:
@@ -95,7 +95,7 @@ def test_one_thread_at_a_time_calls_back_and_in_order(queue: Queue) -> None:
     assert told == ["first", *map(str, range(10))]
 
 
-def test_a_callback_that_ends_its_thread_keeps_no_other_from_being_called(queue: Queue) -> None:
+def test_a_callback_that_exits_does_not_stop_later_ones(queue: Queue) -> None:
     told = threading.Event()
     queue.producer.produce(queue.key(0), "x", on_delivery=lambda _: sys.exit(1))
     queue.producer.produce(queue.key(0), "y", on_delivery=lambda _: told.set())
@@ -107,7 +107,7 @@ class Interrupted(BaseException):
     pass
 
 
-def test_a_close_that_is_interrupted_does_not_wait_for_a_callback_that_hangs(queue: Queue) -> None:
+def test_an_interrupted_close_does_not_wait_for_a_hanging_callback(queue: Queue) -> None:
     inside, go_on, over, main = threading.Event(), threading.Event(), threading.Event(), threading.get_ident()
 
     def hang(_: PendingSend) -> None:
@@ -136,7 +136,7 @@ def test_a_close_that_is_interrupted_does_not_wait_for_a_callback_that_hangs(que
     signal.signal(signal.SIGUSR1, before)
 
 
-def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_produce_waits_for_slow_callbacks(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     given, inside, go_on, waits = list[int](), threading.Event(), threading.Event(), threading.Event()
     wait = queue.producer._wait_for_callbacks
 
@@ -165,7 +165,7 @@ def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypat
     assert len(given) == 2 * _MOST_CALLBACKS
 
 
-def test_without_room_for_another_thread_nothing_is_taken(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_is_not_accepted_if_no_thread_can_start(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

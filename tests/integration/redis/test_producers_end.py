@@ -52,7 +52,7 @@ def ended(command: list[str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("end", ["by sigterm", "at its end", "dropped", "with its event loop"])
-async def test_a_process_that_ends_sends_what_it_has_taken(queue: Queue, end: str) -> None:
+async def test_an_ending_process_sends_the_entries_it_accepted(queue: Queue, end: str) -> None:
     program = LOOPING if end == "with its event loop" else ENDING
     status, words = await asyncio.to_thread(ended, [sys.executable, "-c", program, queue.url, queue.name, end])
     assert status == 3
@@ -102,7 +102,7 @@ print(delivery.result().duplicate)
 """
 
 
-async def test_both_sides_of_a_fork_send_their_own(queue: Queue) -> None:
+async def test_both_sides_of_a_fork_send_their_own_entries(queue: Queue) -> None:
     command = [sys.executable, "-c", FORKING, queue.url, queue.name]
     done = await asyncio.to_thread(subprocess.run, command, check=True, timeout=PATIENCE, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
@@ -110,7 +110,7 @@ async def test_both_sides_of_a_fork_send_their_own(queue: Queue) -> None:
     assert found == [b"before", b"child", b"child, at its end", b"parent"]
 
 
-def test_the_event_loop_may_not_end_before_its_producer_unnoticed(
+def test_an_event_loop_that_ends_before_its_producer_is_logged(
     server: RedisServer, new_name: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def forget() -> None:

@@ -228,7 +228,7 @@ class Life:
         self.same("bounds", self.server.run_many(scripts.BOUNDS), self.model.bounds())
 
 
-async def test_the_scripts_answer_as_the_model_does(server: RedisServer) -> None:
+async def test_scripts_and_model_give_the_same_answers(server: RedisServer) -> None:
     for seed in range(LIVES):
         queue = await make_queue(server.url, partitions=1)
         with queue.raw() as client:

@@ -24,7 +24,7 @@ def dead(queue: Queue) -> list[bytes]:
     return [letter[b"value"] for letter in queue.letters()]
 
 
-async def test_its_entries_are_dead_letters_and_the_next_range_begins_behind_it(
+async def test_a_range_set_aside_becomes_dead_letters_and_reading_continues(
     queue: Queue, query: Query, ranges: RedisRanges
 ) -> None:
     queue.send("a", "b", "c")
@@ -74,7 +74,7 @@ async def test_a_driver_killed_between_two_portions_loses_and_doubles_nothing(
     assert (await query.counts())[2] == 0
 
 
-async def test_a_restored_redis_keeps_the_entries_until_a_query_that_is_done_with_them_goes_on(
+async def test_a_restored_redis_keeps_the_entries_until_the_query_continues(
     queue: Queue, query: Query, ranges: RedisRanges, raw: redis.Redis
 ) -> None:
     queue.send("a", "b", "c")

@@ -36,7 +36,7 @@ def finish(reader: RedisReader, partition: int, epoch: Epoch = ONE) -> list[byte
     return found
 
 
-async def test_what_is_sent_meanwhile_waits_for_what_came_before_and_nothing_else_does(queue: Queue) -> None:
+async def test_entries_of_a_moving_key_wait_for_earlier_ones_only(queue: Queue) -> None:
     readers = [await queue.granted(f"pod-{partition}", 1, partition) for partition in range(2)]
     queue.producer.send_many([(key(0, 2), "1"), (key(0, 0), "1")])
     held = readers[0].read(0, ONE)
@@ -53,7 +53,7 @@ async def test_what_is_sent_meanwhile_waits_for_what_came_before_and_nothing_els
     assert [(entry.value, entry.headers) for entry in new.read(2, ONE)] == [(b"2", {"trace": b"7"})]
 
 
-async def test_a_waiting_reader_is_woken_by_what_follows(queue: Queue) -> None:
+async def test_a_waiting_reader_is_woken_by_moved_entries(queue: Queue) -> None:
     old, new = await queue.granted("old", 1, 0), await queue.granted("new", 1, 2)
     queue.send("before")
     await queue.operator.ensure(3)
@@ -69,7 +69,7 @@ async def test_a_waiting_reader_is_woken_by_what_follows(queue: Queue) -> None:
     assert finish(new, 2) == [b"after"]
 
 
-async def test_many_entries_follow_in_portions_and_none_overtakes_them(queue: Queue) -> None:
+async def test_many_moved_entries_follow_in_portions_and_in_order(queue: Queue) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("before")
     await queue.operator.ensure(3)
@@ -94,7 +94,7 @@ def ways() -> list[tuple[int, int]]:
     return list(zip(table.partitions, table.resized(3).partitions, strict=True))
 
 
-async def test_a_partition_that_goes_is_read_until_it_is_empty_and_may_come_back(queue: Queue) -> None:
+async def test_a_removed_partition_is_read_until_empty_and_may_come_back(queue: Queue) -> None:
     kept, going = await queue.granted("kept", 1, 0), await queue.granted("going", 1, 1)
     queue.send("1", "2", partition=1)
     assert await queue.operator.ensure(1) == Resizing(2, 1, (1,))
@@ -113,7 +113,7 @@ async def test_a_partition_that_goes_is_read_until_it_is_empty_and_may_come_back
     assert finish(await queue.granted("again", 3, 1), 1, Epoch(3)) == [b"4"]
 
 
-async def test_a_retry_of_what_was_added_before_the_move_is_no_duplicate_after_it(queue: Queue) -> None:
+async def test_a_retry_across_a_move_adds_no_duplicate(queue: Queue) -> None:
     moves = key(0, 2)
     slot = slot_of(moves)
     request = ["producer", slot, 1, moves, "v1", ""]
@@ -126,7 +126,7 @@ async def test_a_retry_of_what_was_added_before_the_move_is_no_duplicate_after_i
     assert finish(await queue.granted("new", 1, 2), 2) == [b"v2"]
 
 
-async def test_what_is_known_of_many_producers_goes_along_and_what_is_known_better_stays(queue: Queue) -> None:
+async def test_known_sequences_move_along_and_higher_ones_stay(queue: Queue) -> None:
     moves, stays = slot_of(key(0, 2)), slot_of(key(0, 0))
     old, new = partition_keys(queue.name, 0).sequences, partition_keys(queue.name, 2).sequences
     with queue.raw() as raw:
@@ -138,7 +138,7 @@ async def test_what_is_known_of_many_producers_goes_along_and_what_is_known_bett
     assert known == {f"{moves}:producer-{n}": f"{9 if n == 7 else n} 1000" for n in range(2000)}
 
 
-async def test_another_change_begins_when_the_one_under_way_has_ended(queue: Queue) -> None:
+async def test_a_change_begins_after_the_previous_one_has_ended(queue: Queue) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("1")
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
@@ -150,7 +150,7 @@ async def test_another_change_begins_when_the_one_under_way_has_ended(queue: Que
     assert (await queue.operator.check()).partitions == 5
 
 
-async def test_who_takes_the_queue_over_goes_on_with_its_change_and_nobody_else_does(queue: Queue) -> None:
+async def test_only_a_group_that_takes_over_continues_the_change(queue: Queue) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("1")
     await queue.operator.ensure(3)
@@ -166,7 +166,7 @@ async def test_who_takes_the_queue_over_goes_on_with_its_change_and_nobody_else_
         await adapter.close()
 
 
-async def test_a_full_server_is_no_obstacle(new_name: Callable[[], str]) -> None:
+async def test_resizing_works_on_a_full_server(new_name: Callable[[], str]) -> None:
     async with own_queue(2, new_name(), maxmemory="6mb") as (server, queue):
         owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
         queue.send("before")
@@ -204,9 +204,7 @@ def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
         assert accepted == {slot for slot, home in enumerate(table.partitions) if home == partition}
 
 
-async def test_a_change_with_more_sequences_than_one_question_has_time_for_goes_on_where_it_was(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_change_with_many_sequences_continues_where_it_was(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resizer, "_FOR", 0.0)
     moves = slot_of(key(0, 2))
     old, new = (partition_keys(queue.name, partition).sequences for partition in (0, 2))
@@ -222,7 +220,7 @@ async def test_a_change_with_more_sequences_than_one_question_has_time_for_goes_
         accepted_once(raw, queue.name, 3)
 
 
-async def test_a_thread_whose_key_waits_for_its_slot_holds_up_only_those_that_send_to_the_same(queue: Queue) -> None:
+async def test_a_moving_slot_holds_up_only_threads_that_send_to_it(queue: Queue) -> None:
     moves, stays = key(0, 2), key(0, 0)
     queue.send("warm")
     with queue.raw() as raw:
@@ -244,7 +242,7 @@ async def test_a_thread_whose_key_waits_for_its_slot_holds_up_only_those_that_se
         assert [entry[b"v"] for _, entry in staged] == [b"1", b"2"]
 
 
-async def test_a_stage_becomes_empty_however_much_is_sent(queue: Queue) -> None:
+async def test_a_stage_empties_while_entries_keep_coming(queue: Queue) -> None:
     owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
     queue.send("before")
     await queue.operator.ensure(3)
@@ -272,7 +270,7 @@ def unblocking(raw: redis.Redis, queue: Queue) -> list[str | int]:
     return [history, 2, 0, *(slot for slot, way in enumerate(ways()) if way == (0, 2))]
 
 
-async def test_large_entries_follow_one_or_two_at_a_time(queue: Queue) -> None:
+async def test_large_moved_entries_follow_a_few_at_a_time(queue: Queue) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("before")
     await queue.operator.ensure(3)

@@ -210,13 +210,13 @@ async def roles(request: pytest.FixtureRequest) -> AsyncIterator[Roles]:
         await made.operator.close()
 
 
-async def test_what_the_guide_gives_is_enough(roles: Roles) -> None:
+async def test_the_guides_acl_rules_suffice(roles: Roles) -> None:
     assert set(USERS) == {"operator", "producer", "consumer", "spark"}
     await roles.everything()
 
 
 @pytest.mark.parametrize("user", RIGHTS)
-async def test_each_right_that_the_guide_gives_is_missed_by_its_name(roles: Roles, user: str) -> None:
+async def test_each_missing_right_is_named(roles: Roles, user: str) -> None:
     not_missed = set()
     for right in RIGHTS[user]:
         roles.permit(user, right)
@@ -236,7 +236,7 @@ async def test_each_right_that_the_guide_gives_is_missed_by_its_name(roles: Role
     assert not_missed <= NOT_MISSED
 
 
-async def test_without_the_keys_of_announcements_work_goes_on_and_each_side_says_what_it_lacks(
+async def test_without_rights_to_announcements_work_goes_on_with_a_warning(
     roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     with roles.server.client() as raw:
@@ -261,7 +261,7 @@ async def test_a_consumer_cannot_announce(roles: Roles) -> None:
             raw.xadd(announcements_key(GROUP.group, "b"), {"queue": "orders", "partitions": "0"})
 
 
-async def test_a_producers_rights_are_enough_for_dead_letters(roles: Roles) -> None:
+async def test_a_producers_rights_suffice_for_dead_letters(roles: Roles) -> None:
     await roles.operator.ensure(1)
     await roles.owned()
     roles.send(3)
@@ -277,7 +277,7 @@ async def test_a_producers_rights_are_enough_for_dead_letters(roles: Roles) -> N
 
 
 @pytest.mark.parametrize("user", ["operator", "producer", "consumer"])
-async def test_each_users_rights_are_enough_to_look_at_entries(roles: Roles, user: str) -> None:
+async def test_each_users_rights_suffice_to_look_at_entries(roles: Roles, user: str) -> None:
     await roles.operator.ensure(1)
     roles.send(3)
     with closing(RedisOnlooker(f"redis://{user}:word@{roles.server.bind}:{roles.server.port}/0", QUEUE)) as onlooker:
@@ -288,7 +288,7 @@ async def test_each_users_rights_are_enough_to_look_at_entries(roles: Roles, use
         assert next(entry for entry in coming if entry is not None).value == b"0"
 
 
-async def test_keys_that_are_not_permitted_are_named(roles: Roles) -> None:
+async def test_missing_key_permissions_are_named(roles: Roles) -> None:
     await roles.operator.ensure(1)
     await roles.owned()
     with roles.server.client() as raw:

@@ -51,7 +51,7 @@ async def test_a_new_grant_is_taken_up_between_two_entries(wide: Operator) -> No
     assert earlier <= 5, "a few entries of others at most"
 
 
-async def test_everybody_gets_a_turn_however_often_it_is_interrupted(wide: Operator) -> None:
+async def test_every_partition_gets_its_turn_despite_interruptions(wide: Operator) -> None:
     pod, queue = wide.pod("a"), wide.queue
     for number in range(PARTITIONS):
         queue.send("x", partition=number)
@@ -64,7 +64,7 @@ async def test_everybody_gets_a_turn_however_often_it_is_interrupted(wide: Opera
     until(lambda: len(pod.log) == PARTITIONS)
 
 
-async def test_a_partition_that_was_at_rest_gets_its_turn_beside_one_with_much_to_do(operator: Operator, queue: Queue) -> None:
+async def test_an_idle_partition_gets_its_turn_beside_a_busy_one(operator: Operator, queue: Queue) -> None:
     pod = operator.pod("a")
     await operator.grant(pod, (0, 1), (1, 1))
     queue.send("before", partition=1)
@@ -102,7 +102,7 @@ async def test_the_grace_period_is_kept_while_redis_hangs(tmp_path: Path) -> Non
             server.thaw()
 
 
-async def test_a_handler_that_does_not_return_is_named_again_and_again_and_at_the_end(
+async def test_a_handler_that_does_not_return_is_logged_repeatedly(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, offsets = Gate(), list[str]()
@@ -127,7 +127,7 @@ async def test_a_handler_that_does_not_return_is_named_again_and_again_and_at_th
     assert all(entry in line for line in (*told("the handler has not returned from"), end))
 
 
-async def test_a_pod_at_its_limit_of_unacknowledged_entries_says_once_what_holds_it(
+async def test_a_pod_at_its_unacked_limit_logs_the_cause_once(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept: list[Entry] = []
@@ -144,7 +144,7 @@ async def test_a_pod_at_its_limit_of_unacknowledged_entries_says_once_what_holds
     until(lambda: len(kept) == 4)
 
 
-async def test_where_neither_queue_nor_api_server_answers_the_end_takes_at_most_four_fifths_of_the_grace_period(
+async def test_without_queue_and_api_server_shutdown_takes_80_percent_of_grace(
     tmp_path: Path,
 ) -> None:
     async with own_queue(append_only=False) as (server, queue), operating(queue, tmp_path) as operator:

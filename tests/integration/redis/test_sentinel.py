@@ -28,7 +28,7 @@ def watched() -> Iterator[Watched]:
         yield made
 
 
-async def test_failovers_in_the_middle_of_hand_offs_under_load(watched: Watched, tmp_path: Path) -> None:
+async def test_nothing_is_lost_in_failovers_during_hand_offs_under_load(watched: Watched, tmp_path: Path) -> None:
     """Nothing is missing of what a producer was told is in the queue, each key comes in order, what comes twice is marked, and
     whoever has lost a partition is refused."""
     queue = await make_queue(watched.url(), PARTITIONS)
@@ -82,7 +82,7 @@ def refused(zombie: RedisReader, epoch: int) -> None:
         zombie.ack(0, Epoch(epoch), ["1-0"])
 
 
-async def test_a_sentinel_that_is_away_or_hangs_costs_nothing_but_time(watched: Watched) -> None:
+async def test_a_sentinel_that_is_away_or_hangs_only_costs_time(watched: Watched) -> None:
     watched.sentinels[0].stop()
     watched.sentinels[1].freeze()
     queue = await make_queue(watched.url(), 2)
@@ -96,7 +96,7 @@ async def test_a_sentinel_that_is_away_or_hangs_costs_nothing_but_time(watched: 
     await queue.close()
 
 
-async def test_what_sentinels_cannot_say_is_explained(watched: Watched) -> None:
+async def test_wrong_sentinel_urls_are_explained(watched: Watched) -> None:
     first = watched.sentinels[0]
     with RedisSentinel(SERVICE, watched.servers[0], password=PASSWORD) as shy:
         unknown = watched.url().replace(f"/{SERVICE}/", "/invoices/")

@@ -36,7 +36,7 @@ async def begun(queue: RedisQueue) -> QueueCheck:
     return await queue.check()
 
 
-async def test_forty_queues_have_sixteen_connections_at_most_and_the_last_that_is_closed_closes_them(alone: RedisServer) -> None:
+async def test_queues_share_connections_until_the_last_one_is_closed(alone: RedisServer) -> None:
     with alone.client() as raw:
         before = _ever(raw)
         *others, last = queues_at(alone.url)
@@ -49,7 +49,7 @@ async def test_forty_queues_have_sixteen_connections_at_most_and_the_last_that_i
         until(lambda: len(_clients(raw)) == 1, "all are closed but this one")
 
 
-async def test_who_has_another_password_has_other_connections(alone: RedisServer) -> None:
+async def test_different_passwords_use_different_connections(alone: RedisServer) -> None:
     (right,), (wrong,) = queues_at(alone.url, 1), queues_at(alone.url.replace("right", "wrong"), 1)
     checked, refused = await asyncio.gather(begun(right), begun(wrong), return_exceptions=True)
     assert isinstance(checked, QueueCheck)
@@ -58,7 +58,7 @@ async def test_who_has_another_password_has_other_connections(alone: RedisServer
     await wrong.close()
 
 
-async def test_queues_of_a_server_that_hangs_are_told_so_all_together_and_the_others_go_on(alone: RedisServer) -> None:
+async def test_a_hanging_server_delays_only_its_own_queues(alone: RedisServer) -> None:
     with RedisServer(append_only=False) as hangs:
         hanging, (other,) = queues_at(f"{hangs.url}?socket_timeout=1"), queues_at(alone.url, 1)
         await asyncio.gather(*map(begun, [*hanging, other]))
@@ -74,7 +74,7 @@ async def test_queues_of_a_server_that_hangs_are_told_so_all_together_and_the_ot
             await queue.close()
 
 
-async def test_connections_look_the_host_up_in_the_name_of_one_namespace_after_the_other(alone: RedisServer) -> None:
+async def test_host_lookups_take_turns_between_namespaces(alone: RedisServer) -> None:
     """For look-ups of one may hang (controller/event_loop.py)."""
     loop, names = asyncio.get_running_loop(), []
     resolve = loop.getaddrinfo

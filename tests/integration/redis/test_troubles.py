@@ -21,7 +21,7 @@ ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 NAME = "shop/orders"
 
 
-async def test_a_queue_belongs_to_one_group_until_that_gives_it_up(queue: Queue) -> None:
+async def test_a_queue_belongs_to_one_group_until_it_is_released(queue: Queue) -> None:
     other = RedisQueue(queue.url, queue.name, Claimant("shop/other", "uid-of-the-other"))
     with pytest.raises(
         QueueConflict, match=r"ConsumerGroup shop/orders-group \(uid uid-of-the-group\).*Delete that group, or give shop/other"
@@ -53,7 +53,7 @@ async def test_a_group_of_the_same_name_in_another_cluster_is_another_group(queu
     await namesake.close()
 
 
-async def test_a_queue_is_taken_over_from_the_group_that_somebody_named_and_from_no_other(queue: Queue) -> None:
+async def test_a_queue_is_taken_over_from_the_named_group_only(queue: Queue) -> None:
     heir = GROUP._replace(uid="uid-of-the-heir", takes_over=frozenset({"uid-of-a-third"}))
     wrong = RedisQueue(queue.url, queue.name, heir)
     with pytest.raises(QueueConflict):
@@ -68,7 +68,7 @@ async def test_a_queue_is_taken_over_from_the_group_that_somebody_named_and_from
         await one.close()
 
 
-async def test_what_is_recorded_is_not_repeated_to_people_where_no_group_can_be_called_so(queue: Queue) -> None:
+async def test_an_invalid_recorded_group_name_is_not_printed(queue: Queue) -> None:
     with queue.raw() as raw:
         raw.hset(f"pq:{{{queue.name}}}:queue", mapping={"group": "\x1b[2Jshop", "uid": "a b\n" * 1000})
     with pytest.raises(QueueConflict) as conflict:
@@ -76,7 +76,7 @@ async def test_what_is_recorded_is_not_repeated_to_people_where_no_group_can_be_
     assert "(unreadable)" in str(conflict.value) and "\x1b" not in str(conflict.value) and "a b" not in str(conflict.value)
 
 
-async def test_making_a_queue_again_changes_nothing(queue: Queue) -> None:
+async def test_creating_a_queue_again_changes_nothing(queue: Queue) -> None:
     queue.send("a")
     await queue.granted("a", 4)
     again = RedisQueue(queue.url, queue.name, GROUP)
@@ -85,7 +85,7 @@ async def test_making_a_queue_again_changes_nothing(queue: Queue) -> None:
     await again.close()
 
 
-async def test_a_making_that_was_cut_off_is_finished_by_the_next(server: RedisServer, new_name: Callable[[], str]) -> None:
+async def test_an_interrupted_creation_is_completed_by_the_next(server: RedisServer, new_name: Callable[[], str]) -> None:
     queue = await make_queue(server.url, 3, new_name())
     with queue.raw() as raw:
         raw.hdel(f"pq:{{{queue.name}}}:queue", "ready")
@@ -96,7 +96,7 @@ async def test_a_making_that_was_cut_off_is_finished_by_the_next(server: RedisSe
     await queue.close()
 
 
-async def test_a_wrong_password_is_said_to_be_wrong_and_is_not_repeated_to_everybody() -> None:
+async def test_a_wrong_password_is_reported_without_printing_it() -> None:
     with RedisServer(password="right-pw") as server:
         for url in (f"redis://:wrong-pw@127.0.0.1:{server.port}", f"redis://127.0.0.1:{server.port}"):
             with pytest.raises(
@@ -109,7 +109,7 @@ async def test_a_wrong_password_is_said_to_be_wrong_and_is_not_repeated_to_every
         await (await make_queue(server.url)).close()
 
 
-async def test_a_server_that_is_away_is_unreachable_and_comes_back_by_itself() -> None:
+async def test_work_resumes_when_an_unreachable_server_is_back() -> None:
     async with own_queue(fsync="always") as (server, queue):
         owner = await queue.granted("a", ONE)
         owner.read(0, ONE)
@@ -126,7 +126,7 @@ async def test_a_server_that_is_away_is_unreachable_and_comes_back_by_itself() -
             owner.read(0, ONE)
 
 
-async def test_a_server_that_has_all_the_connections_that_it_allows_says_so_and_is_waited_for() -> None:
+async def test_a_server_at_maxclients_is_explained_and_retried() -> None:
     with RedisServer(append_only=False) as server, server.client() as raw, raw.client() as only:
         queue = await make_queue(server.url)
         only.config_set("maxclients", 1)
@@ -144,7 +144,7 @@ async def test_a_server_that_has_all_the_connections_that_it_allows_says_so_and_
         await queue.close()
 
 
-async def test_a_server_that_does_not_answer_holds_nobody_up_for_ever() -> None:
+async def test_a_frozen_server_holds_up_a_request_for_a_bounded_time() -> None:
     async with own_queue() as (server, queue):
         server.freeze()
         with pytest.raises(QueueUnreachable, match="does not answer"):
@@ -153,7 +153,7 @@ async def test_a_server_that_does_not_answer_holds_nobody_up_for_ever() -> None:
         assert await queue.operator.grant(0, Uid("a"), ONE) == ("a", ONE, False)
 
 
-async def test_other_data_under_the_same_keys_is_named(queue: Queue) -> None:
+async def test_foreign_data_under_the_queues_keys_is_named(queue: Queue) -> None:
     with queue.raw() as raw:
         raw.delete(f"pq:{{{queue.name}}}:0:owner")
         raw.set(f"pq:{{{queue.name}}}:0:owner", "something else")
@@ -161,7 +161,7 @@ async def test_other_data_under_the_same_keys_is_named(queue: Queue) -> None:
         await queue.operator.grant(0, Uid("a"), ONE)
 
 
-async def test_a_redis_killed_in_mid_hand_off_keeps_pause_grants_and_leftovers() -> None:
+async def test_a_crash_during_a_hand_off_keeps_pause_grants_and_leftovers() -> None:
     async with own_queue(fsync="always") as (server, queue):
         queue.send("a", "b", "c")
         former = await queue.granted("a", ONE)
@@ -179,7 +179,7 @@ async def test_a_redis_killed_in_mid_hand_off_keeps_pause_grants_and_leftovers()
         assert [(entry.value, entry.redelivered) for entry in owner.read(0, TWO)] == [(b"b", True), (b"c", True)]
 
 
-async def test_owners_that_a_restart_rolled_back_are_asserted_again_above() -> None:
+async def test_owners_lost_in_a_restart_are_granted_at_higher_epochs() -> None:
     """Without persistence everything is gone: the operator sees another incarnation, and grants above what its ledger says."""
     async with own_queue(append_only=False) as (server, queue):
         owner = await queue.granted("a", TWO)
@@ -198,7 +198,7 @@ async def test_owners_that_a_restart_rolled_back_are_asserted_again_above() -> N
         assert len(owner.read(0, THREE)) == 1
 
 
-async def test_a_flushed_database_is_another_incarnation() -> None:
+async def test_a_flushed_database_has_another_incarnation() -> None:
     async with own_queue() as (_, queue):
         run = (await queue.operator.check()).incarnation
         await queue.operator.ensure(2)
@@ -209,7 +209,7 @@ async def test_a_flushed_database_is_another_incarnation() -> None:
         assert (await queue.operator.check()).incarnation not in (None, run)
 
 
-async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
+async def test_a_full_redis_can_be_emptied_and_handed_over() -> None:
     async with own_queue(append_only=False) as (server, queue):
         queue.send(*("x" * 1000 for _ in range(1000)))
         owner = await queue.granted("a", ONE)
@@ -238,7 +238,7 @@ async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
             producer.send(queue.key(0), "z")
 
 
-async def test_on_a_full_redis_the_operator_keeps_its_queue_and_changes_its_limits() -> None:
+async def test_the_operator_can_change_limits_on_a_full_redis() -> None:
     async with own_queue(append_only=False) as (_, queue):
         await queue.granted("a", ONE)
         with queue.raw() as raw:
@@ -271,7 +271,7 @@ async def test_a_server_that_may_lose_entries_is_reported() -> None:
         await careful.close()
 
 
-async def test_a_grant_waits_for_the_replica_and_says_when_it_cannot(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_grant_waits_for_the_replica_or_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
         with redis.Redis.from_url(primary.url) as raw:
             until(lambda: raw.execute_command("WAIT", 1, 1000))
@@ -295,7 +295,7 @@ async def test_a_grant_waits_for_the_replica_and_says_when_it_cannot(caplog: pyt
 
 
 @pytest.mark.parametrize("slots", [0, 16_384])
-async def test_a_cluster_whose_url_is_that_of_one_server_is_refused_before_anything_is_written_there(slots: int) -> None:
+async def test_a_cluster_node_with_a_plain_url_is_refused_before_any_write(slots: int) -> None:
     """Also where the node has all slots, so that it would take everything until one moves."""
     with RedisServer(cluster=True) as server, server.client() as raw:
         if slots:

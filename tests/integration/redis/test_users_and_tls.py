@@ -72,9 +72,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
     made.process.wait(PATIENCE)
 
 
-async def test_the_example_works_with_the_users_of_the_guide(
-    secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_example_works_with_the_guides_users(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     operator = RedisQueue(secured.url("operator"), QUEUE, GROUP, tls_folder=secured.folder)
     await operator.ensure(2)
     producer = RedisProducer(secured.url("producer"), QUEUE, patience=PATIENCE)
@@ -98,7 +96,7 @@ async def test_the_example_works_with_the_users_of_the_guide(
         await queue.close()
 
 
-async def test_without_tls_without_a_user_and_elsewhere_there_is_no_way_in(secured: Secured, tmp_path: Path) -> None:
+async def test_access_needs_tls_a_user_and_the_right_keys(secured: Secured, tmp_path: Path) -> None:
     with pytest.raises(redis.ConnectionError):
         redis.Redis("localhost", secured.port).ping()
     with pytest.raises(redis.AuthenticationError):
@@ -143,7 +141,7 @@ def url(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
         yield f"{request.param}://127.0.0.1:{ports[0]}/0?ssl_ca_certs={folder}/ca.pem&ssl_check_hostname=false&{shown}"
 
 
-async def test_operator_and_producer_show_their_certificate_and_no_other_namespace_can(url: str, folder: Path) -> None:
+async def test_client_certificates_are_usable_in_their_own_namespace_only(url: str, folder: Path) -> None:
     ours = RedisQueue(url, "shop/orders", Claimant("shop/orders", "uid"), tls_folder=folder)
     await in_time(lambda: ours.ensure(2))
     assert (await ours.check()).partitions == 2
@@ -168,7 +166,7 @@ def change(server: RedisServer, password: str) -> None:
         raw.execute_command("CLIENT", "KILL", "USER", "shop")
 
 
-async def test_another_password_in_the_file_is_used_from_the_next_connection_on(tmp_path: Path) -> None:
+async def test_a_changed_password_file_is_used_from_the_next_connection_on(tmp_path: Path) -> None:
     user, password = tmp_path / "username", tmp_path / "password"
     user.write_text("shop\n")
     password.write_text(FIRST + "\n")
@@ -205,7 +203,7 @@ async def test_another_password_in_the_file_is_used_from_the_next_connection_on(
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe", b"p" * 5000])
-def test_a_file_without_a_password_is_named_with_its_option(tmp_path: Path, content: bytes | None) -> None:
+def test_a_password_file_without_a_password_is_named(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "password"
     if content is not None:
         file.write_bytes(content)

@@ -56,7 +56,7 @@ async def test_a_new_entry_wakes_the_owner(queue: Queue) -> None:
     assert [entry.value for entry in owner.read(1, ONE)] == [b"a"]
 
 
-async def test_a_grant_wakes_the_one_who_was_refused(queue: Queue) -> None:
+async def test_a_grant_wakes_a_reader_that_was_refused(queue: Queue) -> None:
     await queue.granted("b", ONE)
     newcomer = queue.reader("a")
     with pytest.raises(StaleOwner):
@@ -67,7 +67,7 @@ async def test_a_grant_wakes_the_one_who_was_refused(queue: Queue) -> None:
     assert waiting.result() == {0}
 
 
-async def test_a_grant_that_came_before_the_wait_is_not_missed(queue: Queue) -> None:
+async def test_a_grant_before_the_wait_is_not_missed(queue: Queue) -> None:
     await queue.granted("b", ONE)
     newcomer = queue.reader("a")
     with pytest.raises(StaleOwner):
@@ -76,7 +76,7 @@ async def test_a_grant_that_came_before_the_wait_is_not_missed(queue: Queue) -> 
     assert newcomer.wait([0], PATIENCE) == {0}
 
 
-async def test_a_paused_owner_is_not_woken_by_entries_that_it_may_not_have(queue: Queue) -> None:
+async def test_a_paused_owner_is_not_woken_by_entries(queue: Queue) -> None:
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE)
     await queue.operator.pause(0, ONE)
@@ -89,7 +89,7 @@ async def test_a_paused_owner_is_not_woken_by_entries_that_it_may_not_have(queue
     assert len(owner.read(0, TWO)) == 1
 
 
-async def test_nothing_is_waited_for_where_there_is_something_to_read(queue: Queue) -> None:
+async def test_a_wait_ends_at_once_if_there_is_something_to_read(queue: Queue) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     assert owner.wait([0], PATIENCE) == {0}, "it was not read yet"
@@ -110,7 +110,7 @@ async def test_another_thread_may_end_a_wait(queue: Queue) -> None:
         assert waiting.result() == set()
 
 
-async def test_waiting_asks_the_server_nothing(queue: Queue) -> None:
+async def test_a_waiting_reader_sends_no_requests(queue: Queue) -> None:
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE)
     waiting = Waiting(owner, 0)
@@ -126,7 +126,7 @@ async def test_waiting_asks_the_server_nothing(queue: Queue) -> None:
     assert waiting.result() == set()
 
 
-async def test_a_partition_that_comes_back_at_a_new_epoch_is_read_though_the_queue_knew_of_it_first(queue: Queue) -> None:
+async def test_a_partition_granted_again_is_ready_at_the_new_epoch(queue: Queue) -> None:
     reader = await queue.granted("a", 1)
     assert reader.read(0, Epoch(1)) == []
     await queue.operator.grant(0, Uid("a"), Epoch(2))
@@ -138,7 +138,7 @@ async def test_a_partition_that_comes_back_at_a_new_epoch_is_read_though_the_que
     assert [entry.value for entry in reader.read(0, Epoch(2))] == [b"one"]
 
 
-async def test_a_partition_that_is_somebody_elses_is_not_read_again(queue: Queue) -> None:
+async def test_a_partition_of_another_owner_is_not_read_again(queue: Queue) -> None:
     reader = await queue.granted("a", 1)
     await queue.operator.grant(0, Uid("b"), Epoch(2))
     with pytest.raises(StaleOwner):
@@ -147,7 +147,7 @@ async def test_a_partition_that_is_somebody_elses_is_not_read_again(queue: Queue
     assert reader.ready(0, Epoch(3))
 
 
-async def test_who_waits_again_asks_the_server_for_that_alone(queue: Queue) -> None:
+async def test_waiting_again_takes_a_single_request(queue: Queue) -> None:
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE)
 
@@ -166,7 +166,7 @@ async def test_who_waits_again_asks_the_server_for_that_alone(queue: Queue) -> N
     assert {name: second[name] - first[name] for name in first} == {"client|id": 0, "eval": 0, "xread": 1}
 
 
-async def test_who_has_lost_its_connection_looks_at_everything(queue: Queue) -> None:
+async def test_after_a_lost_connection_all_partitions_are_read(queue: Queue) -> None:
     for partition in (0, 1):
         owner = await queue.granted("a", ONE, partition)
     assert (owner.read(0, ONE), owner.read(1, ONE)) == ([], [])
@@ -189,7 +189,7 @@ async def blocked(queue: Queue, server: RedisServer) -> Waiting:
     return waiting
 
 
-async def test_a_wait_at_a_primary_that_hangs_ends_with_sentinels() -> None:
+async def test_a_wait_at_a_hanging_primary_can_be_interrupted() -> None:
     with watched_redis() as watched:
         queue = await make_queue(watched.url())
         primary = watched.primary()
@@ -204,7 +204,7 @@ async def test_a_wait_at_a_primary_that_hangs_ends_with_sentinels() -> None:
             await queue.close()
 
 
-async def test_a_wait_at_a_master_that_hangs_ends_in_a_cluster() -> None:
+async def test_a_wait_at_a_hanging_cluster_master_can_be_interrupted() -> None:
     with clustered_redis() as cluster:
         queue = await make_queue(cluster.url())
         key = queue_key(queue.name)
@@ -222,7 +222,7 @@ async def test_a_wait_at_a_master_that_hangs_ends_in_a_cluster() -> None:
             await queue.close()
 
 
-async def test_a_wait_at_a_server_that_hangs_ends() -> None:
+async def test_a_wait_at_a_hanging_server_can_be_interrupted() -> None:
     with RedisServer() as server:
         queue = await make_queue(server.url)
         waiting = await blocked(queue, server)

@@ -15,7 +15,7 @@ def entry(offset: int, *, redelivered: bool = False) -> Entry:
     return Entry(ORDERS, 0, str(offset), b"k", str(offset).encode(), 0, Epoch(1), redelivered)
 
 
-def test_what_is_asked_of_all_is_what_each_entry_says() -> None:
+def test_aggregates_match_the_entries() -> None:
     made = [entry(0, redelivered=True), entry(1), entry(2)]
     read = Entries.of(made)
     assert (list(read), len(read), read[1], read[1:]) == (made, 3, made[1], made[1:])
@@ -24,7 +24,7 @@ def test_what_is_asked_of_all_is_what_each_entry_says() -> None:
     assert Entries.of(read) is read
 
 
-def test_an_entry_is_made_when_it_is_looked_at() -> None:
+def test_an_entry_is_created_when_it_is_accessed() -> None:
     looked_at: list[int] = []
 
     def make(offset: int) -> Entry:
@@ -56,33 +56,33 @@ def test_queues_and_groups_spread_over_slots() -> None:
 # -- Headers are packed into one field, and whatever else stands there is none.
 
 
-def test_every_byte_and_every_name_comes_back() -> None:
+def test_headers_of_any_bytes_and_names_read_back() -> None:
     headers = {"traceparent": b"00-4bf9", "Grüße": bytes(range(256)), "": b""}
     assert unpack(pack(headers)) == headers
     assert unpack(pack({"text": "Grüße"})) == {"text": "Grüße".encode()}
 
 
-def test_none_cost_nothing() -> None:
+def test_no_headers_take_no_bytes() -> None:
     assert pack(None) == pack({}) == b""
     assert unpack(b"") == unpack(None) == {}
 
 
 @pytest.mark.parametrize("packed", [b"[1", b"[1]", b"7", b'{"a": 1}', b'{"a": "\\u0100"}', b"\xff", b"[" * 100_000])
-def test_what_no_producer_of_batons_wrote_has_no_headers(packed: bytes) -> None:
+def test_foreign_text_has_no_headers(packed: bytes) -> None:
     assert unpack(packed) == {}
 
 
 @pytest.mark.parametrize("headers", [{1: "a"}, {"a": 1}, {"a": None}])
-def test_what_is_no_header_is_refused(headers: dict[str, bytes]) -> None:
+def test_a_header_that_is_not_text_and_bytes_is_refused(headers: dict[str, bytes]) -> None:
     with pytest.raises(TypeError, match=r"a header's (name is str|value is bytes or str), not"):
         pack(headers)
 
 
-def test_headers_in_pairs_as_others_have_them_are_refused() -> None:
+def test_headers_as_pairs_are_refused() -> None:
     with pytest.raises(TypeError, match="headers are a mapping of names to values, such as a dict, not list"):
         pack([("traceparent", b"00-4bf9")])  # type: ignore[arg-type]
 
 
-def test_a_name_that_is_no_text_is_refused() -> None:
+def test_a_header_name_that_cannot_be_encoded_is_refused() -> None:
     with pytest.raises(ValueError, match="a header's name has characters that cannot be encoded"):
         pack({"\ud800": b"1"})

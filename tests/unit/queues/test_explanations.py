@@ -17,13 +17,13 @@ from baton.queues.redis.url import read
 from tests.waiting import PATIENCE
 
 
-def test_of_a_queue_that_is_not_there_the_group_s_conditions_say_why() -> None:
+def test_an_absent_queue_is_explained_by_the_groups_conditions() -> None:
     told = absent(read("redis://redis.shop"), "queue", "shop/orders")
     assert told.startswith("Redis at redis.shop:6379, database 0, has no queue shop/orders.")
     assert told.endswith("The conditions of that group say what it waits for: kubectl describe consumergroups -n shop.")
 
 
-def test_of_a_queue_that_is_not_there_the_name_may_be_the_slip() -> None:
+def test_an_absent_queue_may_be_misspelt() -> None:
     told = absent(read("redis://redis.shop"), "queue", "shop/order")
     assert "Either the name is wrong: kubectl get partitionedqueues -n shop lists the queues." in told
 
@@ -34,7 +34,7 @@ def said(url: str, error: Exception) -> str:
     return str(told.value)
 
 
-def test_under_baton_dev_nothing_is_said_of_what_only_a_cluster_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_under_baton_dev_mention_nothing_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DEV_QUEUE_VARIABLE, "dev/orders")
     nowhere = ConnectionError("no")
     nowhere.__cause__ = gaierror()
@@ -57,7 +57,7 @@ def test_under_baton_dev_nothing_is_said_of_what_only_a_cluster_has(monkeypatch:
 @pytest.mark.parametrize(
     "error", [ConnectionError("Error 111 connecting to redis.shop:6380."), TimeoutError(), OSError("no route")]
 )
-def test_of_a_server_that_does_not_answer_it_is_told_where_its_address_stands(error: Exception) -> None:
+def test_an_unreachable_server_is_reported_with_the_source_of_its_url(error: Exception) -> None:
     url = read("redis://redis.shop:6380", stands_in="the Secret shop/redis under the key url")
     with pytest.raises(QueueUnreachable) as told, explained(url, "shop/orders"):
         raise error
@@ -87,7 +87,7 @@ class OneByOne(RedisAnnouncements):
         return {one: Heard(Uid("u"), Epoch(1), False) for one in asked}
 
 
-def test_in_a_cluster_one_thread_at_a_time_uses_the_connections_to_its_nodes() -> None:
+def test_threads_take_turns_on_the_connections_to_a_cluster() -> None:
     asked = OneByOne()
     found: list[Partition] = []
 

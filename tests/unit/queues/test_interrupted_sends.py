@@ -162,12 +162,12 @@ def places() -> list[int]:
     return list(first.values())
 
 
-def test_an_interrupted_producer_tells_what_became_of_each_entry() -> None:
+def test_an_interrupted_producer_settles_every_entry() -> None:
     for step in places()[::3]:
         interrupted_at(step)
 
 
-def test_a_producer_is_interrupted_again_while_it_is_closed_for_that() -> None:
+def test_a_producer_may_be_interrupted_again_while_closing() -> None:
     dice = Random(7)
     for step in places()[::5]:
         second = step + 1 + int(dice.expovariate(0.02))

@@ -29,7 +29,7 @@ def said(module: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_no_message_of_a_room_that_knows_kinds_by_the_registry_names_one(room: str) -> None:
+def test_kind_independent_packages_name_no_kind_in_their_messages(room: str) -> None:
     named = re.compile(rf"\b({'|'.join(kind.name for kind in KINDS)})\b")
     modules = sorted((Path(baton.__file__).parent / room).glob("*.py"))
     texts = [(module.name, text) for module in modules for text in said(module)]
@@ -40,7 +40,7 @@ def test_no_message_of_a_room_that_knows_kinds_by_the_registry_names_one(room: s
 # -- External queues are only numbers.
 
 
-async def test_an_external_queue_fences_nothing_and_leaves_release_to_the_consumer() -> None:
+async def test_an_external_queue_has_no_fence() -> None:
     queue: QueueAdapter = ExternalQueue()
     assert not queue.fenced
     await queue.ensure(None)
@@ -89,7 +89,7 @@ def test_every_name_can_be_had() -> None:
         _ = baton.producers.no_such_producer
 
 
-def test_redis_is_asked_for_by_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_selects_a_redis_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BATON_KAFKA_URL", raising=False)
     monkeypatch.setenv("BATON_REDIS_URL", "redis://127.0.0.1:1/0")
     with producer_from_environment("shop/orders", patience=0.01) as producer:
@@ -105,7 +105,7 @@ def test_redis_is_asked_for_by_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"BATON_REDIS_URL": "redis://r:1", "BATON_KAFKA_URL": "kafka://k:1"}, "keep the one"),
     ],
 )
-def test_no_address_or_two_are_refused(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str) -> None:
+def test_zero_or_two_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str) -> None:
     for name in ("BATON_REDIS_URL", "BATON_KAFKA_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

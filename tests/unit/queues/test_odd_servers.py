@@ -75,7 +75,7 @@ def queue_at(url: str) -> RedisQueue:
 
 
 @pytest.mark.parametrize("what", ENDLESS)
-async def test_an_endless_answer_is_left_after_as_many_bytes_as_a_round_trip_may_have(what: str) -> None:
+async def test_an_endless_answer_is_abandoned_at_the_byte_limit(what: str) -> None:
     begins, then = ENDLESS[what]
     server = OddServer(lambda _: begins, then)
     async with at(server) as url:
@@ -104,7 +104,7 @@ async def test_a_queue_at_an_endless_server_is_named_with_the_cure(what: str) ->
         await queue.close()
 
 
-async def test_a_server_that_drips_is_left_when_a_round_trip_has_lasted_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dripping_answer_is_abandoned_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "WITHIN", 0.2)
     async with at(OddServer(lambda _: b"", b"+x\r\n", every=0.05)) as url:
         client = async_client(read(url), "any", connections=1, files=TlsFiles())
@@ -116,7 +116,7 @@ async def test_a_server_that_drips_is_left_when_a_round_trip_has_lasted_too_long
         await client.aclose()
 
 
-async def test_no_option_of_a_url_makes_the_operator_wait_longer() -> None:
+async def test_url_options_cannot_extend_the_operators_timeouts() -> None:
     url = read("redis://127.0.0.1/0?socket_timeout=9999&socket_connect_timeout=9999")
     client = async_client(url, "any", connections=1, files=TlsFiles())
     assert client.connection_pool.connection_kwargs["socket_timeout"] == connection.WITHIN
@@ -179,7 +179,7 @@ def test_all_questions_are_asked_below() -> None:
 @given(
     info=ANSWERS | st.just(bulk(INFO % b"z")), others=ANSWERS | st.just(bulk(b"2")), question=st.sampled_from(sorted(QUESTIONS))
 )
-def test_what_no_redis_answers_is_said_in_a_sentence(info: bytes, others: bytes, question: str) -> None:
+def test_any_odd_answer_is_reported_in_a_readable_sentence(info: bytes, others: bytes, question: str) -> None:
     async def ask() -> None:
         def answer(asked: bytes) -> bytes:
             return is_said_of(asked, info if b"INFO\r\n" in asked.replace(b"SETINFO", b"") else others)

@@ -159,7 +159,7 @@ class World:
         ("answer", [], None),
     ]
 )
-def test_keys_stay_in_order_and_nothing_is_lost_or_double(actions: list[tuple[str, object, object]]) -> None:
+def test_keys_stay_in_order_without_losses_or_duplicates(actions: list[tuple[str, object, object]]) -> None:
     world = World()
     for action in actions:
         world.act(*action)
@@ -181,7 +181,7 @@ def routed(most_entries: int = 1000, most_bytes: int = 1_000_000) -> Outbox:
     return outbox
 
 
-def test_what_lingers_is_sent_together_when_its_time_has_come() -> None:
+def test_lingering_entries_are_sent_together_when_due() -> None:
     outbox = routed()
     entries = [entry(slot, b"v", 99.0, due) for slot, due in ((0, 5.0), (1, 6.0), (0, 7.0))]
     for each in entries:
@@ -190,7 +190,7 @@ def test_what_lingers_is_sent_together_when_its_time_has_come() -> None:
     assert outbox.next(5.0) == {0: [entries[0], entries[2]], 1: [entries[1]]}
 
 
-def test_so_many_entries_or_bytes_are_sent_at_once_without_waiting() -> None:
+def test_a_full_batch_is_sent_without_waiting() -> None:
     for outbox in (routed(most_entries=3), routed(most_bytes=300)):
         for _ in range(2):
             outbox.add(entry(0, b"v" * 100, 99.0, 5.0))
@@ -199,7 +199,7 @@ def test_so_many_entries_or_bytes_are_sent_at_once_without_waiting() -> None:
         assert isinstance(outbox.next(0.0), dict)
 
 
-def test_a_round_trip_has_a_bound_and_partitions_take_turns() -> None:
+def test_a_round_trip_is_bounded_and_partitions_take_turns() -> None:
     outbox = routed(most_entries=300)
     for _ in range(500):
         outbox.add(entry(0, b"", 99.0))
@@ -212,7 +212,7 @@ def test_a_round_trip_has_a_bound_and_partitions_take_turns() -> None:
     assert sizes == [{0: 200, 1: 1}, {0: 200}, {0: 100}]
 
 
-def test_what_no_try_can_cure_fails_at_once_and_others_do_not() -> None:
+def test_a_permanent_error_fails_only_its_batch() -> None:
     outbox = routed()
     one, other = entry(0, b"", 99.0), entry(1, b"", 99.0)
     outbox.add(one)

@@ -29,12 +29,12 @@ def test_keys_are_hashed_as_kafka_hashes_them(key: bytes, hashed: int) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_key_is_hashed_as_by_aiokafka(key: bytes) -> None:
+def test_any_key_is_hashed_as_aiokafka_hashes_it(key: bytes) -> None:
     assert murmur2(key) == partitioner.murmur2(key)
 
 
 @pytest.mark.parametrize("pattern", ["customer-{}", "{}", "order-{:06}", "user{}@example.org", "{:04}-eu"])
-def test_keys_that_are_counted_up_leave_no_more_partitions_empty_than_chance_does(pattern: str) -> None:
+def test_sequential_keys_leave_no_more_partitions_empty_than_chance(pattern: str) -> None:
     empty, by_chance, variance = 0, 0.0, 0.0
     for partitions in range(2, 65):
         table = RoutingTable.even(1, partitions)
@@ -67,7 +67,7 @@ def test_a_table_that_does_not_cover_all_slots_is_refused() -> None:
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=6))
-def test_another_number_of_partitions_is_even_by_the_fewest_moves(counts: list[int]) -> None:
+def test_resizing_is_even_with_the_fewest_moves(counts: list[int]) -> None:
     table = RoutingTable.even(1, 12)
     for count in counts:
         before, table = table, table.resized(count)
@@ -79,7 +79,7 @@ def test_another_number_of_partitions_is_even_by_the_fewest_moves(counts: list[i
         assert all(source >= count if count < there else target >= there for source, target in moved)
 
 
-def test_one_more_partition_takes_its_share_of_each_other_and_nothing_else_moves() -> None:
+def test_an_added_partition_takes_its_share_of_each_other() -> None:
     before = RoutingTable.even(1, 12)
     after = before.resized(13)
     moved = [pair for pair in zip(before.partitions, after.partitions, strict=True) if pair[0] != pair[1]]
@@ -89,7 +89,7 @@ def test_one_more_partition_takes_its_share_of_each_other_and_nothing_else_moves
 
 
 @pytest.mark.parametrize("count", [0, SLOTS + 1])
-def test_more_partitions_than_slots_are_refused(count: int) -> None:
+def test_an_invalid_partition_count_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="a queue has 1 to 1024 partitions"):
         RoutingTable.even(1, 12).resized(count)
     with pytest.raises(ValueError, match="a queue has 1 to 1024 partitions"):

@@ -30,7 +30,7 @@ from baton.queues.redis.sending import waiting_entries
         ({"replicas": "1"}, "replicas is '1': set it to a whole number, 0 or more"),
     ],
 )
-def test_an_option_with_which_nothing_could_be_sent_is_named(make: Any, option: Any, said: str) -> None:
+def test_an_invalid_option_is_named(make: Any, option: Any, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         make("redis://127.0.0.1:1/0", "shop/orders", **option)
 
@@ -44,14 +44,14 @@ def test_an_option_with_which_nothing_could_be_sent_is_named(make: Any, option: 
         (("key", "value", None, 0), "an entry is key, value and headers, not 4 things"),
     ],
 )
-def test_what_is_no_entry_is_refused(entry: Any, said: str) -> None:
+def test_an_invalid_entry_is_refused(entry: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         waiting_entries([("key", "value"), entry], 0.0)
 
 
 @pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
 @pytest.mark.parametrize("queue", ["orders", "shop/", "/orders", "shop/orders/3", ""])
-def test_a_queue_without_its_namespace_is_not_waited_for(make: Any, queue: str) -> None:
+def test_a_queue_name_without_its_namespace_is_refused(make: Any, queue: str) -> None:
     with pytest.raises(ValueError, match="name it with its namespace, as in shop/orders"):
         make("redis://127.0.0.1:1/0", queue)
 
@@ -66,7 +66,7 @@ def test_a_queue_without_its_namespace_is_not_waited_for(make: Any, queue: str) 
         ("redis://127.0.0.1:1/0", b"shop/orders", "the queue is b'shop/orders': give its name as a text"),
     ],
 )
-def test_a_url_or_a_queue_that_is_no_text_is_named(make: Any, url: Any, queue: Any, said: str) -> None:
+def test_a_url_or_queue_that_is_not_text_is_refused(make: Any, url: Any, queue: Any, said: str) -> None:
     """As where the variable with it is not set."""
     with pytest.raises(TypeError, match=said):
         make(url, queue)
@@ -80,12 +80,12 @@ def test_a_url_or_a_queue_that_is_no_text_is_named(make: Any, url: Any, queue: A
         (("key", "value", {"name": "\udcff"}), "a header's value has characters that cannot be encoded"),
     ],
 )
-def test_what_has_no_bytes_in_utf8_is_named(entry: Any, said: str) -> None:
+def test_text_that_cannot_be_encoded_is_refused(entry: Any, said: str) -> None:
     with pytest.raises(ValueError, match=f"{said} .surrogates.: pass bytes"):
         waiting_entries([entry], 0.0)
 
 
-def test_a_producer_of_another_event_loop_is_refused() -> None:
+def test_an_async_producer_of_another_event_loop_is_refused() -> None:
     """It would wait for an answer that comes to the other, or to nobody."""
     made: list[AsyncRedisProducer] = []
 
@@ -137,7 +137,7 @@ TAKEN = [print, list[object]().append, lambda _: None, Listener().hears, partial
 
 
 @pytest.mark.parametrize("given", REFUSED)
-async def test_what_cannot_hear_of_a_delivery_is_refused_where_it_is_given_and_nothing_is_taken(given: Any) -> None:
+async def test_an_unsuitable_callback_is_refused_and_its_entry_not_accepted(given: Any) -> None:
     of_threads, of_tasks = RedisProducer(NOWHERE, "shop/orders"), AsyncRedisProducer(NOWHERE, "shop/orders", patience=0)
     with pytest.raises(TypeError, match="on_delivery is "):
         of_threads.produce("key", "value", on_delivery=given)
@@ -154,12 +154,12 @@ async def test_what_cannot_hear_of_a_delivery_is_refused_where_it_is_given_and_n
 
 
 @pytest.mark.parametrize("given", TAKEN)
-def test_what_takes_a_delivery_may_hear_of_it(given: Callable[[object], object]) -> None:
+def test_any_callable_that_takes_a_delivery_is_accepted(given: Callable[[object], object]) -> None:
     with RedisProducer(NOWHERE, "shop/orders", patience=0) as producer:
         assert producer.produce("key", "value", on_delivery=given).exception()
 
 
-async def test_a_delivery_of_tasks_answers_as_a_future_does() -> None:
+async def test_an_async_delivery_behaves_like_a_future() -> None:
     heard: list[Exception | None] = []
     async with AsyncRedisProducer(NOWHERE, "shop/orders", patience=0) as producer:
         delivery = await producer.produce("key", "value", on_delivery=lambda delivery: heard.append(delivery.exception()))
@@ -212,14 +212,14 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_turn_of_the_event_loop_is_a_round_trip_and_answers_go_to_who_asked() -> None:
+async def test_requests_of_one_loop_turn_share_a_round_trip() -> None:
     server = Server()
     batches = Batches(server.send)
     answers = await asyncio.gather(*(batches.ask(request(n)) for n in range(5)))
     assert (answers, server.trips) == ([0, 10, 20, 30, 40], [5])
 
 
-async def test_many_are_sent_in_several_round_trips_that_do_not_wait_for_each_other() -> None:
+async def test_many_requests_are_sent_in_parallel_round_trips() -> None:
     server = Server()
     server.open.clear()
     batches = Batches(server.send)
@@ -230,7 +230,7 @@ async def test_many_are_sent_in_several_round_trips_that_do_not_wait_for_each_ot
     await asking
 
 
-async def test_no_more_round_trips_are_under_way_than_may_be_and_a_cancelled_request_is_not_sent() -> None:
+async def test_round_trips_are_bounded_and_cancelled_requests_not_sent() -> None:
     server = Server()
     server.open.clear()
     batches = Batches(server.send, at_once=2)
@@ -244,7 +244,7 @@ async def test_no_more_round_trips_are_under_way_than_may_be_and_a_cancelled_req
     assert server.trips == [1, 1, 1]
 
 
-async def test_what_begins_something_waits_until_nothing_else_does() -> None:
+async def test_later_requests_wait_until_no_other_is_waiting() -> None:
     server = Server()
     server.open.clear()
     batches = Batches(server.send, at_once=1)
@@ -257,34 +257,34 @@ async def test_what_begins_something_waits_until_nothing_else_does() -> None:
     assert server.sent == [1, 3, 2, 4]
 
 
-async def test_what_hangs_ends_what_waits_behind_it() -> None:
+async def test_a_hanging_request_fails_those_waiting_behind_it() -> None:
     batches = Batches(Hanging().send, at_once=1)
     asking = [batches.ask(request(8)._replace(later=later, weight=MOST)) for later in (False, False, True)]
     answers = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(answer) for answer in answers] == [RedisTimeoutError] * 3
 
 
-async def test_what_weighs_more_shares_its_round_trip_with_fewer() -> None:
+async def test_heavy_requests_share_a_round_trip_with_fewer() -> None:
     server = Server()
     batches = Batches(server.send)
     await batches.ask_all([request(8)._replace(weight=weight) for weight in (MOST // 2, MOST // 2, 1, 2 * MOST, 1)])
     assert server.trips == [2, 1, 1, 1]
 
 
-async def test_what_is_refused_is_raised_to_who_asked_for_it_alone() -> None:
+async def test_a_refusal_is_raised_only_to_its_caller() -> None:
     batches = Batches(Server().send)
     answers = await asyncio.gather(*(batches.ask(request(n)) for n in (6, 7, 8)), return_exceptions=True)
     assert (answers[0], str(answers[1]), answers[2]) == (60, "refused", 80)
 
 
-async def test_what_cannot_be_sent_is_raised_to_everybody_and_the_next_goes_on() -> None:
+async def test_a_failed_round_trip_is_raised_to_all_its_callers() -> None:
     batches = Batches(Server().send)
     answers = await asyncio.gather(*(batches.ask(request(n)) for n in (1, -1)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [QueueUnreachable] * 2
     assert await batches.ask(request(2)) == 20
 
 
-async def test_who_does_not_wait_any_more_disturbs_nobody() -> None:
+async def test_a_cancelled_caller_does_not_disturb_the_others() -> None:
     server = Server()
     server.open.clear()
     batches = Batches(server.send)
@@ -296,7 +296,7 @@ async def test_who_does_not_wait_any_more_disturbs_nobody() -> None:
     assert await patient == 20
 
 
-async def test_when_it_is_closed_who_still_waits_is_told_so() -> None:
+async def test_closing_fails_the_requests_still_waiting() -> None:
     server = Server()
     server.open.clear()
     batches = Batches(server.send)

@@ -65,7 +65,7 @@ def asked() -> Iterator[Asked]:
         (primary(b"127.0.0.1", b"1"), "127.0.0.1:1"),
     ],
 )
-async def test_what_a_sentinel_says_is_an_address_or_a_sentence_for_the_user(asked: Asked, answer: bytes, said: str) -> None:
+async def test_an_odd_answer_of_a_sentinel_is_explained(asked: Asked, answer: bytes, said: str) -> None:
     asked.answer = answer
     await assert_explained(asked.sentinel, said)
 
@@ -85,9 +85,7 @@ async def test_what_a_sentinel_says_is_an_address_or_a_sentence_for_the_user(ask
         (b"+OK\r\n", "no address where one belongs"),
     ],
 )
-async def test_what_a_node_of_a_cluster_says_is_an_address_or_a_sentence_for_the_user(
-    asked: Asked, answer: bytes, said: str
-) -> None:
+async def test_an_odd_answer_of_a_cluster_node_is_explained(asked: Asked, answer: bytes, said: str) -> None:
     asked.answer = answer
     await assert_explained(asked.cluster, said)
 
@@ -103,7 +101,7 @@ async def assert_explained(url: str, said: str) -> None:
     assert said in str(failure.value) and "\x1b" not in str(failure.value)
 
 
-async def test_the_operator_reads_no_more_of_a_sentinel_than_it_can_have_asked_for(asked: Asked) -> None:
+async def test_the_operator_bounds_what_it_reads_from_a_sentinel(asked: Asked) -> None:
     asked.answer = b"*2\r\n$900000\r\n" + b"r" * 900_000
     queue = RedisQueue(asked.sentinel, "shop/orders", Claimant("shop/orders", "uid"))
     with pytest.raises(QueueUnreachable, match="more than 256 KiB at once"):
@@ -157,14 +155,14 @@ def refusing(request: pytest.FixtureRequest) -> Iterator[Refusing]:
     made.close()
 
 
-def test_a_thread_asks_again_on_a_new_connection(refusing: Refusing) -> None:
+def test_a_thread_retries_on_a_new_connection(refusing: Refusing) -> None:
     asking = client(read(refusing.url), "any")
     assert asking.incr("x") == 1
     assert refusing.connections == 2
     asking.close()
 
 
-async def test_a_task_asks_again_on_a_new_connection(refusing: Refusing) -> None:
+async def test_a_task_retries_on_a_new_connection(refusing: Refusing) -> None:
     asking = async_client(read(refusing.url), "any", connections=2, files=TlsFiles())
     async with asking.pipeline(transaction=False) as pipe:
         pipe.incr("x")
@@ -175,7 +173,7 @@ async def test_a_task_asks_again_on_a_new_connection(refusing: Refusing) -> None
 
 
 @pytest.mark.parametrize(("error", "said"), ANSWERS.items())
-def test_who_is_refused_again_and_again_is_told_why(error: str, said: str) -> None:
+def test_repeated_refusals_are_explained(error: str, said: str) -> None:
     server = Refusing(error, 10_000)
     url = read(server.url)
     with pytest.raises(QueueUnreachable, match=said), explained(url, "shop/orders"):
@@ -185,7 +183,7 @@ def test_who_is_refused_again_and_again_is_told_why(error: str, said: str) -> No
     server.close()
 
 
-def test_another_error_leaves_the_connection_alone() -> None:
+def test_other_errors_keep_the_connection() -> None:
     server = Refusing("ERR no such thing", 10_000)
     asking = client(read(server.url), "any")
     for _ in range(3):

@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
         ("ssl_keyfile", "shop/..2026/server.pem"),
     ],
 )
-def test_the_operator_reads_what_is_mounted_for_the_namespace_and_cas_for_all(folder: Path, option: str, name: str) -> None:
+def test_the_operator_reads_the_namespaces_files_and_shared_cas(folder: Path, option: str, name: str) -> None:
     TlsFiles(folder, "shop").check({option: str(folder / name)})
 
 
@@ -77,9 +77,7 @@ def test_the_operator_reads_what_is_mounted_for_the_namespace_and_cas_for_all(fo
         ("ssl_keyfile", "shop/pipe.pem"),
     ],
 )
-def test_the_operator_says_of_every_other_file_what_it_says_of_one_that_is_not_there(
-    folder: Path, option: str, name: str
-) -> None:
+def test_every_other_file_is_refused_like_an_absent_one(folder: Path, option: str, name: str) -> None:
     ours = TlsFiles(folder, "shop")
     assert refusal(ours, option, folder / name) == refusal(ours, option, folder / "shop" / "absent.pem")
 
@@ -102,7 +100,7 @@ def test_a_consumer_reads_any_regular_file(folder: Path) -> None:
 
 @pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile"])
 @pytest.mark.parametrize("name", ["shop/pipe.pem", "/dev/zero", "bank/tls.pem"])
-async def test_a_queue_is_refused_such_a_file_in_a_sentence(folder: Path, option: str, name: str) -> None:
+async def test_a_queue_reports_a_refused_file(folder: Path, option: str, name: str) -> None:
     queue = RedisQueue(
         f"rediss://127.0.0.1:1/0?{option}={folder / name}", "shop/orders", Claimant("shop/orders", "uid"), tls_folder=folder
     )
@@ -113,13 +111,13 @@ async def test_a_queue_is_refused_such_a_file_in_a_sentence(folder: Path, option
     await queue.close()
 
 
-def test_a_reader_is_refused_a_pipe_in_a_sentence(folder: Path) -> None:
+def test_a_reader_reports_a_refused_pipe(folder: Path) -> None:
     url = f"rediss://127.0.0.1:1/0?ssl_ca_certs={folder}/shop/pipe.pem"
     with RedisReader(url, "shop/orders", "a") as reader, pytest.raises(QueueUnreachable, match="that this process can read"):
         reader.read(0, Epoch(1))
 
 
-async def test_a_file_that_hangs_holds_up_neither_the_loop_nor_the_files_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_file_blocks_neither_the_loop_nor_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(url_files, "READ_WITHIN", 0.1)
     answered, threads = threading.Event(), threading.active_count()
     try:

@@ -20,7 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return folder / "generated", found
 
 
-def test_the_operator_spreads_its_partitions_and_a_consumer_handles_those_that_are_its_own(
+def test_a_new_kind_works_with_operator_and_consumer(
     made: tuple[Path, dict[str, Any]],
 ) -> None:
     _, found = made
@@ -30,7 +30,7 @@ def test_the_operator_spreads_its_partitions_and_a_consumer_handles_those_that_a
     assert found["done"] == found["owned"]
 
 
-def test_the_resource_has_its_fields_and_rules_and_is_the_same_otherwise(made: tuple[Path, dict[str, Any]]) -> None:
+def test_a_new_kind_only_adds_its_fields_and_rules(made: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = made
     name = "crds/baton.dev_partitionedqueues.yaml"
     ours, theirs = _spec(folder / name), _spec(ROOT / name)

@@ -28,7 +28,7 @@ IN_URL = "correct-horse%2Fbattery"
         ),
     ],
 )
-def test_a_url_says_where_and_how(url: str, place: str, options: dict[str, object]) -> None:
+def test_a_url_has_an_address_and_options(url: str, place: str, options: dict[str, object]) -> None:
     found = read(url)
     assert (found.place, found.options, found.user, found.password) == (place, options, None, None)
 
@@ -47,7 +47,7 @@ def test_a_url_says_where_and_how(url: str, place: str, options: dict[str, objec
         ("rediss+sentinel://s/7/0?ssl_check_hostname=false", (("s", 26379),), "7", False, {"db": 0, "ssl_check_hostname": False}),
     ],
 )
-def test_a_url_names_sentinels_and_what_they_call_the_primary(
+def test_a_url_names_sentinels_and_their_service(
     url: str, hosts: object, service: str, password: bool, options: dict[str, object]
 ) -> None:
     found = read(url)
@@ -73,7 +73,7 @@ def test_a_url_names_nodes_of_a_cluster(url: str, hosts: object, options: dict[s
     assert found.place.startswith("Redis Cluster at r")
 
 
-def test_every_form_is_read_wherever_a_url_is_taken() -> None:
+def test_every_url_form_is_accepted_everywhere() -> None:
     """The API server's rule is made of the same forms."""
     rest = {"": "r:1/0", "+sentinel": "s1:1,s2/orders/0", "+cluster": "r1:1,r2"}
     assert FORMS.keys() == EXAMPLES.keys() == rest.keys()
@@ -92,7 +92,7 @@ def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
         assert PASSWORD not in text and IN_URL not in text and "battery" not in text
 
 
-def test_files_for_user_and_password_are_named_in_a_url_of_ones_own_only() -> None:
+def test_credential_files_are_for_a_programs_own_url_only() -> None:
     """Whoever writes a URL for another could have that other's files sent to a server."""
     url = "redis://redis/0?username_file=/secret/user&password_file=/secret/pass"
     found = read(url, own=True)
@@ -108,7 +108,7 @@ def test_files_for_user_and_password_are_named_in_a_url_of_ones_own_only() -> No
         read(f"redis://:{IN_URL}@redis/0?password_file=/secret/pass", own=True)
 
 
-def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
+def test_a_password_from_a_file_is_not_printed_either() -> None:
     found = read("redis://redis/0?password_file=/secret/pass", own=True)
     assert found.hidden(f"no such password: {PASSWORD}").endswith(PASSWORD)
     found.conceal(PASSWORD)
@@ -166,7 +166,7 @@ def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
         ("redis+cluster://s1/0#battery", "in the password as %2F %3F"),
     ],
 )
-def test_what_cannot_be_meant_so_is_said_with_the_cure_and_nothing_of_the_password(url: str, said: str) -> None:
+def test_an_invalid_url_is_refused_without_printing_its_password(url: str, said: str) -> None:
     with pytest.raises(QueueUnreachable) as refusal:
         read(url)
     message = str(refusal.value)
@@ -184,11 +184,11 @@ def test_what_cannot_be_meant_so_is_said_with_the_cure_and_nothing_of_the_passwo
         "ERR Y29ycmVjdC1ob3JzZS9iYXR0ZXJ5",
     ],
 )
-def test_words_that_repeat_a_part_of_the_password_are_left_out(echo: str) -> None:
+def test_server_messages_with_part_of_the_password_are_left_out(echo: str) -> None:
     assert read(f"redis://:{IN_URL}@redis").hidden(echo) == "its text is left out because it contains a part of the password"
 
 
-def test_other_words_are_shown_short_and_on_one_line() -> None:
+def test_other_server_messages_are_shortened_to_one_line() -> None:
     url = read("redis://:pw@redis")
     assert url.hidden("ERR no\r\n\x1b[2J such thing") == "ERR no [2J such thing"
     assert len(url.hidden("x" * 5000)) == MOST_SHOWN

@@ -39,15 +39,15 @@ def paused() -> Pauses:
         (None, 0),
     ],
 )
-def test_what_is_left_is_said_by_the_record(record: Record | None, left: int | Ownership) -> None:
+def test_the_record_says_what_is_outstanding(record: Record | None, left: int | Ownership) -> None:
     assert paused().outstanding(0, TWO, record) == left
 
 
-def test_of_what_was_not_paused_nothing_is_waited_for() -> None:
+def test_an_unpaused_partition_has_nothing_outstanding() -> None:
     assert Pauses().outstanding(0, Pauses().epoch(0), RECORD) == 0
 
 
-def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() -> None:
+def test_each_direct_receiver_is_reported_once() -> None:
     pauses, handed_over = paused(), replace(RECORD, uid=Uid("b"), epoch=THREE)
     assert pauses.outstanding(0, TWO, handed_over) == Ownership(Uid("b"), THREE)
     pauses.reported(0, THREE)
@@ -55,7 +55,7 @@ def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() ->
     assert pauses.outstanding(0, TWO, replace(handed_over, epoch=Epoch(4))) == Ownership(Uid("b"), Epoch(4))
 
 
-def test_that_an_owner_has_let_go_holds_until_another_pause() -> None:
+def test_an_owner_that_let_go_is_remembered_until_the_next_pause() -> None:
     pauses, let_go = paused(), replace(RECORD, released=True)
     pauses.outstanding(0, TWO, RECORD)
     assert not pauses.let_go
@@ -65,12 +65,12 @@ def test_that_an_owner_has_let_go_holds_until_another_pause() -> None:
     assert not pauses.let_go
 
 
-def test_whoever_was_granted_what_was_never_paused_is_no_news() -> None:
+def test_a_grant_of_an_unpaused_partition_is_not_news() -> None:
     assert not Pauses().is_news(0, RECORD)
     assert Pauses().is_news(0, replace(RECORD, reader=BY_GIVER)), "an operator that has just begun has not paused it itself"
 
 
-def test_what_the_operator_has_granted_is_no_news_to_it() -> None:
+def test_the_operators_own_grant_is_not_news() -> None:
     pauses = paused()
     pauses.reported(0, THREE)
     assert not pauses.is_news(0, replace(RECORD, uid=Uid("b"), epoch=THREE))
@@ -86,9 +86,7 @@ def ours(record: Record) -> bool:
 
 
 @pytest.mark.parametrize("where", [NOW, FORMER])
-async def test_each_question_gives_up_a_part_in_time_and_the_last_one_says_that_all_is_done(
-    monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+async def test_a_large_queue_is_released_in_several_timely_requests(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     coordinator: Any = SlowCoordinator()
     coordinator.records[0] = OTHERS
     monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: coordinator.now))

@@ -56,7 +56,7 @@ def test_a_url_names_brokers_user_and_settings(tmp_path: Path) -> None:
         ("kafkas://broker:9093/?ca=", "ca= without a value"),
     ],
 )
-def test_what_cannot_be_used_is_said_with_the_cure(url: str, said: str) -> None:
+def test_an_unusable_url_is_refused_with_the_cure(url: str, said: str) -> None:
     with pytest.raises(QueueUnreachable) as problem:
         read(url)
     assert said in str(problem.value)
@@ -69,7 +69,7 @@ def test_what_cannot_be_used_is_said_with_the_cure(url: str, said: str) -> None:
         ("compression.codec=brotli", 'Invalid value "brotli" for configuration property "compression.codec"'),
     ],
 )
-def test_a_setting_that_librdkafka_does_not_have_is_said_before_the_consumer_begins(setting: str, said: str) -> None:
+def test_an_unknown_librdkafka_setting_is_refused_before_the_consumer_starts(setting: str, said: str) -> None:
     from baton.model.ids import Uid
     from baton.queues.kafka.consumer_side import KafkaConsumerSide
 
@@ -91,7 +91,7 @@ CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     ],
     ids=lambda key: str(key.key_size),
 )
-def test_a_key_in_any_form_is_the_same_key_in_pkcs_8(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
+def test_a_key_in_any_form_is_converted_to_pkcs_8(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
     for form in (PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8):
         text = key.private_bytes(Encoding.PEM, form, NoEncryption()).decode()
         made = pkcs8(CERTIFICATE + text)
@@ -112,5 +112,5 @@ def test_a_key_in_any_form_is_the_same_key_in_pkcs_8(key: rsa.RSAPrivateKey | ec
         "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\n",
     ],
 )
-def test_what_has_no_such_key_is_left_as_it_is(text: str) -> None:
+def test_a_text_without_such_a_key_is_left_as_it_is(text: str) -> None:
     assert pkcs8(text) == text

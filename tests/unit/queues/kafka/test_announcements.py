@@ -31,12 +31,12 @@ from tests.waiting import eventually
 # -- Announcements as they stand beside an offset.
 
 
-def test_what_is_written_is_read() -> None:
+def test_an_announcement_reads_back_as_written() -> None:
     announcement = Announcement("orders", (Change(3, 0, 7, -1, 0, 12), Change(4, 5, 8, 2500, EVERY_POD, 13)))
     assert read(announcement.to_text() + "\0") == announcement
 
 
-def test_what_was_said_first_is_left_out_where_there_is_too_much() -> None:
+def test_the_oldest_changes_are_left_out_of_a_long_announcement() -> None:
     announcement = Announcement("q" * 200, tuple(Change(10**6 + number, 9999, 10**9, 10**6, 9999, 9999) for number in range(300)))
     text = announcement.to_text()
     found = read(text)
@@ -71,7 +71,7 @@ def handed(partition: int, uid: Uid = B_POD, then: int = 9) -> Change:
     return Change(4, partition, 8, 2500, 12, mark(uid), then)
 
 
-def test_to_whom_an_owner_is_to_hand_its_partition_is_said_with_the_uid() -> None:
+def test_a_direct_hand_off_names_the_receivers_uid() -> None:
     by_operator = Change(4, 1, 8, 2500, 12, mark(B_POD))
     found = read(Announcement("orders", (handed(0), by_operator), {mark(B_POD): B_POD}).to_text())
     assert found is not None
@@ -79,12 +79,12 @@ def test_to_whom_an_owner_is_to_hand_its_partition_is_said_with_the_uid() -> Non
     assert found.changes == (handed(0), by_operator)
 
 
-def test_a_uid_is_said_once_and_only_of_those_that_get_something() -> None:
+def test_a_uid_is_written_once_and_only_for_receivers() -> None:
     text = Announcement("orders", tuple(handed(number) for number in range(64)), {mark(B_POD): B_POD, 7: Uid("nobody")}).to_text()
     assert (text.count(B_POD), text.count("nobody")) == (1, 0)
 
 
-def test_who_is_not_told_apart_gets_nothing_from_its_owner() -> None:
+def test_without_a_uid_there_is_no_receiver() -> None:
     found = read(Announcement("orders", (handed(0),)).to_text())
     assert found is not None and found.receiver(found.changes[0]) is None
 
@@ -117,7 +117,7 @@ async def announcer() -> AsyncIterator[KafkaAnnouncer]:
     await made.close()
 
 
-async def test_an_error_that_nobody_expected_is_told_and_what_comes_later_is_announced(
+async def test_an_unexpected_error_is_logged_and_later_grants_are_announced(
     announcer: KafkaAnnouncer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers: list[Any] = [ValueError("an answer that nobody can decode")]
@@ -174,7 +174,7 @@ class Announced(KafkaAnnouncements):
         return dict.fromkeys(partitions, HEARD)
 
 
-def test_what_cannot_be_looked_at_keeps_nobody_from_what_is_announced_next() -> None:
+def test_an_unreadable_partition_does_not_block_the_next_announcement() -> None:
     announced = Announced({FORGED}, {GRANTED})
     with pytest.raises(QueueUnreachable):
         announced.wait(1.0)
@@ -183,7 +183,7 @@ def test_what_cannot_be_looked_at_keeps_nobody_from_what_is_announced_next() -> 
     announced.close()
 
 
-def test_nor_does_one_that_is_awaited() -> None:
+def test_an_unreadable_awaited_partition_does_not_block_the_next_announcement() -> None:
     announced = Announced(set(), {GRANTED})
     announced._awaited, announced._awaited_until = {FORGED}, float("inf")
     with pytest.raises(QueueUnreachable):
@@ -205,7 +205,7 @@ class Listening(Announced):
         return self._apply("orders-topic", number, Announcement("orders", (said,), {mark(receiver): receiver}))
 
 
-def test_an_owner_hears_who_is_next_at_once_and_that_it_is_to_let_go_when_that_one_has_heard() -> None:
+def test_an_owner_hears_of_the_next_owner_before_it_lets_go() -> None:
     pod = Listening()
     assert (pod.hears(A, B), pod.handoffs.next_owner(GRANTED, ONE)) == (set(), Ownership(B, TWO))
     assert pod.wait(60.0) == {GRANTED: HEARD}, "a moment later"
@@ -213,14 +213,14 @@ def test_an_owner_hears_who_is_next_at_once_and_that_it_is_to_let_go_when_that_o
 
 
 @pytest.mark.parametrize(("then", "within"), [(0, 10_000), (TWO, 500)])
-def test_where_the_operator_grants_or_there_is_no_time_an_owner_lets_go_at_once(then: int, within: int) -> None:
+def test_an_owner_lets_go_at_once_without_a_direct_hand_off(then: int, within: int) -> None:
     pod = Listening()
     assert pod.hears(A, B, then=then, within=within) == {GRANTED}
     assert pod.handoffs.next_owner(GRANTED, ONE) is None
     pod.close()
 
 
-def test_the_last_plan_counts_and_of_its_epoch_only() -> None:
+def test_only_the_latest_plan_of_an_epoch_counts() -> None:
     pod = Listening()
     pod.hears(A, B)
     assert pod.handoffs.next_owner(GRANTED, TWO) is None
@@ -231,7 +231,7 @@ def test_the_last_plan_counts_and_of_its_epoch_only() -> None:
     pod.close()
 
 
-def test_what_is_to_come_is_looked_out_for_and_fetched_once_until_it_is_for_another() -> None:
+def test_an_expected_partition_is_fetched_once_until_the_plan_changes() -> None:
     pod, seen = Listening(), Committed(7, None)
     pod._expect(GRANTED, "orders-topic", seen)
     pod.hears(B, A)
@@ -249,7 +249,7 @@ def test_what_is_to_come_is_looked_out_for_and_fetched_once_until_it_is_for_anot
     pod.close()
 
 
-def test_nobody_hands_a_partition_to_itself() -> None:
+def test_an_owner_is_never_its_own_receiver() -> None:
     pod = Listening()
     assert (pod.hears(A, A), pod.handoffs.next_owner(GRANTED, ONE)) == ({GRANTED}, None)
     pod.close()

@@ -58,7 +58,7 @@ def broker() -> Iterator[Broker]:
     made.loop.close()
 
 
-def test_what_falls_due_during_a_commit_goes_with_the_next_one(broker: Broker) -> None:
+def test_partitions_due_during_a_commit_go_with_the_next_one(broker: Broker) -> None:
     broker.open.clear()
     broker.commits.due(1)
     until(lambda: broker.asked == [{1}])
@@ -68,7 +68,7 @@ def test_what_falls_due_during_a_commit_goes_with_the_next_one(broker: Broker) -
     until(lambda: broker.asked == [{1}, {1, 2, 3}])
 
 
-def test_what_is_about_to_be_let_go_of_is_not_committed_just_before_and_not_forgotten(broker: Broker) -> None:
+def test_a_partition_about_to_be_released_is_committed_later(broker: Broker) -> None:
     broker.leaving.add(1)
     for partition in (1, 2):
         broker.commits._due.add(partition)
@@ -78,7 +78,7 @@ def test_what_is_about_to_be_let_go_of_is_not_committed_just_before_and_not_forg
     until(lambda: broker.asked == [{2}, {1}])
 
 
-def test_what_is_sent_with_a_commit_does_not_wait_for_that(broker: Broker) -> None:
+def test_outputs_do_not_wait_for_a_partition_about_to_be_released(broker: Broker) -> None:
     broker.leaving.add(1)
     broker.commits.due(1, at_once=True)
     until(lambda: broker.asked == [{1}])
@@ -91,9 +91,7 @@ def test_what_is_sent_with_a_commit_does_not_wait_for_that(broker: Broker) -> No
         (KeyError(3), "a commit failed; retrying: 'KeyError(3)'"),
     ],
 )
-def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
-    broker: Broker, refusal: Exception, said: str
-) -> None:
+def test_a_refused_commit_is_retried_and_raised_to_callers_meanwhile(broker: Broker, refusal: Exception, said: str) -> None:
     broker.refusal = refusal
     broker.commits.due(1)
 
@@ -111,7 +109,7 @@ def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
     assert all(asked == {1} for asked in broker.asked)
 
 
-def test_one_that_is_refused_is_told_of_that_and_no_other_waits_for_it(broker: Broker) -> None:
+def test_a_refused_partition_does_not_delay_the_others(broker: Broker) -> None:
     broker.refused = {1: PartitionUnavailable("its topic is not there")}
     broker.commits.due(1, at_once=True)
     until(lambda: 1 in broker.commits._refused)
@@ -136,7 +134,7 @@ def test_one_that_is_refused_is_told_of_that_and_no_other_waits_for_it(broker: B
     until(lambda: broker.taken.count(1) > 1, "nor is what fell due meanwhile forgotten")
 
 
-def test_what_is_let_go_of_is_not_told_of_what_was_refused_before(broker: Broker) -> None:
+def test_a_released_partition_forgets_its_earlier_refusal(broker: Broker) -> None:
     broker.refused = {1: PartitionUnavailable("its topic is not there")}
     broker.commits.due(1)
     until(lambda: 1 in broker.commits._refused)
@@ -154,7 +152,7 @@ class CountedWakes(LoopUser):
         super().call(what)
 
 
-def test_the_loop_is_woken_for_the_first_that_is_due_and_the_first_in_a_hurry_and_not_for_each(broker: Broker) -> None:
+def test_the_loop_is_woken_once_per_urgency(broker: Broker) -> None:
     wakes = broker.commits._loop = CountedWakes(broker.loop._thread, broker.loop._loop)
     broker.open.clear()
     broker.commits.due(1)
@@ -229,9 +227,7 @@ class Clock:
 
 
 @pytest.mark.parametrize(("takes", "every"), [(0.01, EVERY), (0.1, 2.5), (1.0, SELDOM), (7.0, 7.0), (30.0, 30.0)])
-def test_commits_take_a_small_part_of_the_time_where_they_take_long(
-    takes: float, every: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_commits_come_less_often(takes: float, every: float, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, takes)
     assert clock.of_three() == [every, every]
     asked = sorted([*clock.begun, *clock.looked])
@@ -241,7 +237,7 @@ def test_commits_take_a_small_part_of_the_time_where_they_take_long(
 
 @pytest.mark.parametrize("refusal", [QueueUnreachable("it has just begun"), KeyError(3)])
 @pytest.mark.parametrize(("hurried", "pause"), [(False, EVERY), (True, 0.5)])
-def test_a_commit_that_was_refused_is_tried_again_after_a_second_or_sooner_where_somebody_waits(
+def test_a_refused_commit_is_retried_sooner_if_a_caller_waits(
     refusal: Exception, hurried: bool, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
@@ -254,7 +250,7 @@ def test_a_commit_that_was_refused_is_tried_again_after_a_second_or_sooner_where
     assert clock.looked == [], "a broker that refuses is not asked more"
 
 
-def test_what_was_handed_over_is_marked_after_a_second_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_received_partition_is_marked_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, 0.5)
 
     def hand_over() -> None:
@@ -265,7 +261,7 @@ def test_what_was_handed_over_is_marked_after_a_second_also_where_commits_take_l
     assert clock.of_three() == [EVERY, SELDOM]
 
 
-def test_what_somebody_waits_for_is_committed_at_once_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_urgent_commit_is_made_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, 0.5)
 
     def hurry() -> None:
@@ -277,7 +273,7 @@ def test_what_somebody_waits_for_is_committed_at_once_also_where_commits_take_lo
     assert EVERY < first < EVERY + 0.1, "at the first look"
 
 
-def test_a_look_that_nobody_expects_to_fail_ends_nothing_and_is_logged_once(
+def test_an_unexpected_failure_of_a_look_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock(monkeypatch, 0.5)
@@ -286,7 +282,7 @@ def test_a_look_that_nobody_expects_to_fail_ends_nothing_and_is_logged_once(
     assert len(clock.looked) == 8 and len(caplog.messages) == 1
 
 
-def test_what_fails_in_a_turn_ends_nothing(
+def test_an_unexpected_failure_does_not_end_the_loop(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("baton.queues.kafka.background_commits.EVERY", 0.01)
@@ -303,15 +299,13 @@ def test_what_fails_in_a_turn_ends_nothing(
     assert caplog.messages == ["background commits failed; continuing"]
 
 
-def test_a_slow_look_is_followed_by_the_next_a_second_after_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_start_once_a_second_even_if_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, 0.5, look_takes=0.4)
     clock.of_three()
     assert [round(at - 1000.0, 2) for at in clock.looked[:4]] == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_what_is_refused_is_tried_again_more_and_more_seldom_until_it_is_taken(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_commit_is_retried_with_growing_pauses(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[tuple[float, float]] = []
 
     def at_once(first: float, longest: float) -> Iterator[float]:
@@ -327,7 +321,7 @@ def test_what_is_refused_is_tried_again_more_and_more_seldom_until_it_is_taken(
     until(lambda: 1 not in broker.commits._refused)
 
 
-def test_what_is_let_go_of_is_not_tried_any_more(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_partition_is_not_retried(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.queues.kafka.background_commits.doubling", lambda *_: repeat(0.001))
     broker.refused = {one: PartitionUnavailable("its topic is not there") for one in (1, 2)}
     broker.commits.due(1)

@@ -38,13 +38,13 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("without", [CoordinationType.TRANSACTION, None])
-async def test_a_transactional_id_that_nobody_looks_after_is_one_partitions_trouble(without: int | None) -> None:
+async def test_a_transactional_id_without_a_coordinator_affects_one_partition(without: int | None) -> None:
     with pytest.raises(PartitionUnavailable):
         await PartitionTransactions(Cluster(without), "orders").init(0)
 
 
 @pytest.mark.parametrize("without", [CoordinationType.GROUP, None])
-async def test_a_group_that_nobody_looks_after_is_the_queues(without: int | None) -> None:
+async def test_a_group_without_a_coordinator_affects_the_whole_queue(without: int | None) -> None:
     with pytest.raises(QueueUnreachable) as problem:
         await PartitionTransactions(Cluster(without), "orders").now((0,))
     assert not isinstance(problem.value, PartitionUnavailable)
@@ -81,12 +81,12 @@ def asking(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> KafkaClient:
     return KafkaClient(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton")
 
 
-async def test_many_requests_of_a_connection_are_answered_however_long_all_of_them_take(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_requests_on_one_connection_do_not_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     asks = asking(Broker(takes=0.02, within=1.0), monkeypatch)
     assert await asyncio.gather(*(asks.to_broker(1, number) for number in range(100))) == list(range(100))
 
 
-async def test_who_waits_with_a_request_that_is_not_answered_does_not_wait_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_behind_an_unanswered_one_fail_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asks = asking(broker := Broker(takes=60.0, within=0.02), monkeypatch)
     answers = await asyncio.gather(*(asks.to_broker(1, number) for number in range(40)), return_exceptions=True)
     assert {type(answer) for answer in answers} == {QueueUnreachable} and broker.sent == 2

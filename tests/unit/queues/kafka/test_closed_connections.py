@@ -60,7 +60,9 @@ def announcements() -> Closes:
 
 
 @pytest.mark.parametrize(("connected", "many"), [(reader, 1), (ranges, 1), (announcements, 2)])
-def test_its_connections_are_closed_with_it(connected: Callable[[], Closes], many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_a_client_closes_its_connections(
+    connected: Callable[[], Closes], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Connection] = []
 
     async def connect(*_: object) -> Connection:

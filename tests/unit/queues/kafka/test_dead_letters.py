@@ -63,7 +63,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(monkeypatch)
 
 
-def test_while_a_topic_takes_none_that_is_said_at_once_to_others_for_it(cluster: Cluster) -> None:
+def test_a_refusing_topic_fails_further_letters_at_once(cluster: Cluster) -> None:
     cluster.code = NO_TOPIC
     first, at = cluster.put(), cluster.now
     assert "there is no topic dead for dead letters: create it" in first
@@ -79,12 +79,12 @@ def test_while_a_topic_takes_none_that_is_said_at_once_to_others_for_it(cluster:
     ("takes", "expected"),
     [(0.0, [0.5, 1.0, 2.0, 4.0]), (1.0, [4.0, 8.0, 16.0, 30.0]), (10.0, [30.0] * 4)],
 )
-def test_the_pause_grows_and_is_long_where_a_try_takes_long(cluster: Cluster, takes: float, expected: list[float]) -> None:
+def test_the_pause_grows_with_the_duration_of_attempts(cluster: Cluster, takes: float, expected: list[float]) -> None:
     cluster.code, cluster.takes = SLOW, takes
     assert cluster.pauses(4) == expected
 
 
-def test_one_that_is_too_large_says_nothing_of_the_others(cluster: Cluster) -> None:
+def test_a_letter_that_is_too_large_does_not_block_others(cluster: Cluster) -> None:
     cluster.code = TOO_LARGE
     assert "a dead letter is larger than the topic dead takes" in cluster.put()
     cluster.code = None

@@ -32,7 +32,7 @@ def seen(*epochs: Epoch) -> DirectHandoffs:
     return handoffs
 
 
-def test_what_a_process_has_seen_under_a_lower_epoch_no_earlier_one_has_read() -> None:
+def test_a_partition_seen_at_a_lower_epoch_is_new() -> None:
     assert seen(ONE).is_new(FIRST, TWO)
     assert seen(ONE, TWO).is_new(FIRST, TWO)
     assert not seen(TWO).is_new(FIRST, TWO)
@@ -40,14 +40,14 @@ def test_what_a_process_has_seen_under_a_lower_epoch_no_earlier_one_has_read() -
     assert not DirectHandoffs().is_new(FIRST, TWO), "nothing is known yet"
 
 
-def test_what_this_process_has_begun_to_read_is_not_new_under_that_epoch() -> None:
+def test_a_partition_already_being_read_is_not_new() -> None:
     handoffs = seen(ONE)
     handoffs.begins(FIRST, TWO)
     assert not handoffs.is_new(FIRST, TWO)
     assert handoffs.is_new(FIRST, THREE)
 
 
-def test_what_was_handed_over_is_taken_once_and_under_its_epoch() -> None:
+def test_a_hand_over_is_taken_once_and_under_its_epoch() -> None:
     handoffs = seen(ONE)
     handoffs.handed_over(FIRST, HANDED_OVER)
     assert (handoffs.take(FIRST, TWO), handoffs.take(FIRST, TWO)) == (HANDED_OVER, None)
@@ -57,7 +57,7 @@ def test_what_was_handed_over_is_taken_once_and_under_its_epoch() -> None:
 
 
 @pytest.mark.parametrize("begins", [lambda handoffs: handoffs.take(FIRST, TWO), lambda handoffs: handoffs.begins(FIRST, TWO)])
-def test_a_look_after_it_was_begun_says_nothing_of_where_it_is(begins: Callable[[DirectHandoffs], object]) -> None:
+def test_a_hand_over_seen_after_reading_began_is_ignored(begins: Callable[[DirectHandoffs], object]) -> None:
     handoffs = seen(ONE)
     handoffs.handed_over(FIRST, HANDED_OVER)
     begins(handoffs)
@@ -65,7 +65,7 @@ def test_a_look_after_it_was_begun_says_nothing_of_where_it_is(begins: Callable[
     assert handoffs.take(FIRST, TWO) is None
 
 
-def test_who_has_heard_who_is_next_is_about_to_let_go_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_with_a_known_successor_is_about_to_let_go_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     now, handoffs = [100.0], seen(ONE)
     monkeypatch.setattr(direct_handoffs, "time", SimpleNamespace(monotonic=lambda: now[0]))
     assert not handoffs.is_about_to_let_go(FIRST, ONE)
@@ -80,13 +80,13 @@ def test_who_has_heard_who_is_next_is_about_to_let_go_for_a_moment(monkeypatch: 
     assert not handoffs.is_about_to_let_go(FIRST, ONE)
 
 
-def test_what_an_earlier_process_may_have_begun_with_is_not_taken() -> None:
+def test_a_hand_over_that_an_earlier_process_may_have_taken_is_ignored() -> None:
     handoffs = seen(TWO)
     handoffs.handed_over(FIRST, HANDED_OVER)
     assert handoffs.take(FIRST, TWO) is None
 
 
-def test_a_plan_is_for_the_owner_at_its_epoch() -> None:
+def test_a_plan_applies_to_the_owner_at_its_epoch() -> None:
     handoffs, b = DirectHandoffs(), Ownership(Uid("b"), TWO)
     handoffs.set_next_owner(FIRST, ONE, b)
     assert (handoffs.next_owner(FIRST, ONE), handoffs.next_owner(FIRST, TWO)) == (b, None)
@@ -157,23 +157,23 @@ BOTH = {0: ONE, 1: ONE}
 
 
 @pytest.mark.parametrize("give_up", [False, True])
-def test_whoever_reads_does_not_wait_for_long_for_what_is_still_taken_up(reading: Reading, give_up: bool) -> None:
+def test_letting_go_waits_briefly_for_a_partition_being_taken_up(reading: Reading, give_up: bool) -> None:
     assert reading.let_go(BOTH, HOUR, give_up=give_up).keys() == {1}
     assert (reading.waited, reading.said, reading.held()) == ([0.5], [{0}], set())
 
 
-def test_what_is_taken_up_by_the_time_that_it_is_let_go_of_once_more_has_its_last_word(reading: Reading) -> None:
+def test_a_partition_taken_up_meanwhile_gets_its_last_commit(reading: Reading) -> None:
     assert reading.let_go(BOTH, HOUR).keys() == {1}
     reading.open.set()
     until(lambda: not reading.let_go(BOTH, HOUR), "it has its last word")
     assert (reading.said, reading.held()) == ([{0}, {1}], set())
 
 
-def test_at_the_end_what_is_still_taken_up_leaves_the_others_time_for_their_last_words(reading: Reading) -> None:
+def test_at_the_end_other_partitions_still_get_their_last_commit(reading: Reading) -> None:
     assert reading.let_go(BOTH, SHORT, give_up=True).keys() == {1}
     assert (reading.said, reading.held()) == ([{0}], set())
 
 
-def test_nothing_is_said_where_nothing_is_read(reading: Reading) -> None:
+def test_partitions_that_are_not_read_get_no_last_commit(reading: Reading) -> None:
     assert not reading.let_go({2: ONE, 0: Epoch(2)}, HOUR)
     assert (reading.said, reading.held()) == ([], {0})

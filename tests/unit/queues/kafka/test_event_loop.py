@@ -45,7 +45,7 @@ async def answer() -> int:
     return 1
 
 
-def test_two_threads_may_be_the_first() -> None:
+def test_two_threads_may_start_the_loop_at_once() -> None:
     thread = EventLoopThread()
     user = thread.user()
     thread._thread = SlowStart(thread._thread, threading.Barrier(2))
@@ -55,7 +55,7 @@ def test_two_threads_may_be_the_first() -> None:
     user.close()
 
 
-def test_who_is_closed_ends_what_it_has_begun_and_nothing_of_others() -> None:
+def test_closing_a_user_cancels_only_its_own_tasks() -> None:
     thread = EventLoopThread()
     one, other = thread.user(), thread.user()
     ended, closed = list[str](), list[str]()
@@ -85,7 +85,7 @@ def test_who_is_closed_ends_what_it_has_begun_and_nothing_of_others() -> None:
     assert ended[-1] == "other"
 
 
-def test_after_the_last_user_another_may_come() -> None:
+def test_a_new_user_may_follow_the_last_one() -> None:
     thread = EventLoopThread()
     for _ in range(2):
         user = thread.user()
@@ -94,7 +94,7 @@ def test_after_the_last_user_another_may_come() -> None:
         assert not thread._thread.is_alive()
 
 
-def test_what_takes_too_long_is_given_up() -> None:
+def test_a_request_that_takes_too_long_is_given_up() -> None:
     user = EventLoopThread().user()
     with pytest.raises(QueueUnreachable, match="within 0 s"):
         user.run(in_time(asyncio.Event().wait(), 0.0))
@@ -104,7 +104,7 @@ def test_what_takes_too_long_is_given_up() -> None:
 # -- Work on many partitions: so many at a time, all of them are tried, and what is done stays done.
 
 
-async def test_all_are_done_and_so_many_at_a_time() -> None:
+async def test_all_partitions_are_processed_a_bounded_number_at_a_time() -> None:
     under_way = most = 0
 
     async def doubled(number: int) -> int:
@@ -119,7 +119,7 @@ async def test_all_are_done_and_so_many_at_a_time() -> None:
     assert most == AT_ONCE
 
 
-async def test_where_one_fails_the_others_are_done_all_the_same() -> None:
+async def test_one_failure_does_not_stop_the_others() -> None:
     done = set()
 
     async def odd(number: int) -> None:
@@ -132,7 +132,7 @@ async def test_where_one_fails_the_others_are_done_all_the_same() -> None:
     assert done == set(range(1, 1000, 2))
 
 
-async def test_none_is_begun_when_the_time_is_over_and_what_was_begun_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_work_begins_after_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     now, begun = 0.0, []
     monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: now))
 
@@ -166,7 +166,7 @@ class Coordinator:
         return {one: Committed(one, None) for one in partitions if one % 2 == 0}, tuple(one for one in partitions if one % 2)
 
 
-async def test_what_is_asked_at_the_same_time_is_one_question() -> None:
+async def test_simultaneous_requests_are_sent_as_one() -> None:
     coordinator = Coordinator()
     together = AskedTogether(coordinator.ask)
     assert await asyncio.gather(*map(together.of, (2, 1, 4))) == [Committed(2, None), None, Committed(4, None)]
@@ -174,7 +174,7 @@ async def test_what_is_asked_at_the_same_time_is_one_question() -> None:
     assert coordinator.asked == [(1, 2, 4), (6,)]
 
 
-async def test_who_asks_after_a_question_was_sent_has_another() -> None:
+async def test_a_request_made_later_is_sent_separately() -> None:
     coordinator = Coordinator()
     coordinator.open.clear()
     together = AskedTogether(coordinator.ask)
@@ -187,7 +187,7 @@ async def test_who_asks_after_a_question_was_sent_has_another() -> None:
     assert [await first, await second] == [Committed(2, None)] * 2
 
 
-async def test_all_are_told_of_a_failure_and_who_gives_up_takes_no_answer_from_others() -> None:
+async def test_a_failure_reaches_all_callers_and_a_cancelled_one_none() -> None:
     coordinator = Coordinator()
     together = AskedTogether(coordinator.ask)
     gone, patient = asyncio.create_task(together.of(2)), asyncio.create_task(together.of(4))

@@ -102,7 +102,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 LATE = 3, replace(RECORD, reader="p-1").to_text()
 
 
-async def test_a_commit_that_came_after_its_transaction_is_aborted_with_the_next_one(
+async def test_a_commit_after_its_transaction_is_aborted_with_the_next(
     coordinator: Coordinator,
 ) -> None:
     transactions = PartitionTransactions(coordinator, "orders")

@@ -35,7 +35,7 @@ def of_all(*those: FetchedAhead) -> AllAhead:
         (SHARE._replace(size=7_999_999), [LARGE] * 7, False),
     ],
 )
-def test_a_partition_of_which_there_is_enough_rests(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
+def test_a_partition_with_enough_fetched_rests(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
     together = of_all(one, *others)
     assert should_rest(one, together) is expected
     assert together.any_may_rest or not expected
@@ -54,12 +54,12 @@ def test_a_partition_of_which_there_is_enough_rests(one: FetchedAhead, others: l
         (FetchedAhead(5, 4_000_000), [SHARE] * 7, False),
     ],
 )
-def test_one_that_has_rested_goes_on_when_there_is_little(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
+def test_a_resting_partition_resumes_when_little_is_left(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
     assert should_resume(one, of_all(one, *others)) is expected
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 10, 100])
-def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
+def test_memory_of_all_partitions_is_bounded(partitions: int) -> None:
     """Each poll brings a megabyte of each partition that does not rest, and nothing is taken."""
     ahead = [NOTHING] * partitions
     resting: set[int] = set()
@@ -71,7 +71,7 @@ def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
 
 
 @pytest.mark.parametrize("partitions", [16, 1_000, 5_000])
-def test_of_many_partitions_with_small_messages_each_rests_with_its_share(partitions: int) -> None:
+def test_each_of_many_partitions_rests_at_its_share(partitions: int) -> None:
     """Each poll brings as much as it may of one partition, and nothing is taken."""
     together = AllAhead(partitions)
     for _ in range(partitions):
@@ -85,7 +85,7 @@ def test_of_many_partitions_with_small_messages_each_rests_with_its_share(partit
     assert should_resume(half._replace(size=half.size - 1), together) and not should_resume(half, together)
 
 
-def test_a_poll_takes_a_partitions_share_where_there_is_enough() -> None:
+def test_a_poll_takes_at_most_a_partitions_share() -> None:
     assert poll_count(AllAhead(10, 40_000, 63_999_999)) == 5_000
     assert poll_count(AllAhead(10, 64_000, 64_000_000)) == 5_000
     assert poll_count(AllAhead(10, 6_400, 64_000_000)) == 640
@@ -122,7 +122,7 @@ def test_a_message_has_the_size_of_all_that_comes_with_it(those: list[Message], 
     [lambda one: one.take(100, 10**9, 10**9), lambda one: one.skip_to(50), FetchedPartition.leave],
     ids=["take", "skip", "leave"],
 )
-def test_memory_is_counted_until_it_is_left(leaves: Callable[[FetchedPartition], object]) -> None:
+def test_memory_is_counted_until_messages_leave(leaves: Callable[[FetchedPartition], object]) -> None:
     of_all = AllAhead()
     one = FetchedPartition(0, of_all)
     one.add([message(0), with_headers(1), *(message(offset, None) for offset in range(2, 50))])
@@ -131,7 +131,7 @@ def test_memory_is_counted_until_it_is_left(leaves: Callable[[FetchedPartition],
     assert (of_all.messages, of_all.size) == (0, 0)
 
 
-def test_what_is_taken_is_bounded_by_what_it_has_in_it_and_not_by_what_python_needs_for_it() -> None:
+def test_taking_is_bounded_by_payload_bytes() -> None:
     of_all = AllAhead()
     one = FetchedPartition(0, of_all)
     one.add([message(offset, b"0123456789", b"key") for offset in range(10)])

@@ -36,20 +36,20 @@ def taken(fetcher: Fetcher, partition: int) -> Sequence[int | None]:
     return [message.offset() for message in fetcher.take(partition, 100, 1_000_000, 1_000)]
 
 
-def test_messages_on_both_sides_of_an_end_of_the_log_are_fetched(fetcher: Fetcher) -> None:
+def test_messages_before_and_after_an_end_of_log_are_fetched(fetcher: Fetcher) -> None:
     fetcher._add_polled([*of(0, 0, 1), end(0, 2), *of(0, 2), end(0, 3), *of(1, 5, 6), *of(0, 3), end(1, 7)])
     assert fetcher.end_of_log(1) is None, "something is to be taken before it"
     assert [taken(fetcher, partition) for partition in (0, 1)] == [[0, 1, 2, 3], [5, 6]]
     assert [fetcher.end_of_log(partition) for partition in (0, 1)] == [None, 7]
 
 
-def test_what_is_fetched_again_is_passed_over(fetcher: Fetcher) -> None:
+def test_duplicates_are_skipped(fetcher: Fetcher) -> None:
     fetcher._add_polled(of(0, 0, 1, 2, 1, 2, 3))
     fetcher._add_polled(of(0, 2, 3, 4))
     assert taken(fetcher, 0) == [0, 1, 2, 3, 4]
 
 
-def test_nothing_is_fetched_from_behind_what_is_corrupt_until_that_was_told(fetcher: Fetcher) -> None:
+def test_nothing_behind_a_corrupt_message_is_fetched_until_it_was_reported(fetcher: Fetcher) -> None:
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
     corrupt = Message(topic="orders", partition=0, offset=2, error=KafkaError(KafkaError._BAD_MSG))
     beyond = Message(topic="orders", partition=0, offset=9, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
@@ -84,7 +84,7 @@ class FailsOnce:
     def close(self) -> None: ...
 
 
-def test_what_a_poll_brought_that_failed_is_fetched_again(fetcher: Fetcher) -> None:
+def test_messages_of_a_failed_poll_are_fetched_again(fetcher: Fetcher) -> None:
     fetcher._add_polled(of(0, *range(7)))
     consumer = FailsOnce()
     fetcher._consumer = consumer  # type: ignore[assignment] # as the thread uses it
@@ -98,7 +98,7 @@ class Silent(FailsOnce):
         return None
 
 
-def test_where_partitions_together_have_much_those_that_have_their_share_rest_until_half_of_it_is_left(fetcher: Fetcher) -> None:
+def test_partitions_above_their_share_rest_until_half_is_left(fetcher: Fetcher) -> None:
     def megabytes(partition: int, count: int) -> list[Message]:
         value = b"v" * 1_000_000
         return [Message(topic="orders", partition=partition, offset=offset, value=value) for offset in range(count)]
@@ -119,7 +119,7 @@ def test_where_partitions_together_have_much_those_that_have_their_share_rest_un
     assert resting() == [1]
 
 
-def test_what_there_is_of_all_is_known_whatever_becomes_of_each(fetcher: Fetcher) -> None:
+def test_the_total_fetched_is_tracked(fetcher: Fetcher) -> None:
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
     fetcher._add_polled([*of(0, *range(10)), *of(1, *range(5))])
     taken(fetcher, 1)
@@ -135,9 +135,7 @@ def test_what_there_is_of_all_is_known_whatever_becomes_of_each(fetcher: Fetcher
     assert fetcher._ahead == AllAhead(1, 0, 0)
 
 
-def test_partitions_of_which_there_is_little_are_not_looked_at_one_by_one(
-    fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partitions_with_little_fetched_are_not_checked_one_by_one(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr("baton.queues.kafka.fetcher.should_rest", lambda *those: asked.append(those))
     fetcher._add_polled(of(0, *range(100)))
@@ -166,14 +164,14 @@ class Endless(Silent):
         self.stopped_at = time.monotonic()
 
 
-def test_where_there_is_enough_no_more_is_taken_from_librdkafka_and_only_what_stays_so_rests(fetcher: Fetcher) -> None:
+def test_a_full_fetcher_stops_polling_before_a_partition_rests(fetcher: Fetcher) -> None:
     fetcher._consumer = consumer = Endless()  # type: ignore[assignment] # as the thread uses it
     until(lambda: consumer.stopped_at > 0.0, "nobody takes any of it")
     assert consumer.handed_over < 50_000
     assert consumer.stopped_at - consumer.polled_at >= 0.2, "what librdkafka has of it is fetched again"
 
 
-def test_partitions_that_are_taken_up_together_are_assigned_together(fetcher: Fetcher) -> None:
+def test_partitions_taken_up_together_are_assigned_together(fetcher: Fetcher) -> None:
     class Counting(Silent):
         def incremental_assign(self, partitions: list[TopicPartition]) -> None:
             calls.append(sorted(one.partition for one in partitions))
@@ -210,7 +208,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
     made.close()
 
 
-def test_what_is_expected_is_fetched_before_it_is_read_and_not_once_more(idle: tuple[Fetcher, Told]) -> None:
+def test_an_expected_partition_is_prefetched_once(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
@@ -225,7 +223,7 @@ def test_what_is_expected_is_fetched_before_it_is_read_and_not_once_more(idle: t
     assert fetcher._ahead == AllAhead(2, 0, 0)
 
 
-def test_what_was_for_another_and_has_not_come_yet_is_passed_over(idle: tuple[Fetcher, Told]) -> None:
+def test_prefetched_messages_before_the_start_are_skipped(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
@@ -237,7 +235,7 @@ def test_what_was_for_another_and_has_not_come_yet_is_passed_over(idle: tuple[Fe
 
 
 @pytest.mark.parametrize("begins_at", [6, 2_000])
-def test_what_was_fetched_elsewhere_is_of_no_use(idle: tuple[Fetcher, Told], begins_at: int) -> None:
+def test_a_prefetch_from_elsewhere_is_discarded(idle: tuple[Fetcher, Told], begins_at: int) -> None:
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
@@ -248,7 +246,7 @@ def test_what_was_fetched_elsewhere_is_of_no_use(idle: tuple[Fetcher, Told], beg
 
 
 @pytest.mark.parametrize("end", [2_007, 50_007])
-def test_of_what_is_expected_a_little_is_fetched_and_nobody_waits_because_of_it(idle: tuple[Fetcher, Told], end: int) -> None:
+def test_a_prefetch_is_small_and_does_not_make_others_rest(idle: tuple[Fetcher, Told], end: int) -> None:
     fetcher, client = idle
     fetcher.begin({4: 2})
     fetcher.expect(3, 7)
@@ -262,7 +260,7 @@ def test_of_what_is_expected_a_little_is_fetched_and_nobody_waits_because_of_it(
     until(lambda: client.told[3:] == [f"3 from {end}"])
 
 
-def test_one_that_rested_and_of_which_nothing_is_left_goes_on_at_once(idle: tuple[Fetcher, Told]) -> None:
+def test_an_exhausted_prefetch_resumes_at_once(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
@@ -272,7 +270,7 @@ def test_one_that_rested_and_of_which_nothing_is_left_goes_on_at_once(idle: tupl
     until(lambda: client.told[2:] == ["3 from 2007"])
 
 
-def test_one_that_is_closed_keeps_nothing(idle: tuple[Fetcher, Told]) -> None:
+def test_a_closed_fetcher_keeps_nothing(idle: tuple[Fetcher, Told]) -> None:
     fetcher, _ = idle
     fetcher.begin({3: 7})
     until(lambda: 3 in fetcher._assigned)
@@ -282,7 +280,7 @@ def test_one_that_is_closed_keeps_nothing(idle: tuple[Fetcher, Told]) -> None:
     assert (fetcher._fetched, fetcher._ahead, fetcher.closed) == ({}, AllAhead(0, 0, 0), True)
 
 
-def test_nor_is_what_could_not_be_fetched(idle: tuple[Fetcher, Told]) -> None:
+def test_a_failed_prefetch_is_fetched_again(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
@@ -292,7 +290,7 @@ def test_nor_is_what_could_not_be_fetched(idle: tuple[Fetcher, Told]) -> None:
 
 
 @pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._BAD_MSG])
-def test_what_failed_is_fetched_again_from_its_place_when_that_was_told(idle: tuple[Fetcher, Told], code: int) -> None:
+def test_a_failed_fetch_resumes_from_its_offset_after_it_was_reported(idle: tuple[Fetcher, Told], code: int) -> None:
     fetcher, client = idle
     fetcher.begin({3: 7, 4: 0})
     until(lambda: fetcher._assigned.keys() == {3, 4})
@@ -309,7 +307,7 @@ def test_what_failed_is_fetched_again_from_its_place_when_that_was_told(idle: tu
     assert taken(fetcher, 3) == [9, 10]
 
 
-def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expected_partition_that_never_comes_is_dropped(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
     fetcher, _ = idle
     monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 0.0)
     fetcher.expect(3, 7)
@@ -323,13 +321,13 @@ def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, To
     assert (bool(fetcher._expected), fetcher._ahead.partitions) == (False, 1)
 
 
-def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
+def test_messages_of_an_earlier_assignment_are_ignored(fetcher: Fetcher) -> None:
     fetcher._assigned[0] = fetcher._assigned[1]  # as until the thread has assigned it again
     fetcher._add_polled([*of(0, 0, 1), *of(1, 0)])
     assert [taken(fetcher, partition) for partition in (0, 1)] == [[], [0]]
 
 
-def test_who_waits_is_woken_once_by_something_of_what_he_waits_for(fetcher: Fetcher) -> None:
+def test_a_waiting_reader_is_woken_once_by_its_partitions(fetcher: Fetcher) -> None:
     woken: list[str] = []
     fetcher.wait_for(frozenset({0}), lambda: woken.append("0"))
     fetcher._add_polled([*of(1, 0), end(0, 0)])
@@ -346,7 +344,7 @@ def test_who_waits_is_woken_once_by_something_of_what_he_waits_for(fetcher: Fetc
     assert woken == ["0", "1"], "the last word on what is waited for holds"
 
 
-def test_who_waits_is_woken_by_a_failure_to_fetch(fetcher: Fetcher) -> None:
+def test_a_waiting_reader_is_woken_by_a_failed_fetch(fetcher: Fetcher) -> None:
     class Refusing(Silent):
         def incremental_assign(self, partitions: list[TopicPartition]) -> None:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
@@ -394,7 +392,7 @@ def pod() -> Pod:
     return Pod()
 
 
-def test_whoever_reads_takes_the_one_that_has_begun_with_what_was_expected(pod: Pod) -> None:
+def test_a_reader_takes_the_fetcher_that_has_prefetched(pod: Pod) -> None:
     pod.fetchers.expect("orders", 3, 7)
     pod.fetchers.expect("orders", 4, 8)
     (ready,) = pod.made
@@ -403,7 +401,7 @@ def test_whoever_reads_takes_the_one_that_has_begun_with_what_was_expected(pod: 
     assert (ready.expected[2:], ready.closed) == ([(5, 9)], False)
 
 
-def test_one_that_has_begun_with_another_topic_is_closed(pod: Pod) -> None:
+def test_a_fetcher_that_prefetched_another_topic_is_closed(pod: Pod) -> None:
     pod.fetchers.expect("orders", 0, 1)
     pod.fetchers.expect("payments", 0, 1)
     taken = pod.fetchers.take("payments")
@@ -412,7 +410,7 @@ def test_one_that_has_begun_with_another_topic_is_closed(pod: Pod) -> None:
     assert (taken, taken.topic, other.expected, other.closed) == (other, "payments", [], False)
 
 
-def test_each_topic_that_is_read_has_its_own(pod: Pod) -> None:
+def test_each_topic_has_its_own_fetcher(pod: Pod) -> None:
     orders, payments = pod.fetchers.take("orders"), pod.fetchers.take("payments")
     pod.fetchers.expect("orders", 1, 2)
     pod.fetchers.expect("payments", 3, 4)
@@ -421,14 +419,14 @@ def test_each_topic_that_is_read_has_its_own(pod: Pod) -> None:
     assert pod.made == [orders, payments]
 
 
-def test_a_pod_that_has_nothing_left_begins_once_more_with_what_is_expected(pod: Pod) -> None:
+def test_a_pod_without_fetchers_prefetches_again(pod: Pod) -> None:
     pod.fetchers.take("orders").close()
     pod.fetchers.expect("orders", 1, 2)
     assert [one.expected for one in pod.made] == [[], [(1, 2)]]
     assert pod.fetchers.take("orders") is pod.made[1]
 
 
-def test_what_nobody_has_taken_is_closed_and_none_is_made_any_more(pod: Pod) -> None:
+def test_an_unused_fetcher_is_closed_with_the_pod(pod: Pod) -> None:
     pod.fetchers.expect("orders", 0, 1)
     pod.fetchers.close()
     pod.fetchers.expect("orders", 1, 1)

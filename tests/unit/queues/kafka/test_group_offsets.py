@@ -27,7 +27,7 @@ class Broker:
         return number
 
 
-async def test_those_for_which_there_is_no_time_are_told_and_the_others_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partitions_out_of_time_are_reported_and_the_others_done(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker()
     monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: broker.now))
     asked: dict[int, Callable[[], Awaitable[int]]] = {number: partial(broker.answer, number) for number in range(MANY)}

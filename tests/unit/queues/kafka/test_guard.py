@@ -65,7 +65,7 @@ async def in_the_group(member: GuardMember) -> None:
     await eventually(joined, "it is in the group")
 
 
-async def test_it_follows_the_coordinator_from_one_broker_that_lives_to_another(brokers: Brokers, member: GuardMember) -> None:
+async def test_the_guard_follows_the_coordinator_between_live_brokers(brokers: Brokers, member: GuardMember) -> None:
     member.start()
     await in_the_group(member)
     for node in (2, 1):
@@ -78,7 +78,7 @@ async def test_it_follows_the_coordinator_from_one_broker_that_lives_to_another(
         await in_the_group(member)
 
 
-async def test_that_it_is_not_let_in_is_said_after_a_while_with_the_reason(
+async def test_a_refused_guard_reports_the_reason_after_a_while(
     brokers: Brokers, member: GuardMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers.refuses = Code.INVALID_SESSION_TIMEOUT
@@ -98,7 +98,7 @@ async def test_that_it_is_not_let_in_is_said_after_a_while_with_the_reason(
     assert member.warnings() == (), "it does not want to be in it"
 
 
-async def test_an_error_that_nobody_expected_is_told_and_it_comes_back(
+async def test_the_guard_reports_an_unexpected_error_and_recovers(
     brokers: Brokers, member: GuardMember, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
@@ -115,7 +115,7 @@ async def test_an_error_that_nobody_expected_is_told_and_it_comes_back(
     assert [record.levelname for record in caplog.records] == ["ERROR"], "once"
 
 
-async def test_it_leaves_the_group_only_where_others_may_have_it(brokers: Brokers, member: GuardMember) -> None:
+async def test_the_guard_stays_in_the_group_on_close(brokers: Brokers, member: GuardMember) -> None:
     member.start()
     await in_the_group(member)
     await member.close()

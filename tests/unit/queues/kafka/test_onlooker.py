@@ -56,7 +56,7 @@ CAUSES = pytest.mark.parametrize(
 
 
 @CAUSES
-def test_a_producer_names_the_cause_and_not_only_that_all_brokers_are_down(
+def test_a_producer_names_why_no_broker_answers(
     errors: list[KafkaError], cause: KafkaError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.queues.kafka.producer.Client", SilentProducer)
@@ -67,7 +67,7 @@ def test_a_producer_names_the_cause_and_not_only_that_all_brokers_are_down(
 
 
 @CAUSES
-def test_the_message_names_the_cause_and_not_only_that_all_brokers_are_down(
+def test_an_onlooker_names_why_no_broker_answers(
     errors: list[KafkaError], cause: KafkaError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def client(address: KafkaAddress, group: str, *, error_cb: Callable[[KafkaError], None], **more: object) -> SilentClient:
@@ -92,7 +92,7 @@ class LostClient(SilentClient):
         return super().list_topics(topic, timeout)
 
 
-def test_a_message_does_not_name_a_cause_from_before_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cause_from_before_the_last_answer_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     errors = [REFUSED]
 
     def client(address: KafkaAddress, group: str, *, error_cb: Callable[[KafkaError], None], **more: object) -> SilentClient:

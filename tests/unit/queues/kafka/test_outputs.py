@@ -25,7 +25,7 @@ def out(value: str) -> Output:
     return Output("out", value.encode())
 
 
-def test_a_commit_has_what_is_sent_of_the_entries_before_it_in_the_order_in_which_they_were_finished() -> None:
+def test_a_commit_has_the_outputs_before_it_in_order_of_completion() -> None:
     pending = PendingOutputs()
     pending.add([3], [out("three")])
     pending.add([1], [out("one"), out("again")])
@@ -37,7 +37,7 @@ def test_a_commit_has_what_is_sent_of_the_entries_before_it_in_the_order_in_whic
     assert pending.due(9) == [out("five")] and (len(pending), pending.weight) == (1, 4 + EACH)
 
 
-def test_a_commit_goes_to_no_place_between_entries_that_are_finished_together() -> None:
+def test_a_commit_never_splits_entries_finished_together() -> None:
     pending = PendingOutputs()
     pending.add([4, 6, 9], [out("all")])
     pending.add([2, 5], [out("both")])
@@ -54,7 +54,7 @@ HALF = [Output("out", b"." * (MOST_IN_TRANSACTION // 2 - EACH))]
 """Two of these fit in one transaction."""
 
 
-def test_a_commit_sends_no_more_than_a_transaction_may_and_goes_to_a_place_between_blocks() -> None:
+def test_a_commit_stays_within_a_transaction_and_between_blocks() -> None:
     pending = PendingOutputs()
     for block in ([5], [0], [3], [1], [2], [4]):
         pending.add(block, HALF)
@@ -65,7 +65,7 @@ def test_a_commit_sends_no_more_than_a_transaction_may_and_goes_to_a_place_betwe
     assert pending.reached(7) == 7
 
 
-def test_what_is_finished_together_is_not_parted_whatever_it_sends() -> None:
+def test_entries_finished_together_stay_together_despite_large_outputs() -> None:
     pending = PendingOutputs()
     for block in ([0, 2], [1, 4], [3, 5], [6]):
         pending.add(block, HALF)
@@ -73,9 +73,7 @@ def test_what_is_finished_together_is_not_parted_whatever_it_sends() -> None:
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=4))
-def test_whenever_commits_come_each_output_is_in_one_and_never_in_one_that_leaves_an_entry_of_its_own(
-    order: list[int], sizes: list[int]
-) -> None:
+def test_each_output_is_committed_once_with_all_its_entries(order: list[int], sizes: list[int]) -> None:
     """Entries are finished in groups, in any order; a commit comes after each."""
     groups: list[list[int]] = []
     left = list(order)
@@ -113,17 +111,17 @@ def test_whenever_commits_come_each_output_is_in_one_and_never_in_one_that_leave
         (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
     ],
 )
-def test_a_key_has_the_partition_that_clients_in_java_give_it(key: bytes, hashed: int) -> None:
+def test_a_key_has_the_partition_that_java_clients_choose(key: bytes, hashed: int) -> None:
     """The hashes are those of Kafka's own test (UtilsTest.testMurmur2)."""
     assert partition_of(Output("out", b"v", key), 12, source=3) == (hashed & 0x7FFFFFFF) % 12
 
 
-def test_without_a_key_all_that_comes_of_one_partition_goes_to_one_and_a_partition_that_is_named_is_taken() -> None:
+def test_keyless_outputs_follow_their_source_or_named_partition() -> None:
     assert [partition_of(Output("out", b"v"), 4, source) for source in range(6)] == [0, 1, 2, 3, 0, 1]
     assert partition_of(Output("out", b"v", b"key", partition=3), 4, source=0) == 3
 
 
-def test_outputs_keep_their_order_in_each_partition_and_a_batch_is_no_larger_than_brokers_take() -> None:
+def test_batches_keep_the_order_and_the_brokers_size_limit() -> None:
     outputs = [Output("out", bytes([number]) * (MOST_BYTES // 3), partition=number % 2) for number in range(8)]
     large = Output("other", b"x" * 2 * MOST_BYTES)
     found = shared_out([*outputs, large], {"out": 2, "other": 1}, source=0)
@@ -140,7 +138,7 @@ def test_many_small_outputs_with_headers_fit_as_well() -> None:
         assert len(encoded(batch, Token(1, 1), 0)) <= MOST_BYTES
 
 
-def test_a_batch_says_whose_it_is_and_where_in_the_sequence() -> None:
+def test_a_batch_has_its_producer_and_sequence() -> None:
     batch = DefaultRecordBatch(encoded([Output("out", b"v", b"k", {"h": b"1"}), Output("out", None)], Token(77, 5), 2**31 + 4))
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional) == (77, 5, 4, True)
     assert batch.validate_crc()
@@ -170,7 +168,7 @@ class Brokers(KafkaClient):
         return SimpleNamespace(topics=[("paid", [(0, Code.NO_ERROR)])])
 
 
-async def test_where_a_leader_is_lost_the_next_one_is_asked_for(monkeypatch: Any) -> None:
+async def test_a_lost_leader_is_looked_up_again(monkeypatch: Any) -> None:
     brokers = Brokers()
     monkeypatch.setattr(outputs, "describe", brokers.topic)
     await TransactionOutputs(brokers).send("baton.g/orders/0", Token(1, 0), 0, [Output("paid", b"1")])

@@ -59,7 +59,7 @@ def ranges(records: Any) -> QueryRanges:
     return QueryRanges(records, "orders")
 
 
-async def test_what_an_unfinished_beginning_has_taken_counts_for_the_next_one() -> None:
+async def test_a_query_resumes_an_unfinished_beginning() -> None:
     records = Records()
     query = ranges(records)
     for _ in range(2):
@@ -69,7 +69,7 @@ async def test_what_an_unfinished_beginning_has_taken_counts_for_the_next_one() 
     assert {records.query(partition) for partition in PARTITIONS} == {number}
 
 
-async def test_a_query_that_has_begun_meanwhile_is_followed_by_a_later_number() -> None:
+async def test_a_concurrent_query_is_followed_by_a_higher_number() -> None:
     records = Records()
     query = ranges(records)
     with pytest.raises(QueueUnreachable):
@@ -81,7 +81,7 @@ async def test_a_query_that_has_begun_meanwhile_is_followed_by_a_later_number() 
     assert records.query(0) == other + 1
 
 
-async def test_each_query_has_a_number_of_its_own() -> None:
+async def test_each_query_has_a_different_number() -> None:
     records = Records()
     query = ranges(records)
     numbers = set()

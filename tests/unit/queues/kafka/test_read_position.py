@@ -17,7 +17,7 @@ from baton.queues.protocol import Ownership
 
 
 @given(st.permutations(range(8)), st.integers(0, 8))
-def test_the_offset_passes_entries_that_are_finished_without_a_gap(order: list[int], count: int) -> None:
+def test_the_offset_advances_over_finished_entries_without_gaps(order: list[int], count: int) -> None:
     offsets = [3, 4, 7, 8, 9, 20, 21, 22]  # a log has gaps
     finished = FinishedOffsets(3)
     finished.handed_out(offsets)
@@ -85,7 +85,7 @@ def test_after_a_query_what_it_reserved_is_marked_and_the_query_ends() -> None:
     assert (record.again, record.query) == (50, 0)
 
 
-def test_stale_stays_when_a_pods_own_process_is_replaced_and_covers_a_querys_reservation() -> None:
+def test_stale_survives_a_restart_and_covers_a_querys_reservation() -> None:
     granted = replace(GRANTED, stale=80, reader="p-0", reserved=200)
     assert taken_up(granted, 10, 100, "p-1").stale == 80
     assert taken_up(replace(granted, reader="", query=5), 10, 100, "p-1").stale == 200, "the query's driver may be at work"
@@ -192,7 +192,7 @@ def test_an_entry_that_ends_processes_becomes_a_dead_letter_behind_entries_that_
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["in the wait", "in the retry"])
-def test_processes_that_ended_on_an_entry_are_failed_attempts_once_one_survives_an_attempt(begun: bool) -> None:
+def test_ended_processes_count_as_attempts_once_one_survives(begun: bool) -> None:
     one = position(replace(GRANTED, reader="p-1", reserved=30, again=30, tries={10: 1}, ends={10: 2}))
     one.handed_out([10, 11])
     assert not one.survived(11), "it is not the first entry"
@@ -205,7 +205,7 @@ def test_processes_that_ended_on_an_entry_are_failed_attempts_once_one_survives_
     assert (left.ends, left.tries) == ({10: 1}, {10: 3 + begun}), "the next owner counts one process, the one that let go"
 
 
-def test_other_entries_wait_until_a_commit_has_recorded_that_the_first_one_ended_no_process() -> None:
+def test_other_entries_wait_for_a_commit_that_clears_the_first() -> None:
     record = replace(GRANTED, most=3)
     for process in range(4):
         record = taken_up(record, 10, 20, f"p-{process}")
@@ -270,7 +270,7 @@ def test_a_pod_has_no_more_in_hand_than_its_limit() -> None:
     assert [position(replace(GRANTED, unacked=5)).room(in_hand) for in_hand in (0, 3, 5, 9)] == [5, 2, 0, 0]
 
 
-def test_the_last_record_says_how_far_it_was_read_and_whether_all_is_finished() -> None:
+def test_the_last_record_has_the_read_position_and_whether_released() -> None:
     one = position(replace(GRANTED, reserved=10 + AHEAD))
     one.progress.handed_out([10, 11])
     assert (one.last_record().reserved, one.last_record().released) == (12, False)
@@ -288,7 +288,7 @@ def test_an_entry_has_failed_too_often_above_its_limit() -> None:
         assert one.too_often(10) is expected
 
 
-def test_ended_processes_count_for_the_first_entry_handed_out_even_above_the_committed_offset() -> None:
+def test_ended_processes_count_for_the_first_entry_handed_out() -> None:
     ended = replace(GRANTED, most=2, again=30, tries={13: 1, 14: 1}, ends={10: 2})
     one = position(ended)
     assert not one.too_often(13), "nothing was handed out yet"
@@ -308,7 +308,7 @@ def test_an_entry_at_the_committed_offset_is_counted_once() -> None:
     assert one.too_often(10)
 
 
-def test_entries_come_one_by_one_until_all_are_passed_that_may_have_ended_a_process() -> None:
+def test_entries_come_one_by_one_past_all_possibly_fatal_ones() -> None:
     found = []
     one = position(replace(GRANTED, most=3, again=11, ends={10: 1}))
     one.progress.handed_out([10])
@@ -330,7 +330,7 @@ def test_a_reservation_is_low_once_three_quarters_are_handed_out() -> None:
     assert found == [False, True, False]
 
 
-def test_a_reservation_grows_and_shrinks_with_what_was_handed_out_since_the_last_record() -> None:
+def test_a_reservation_follows_the_rate_of_handed_out_entries() -> None:
     one = position(GRANTED)
     one.progress.handed_out(range(10, 10 + AHEAD))
     fast = one.next_record()
@@ -382,7 +382,7 @@ def test_a_receiver_that_ended_before_its_mark_counts_for_no_entry() -> None:
     assert replace(left(GRANTED), reader="p-1").ends_for_next(12, 100) == {12: 1}
 
 
-def test_nothing_more_is_handed_out_while_too_many_outputs_wait_behind_an_unfinished_entry() -> None:
+def test_too_many_outputs_behind_an_unfinished_entry_stop_reading() -> None:
     one = position(GRANTED)
     one.progress.handed_out([10, 11])
     one.outputs.add([11], [Output("paid", b"x" * 64_000_000)])
@@ -392,7 +392,7 @@ def test_nothing_more_is_handed_out_while_too_many_outputs_wait_behind_an_unfini
     assert (one.is_full, one.room(0)) == (False, None), "all of it can be sent"
 
 
-def test_nothing_more_is_handed_out_while_too_many_finished_entries_wait_behind_an_unfinished_one() -> None:
+def test_too_many_finished_entries_behind_an_unfinished_one_stop_reading() -> None:
     one = position(GRANTED)
     one.handed_out(range(10, 200_000))
     one.progress.finish(range(11, 100_010))

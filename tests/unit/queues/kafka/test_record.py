@@ -36,7 +36,7 @@ TRIES: list[object] = [{}, [[1]], [[1, -1]], [[1, 2]] * 51]
 ENDS: list[object] = [{}, [[1]], [[1, -1]], [[1, 2]] * 2]
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_record_reads_back_as_written() -> None:
     assert read(RECORD.to_text()) == RECORD
     nobody = Record(group="", queue="q", uid=None, epoch=Epoch(1), topic_id="x", token=Token(0, 0), first=1)
     assert read(nobody.to_text()) == nobody

@@ -42,18 +42,18 @@ def test_who_has_committed_nothing_has_lost_nothing() -> None:
     assert lost_entries(at(p0=-1), {0: 5}) == {}
 
 
-def test_a_log_that_ends_before_the_place_was_cut_off() -> None:
+def test_a_log_that_ends_before_the_committed_offset_was_cut_off() -> None:
     assert cut_off(at(p0=15, p1=10, p2=9, p3=-1), {0: 10, 1: 10, 2: 10, 3: 0}, {}) == {0: CutOff(15, 10)}
 
 
-def test_a_log_that_has_grown_since_was_cut_off_all_the_same_until_the_place_is_another() -> None:
+def test_a_cut_is_remembered_until_the_offset_changes() -> None:
     before = {0: CutOff(15, 10)}
     assert cut_off(at(p0=15), {0: 20}, before) == before
     assert cut_off(at(p0=10), {0: 20}, before) == {}
     assert cut_off(at(p1=3), {1: 3}, before) == {}
 
 
-def test_a_log_whose_end_is_not_known_was_not_cut_off() -> None:
+def test_a_log_with_an_unknown_end_was_not_cut_off() -> None:
     assert cut_off(at(p0=15), {}, {}) == {}
 
 
@@ -81,7 +81,7 @@ def messages() -> list[Message]:
     ]
 
 
-def test_an_entry_is_what_its_message_says() -> None:
+def test_an_entry_has_the_fields_of_its_message() -> None:
     read = MessageEntries(ORDERS, 1, Epoch(5), messages(), OFFSETS, 4)
     tombstone, second, _, last = read
     assert tombstone == Entry(ORDERS, 1, "3", b"a", None, 1003, Epoch(5), True, {})  # type: ignore[arg-type] # as it says
@@ -89,7 +89,7 @@ def test_an_entry_is_what_its_message_says() -> None:
     assert last == Entry(ORDERS, 1, "20", None, b"3", 1020, Epoch(5), False, {})  # type: ignore[arg-type] # likewise
 
 
-def test_what_is_said_of_all_is_what_each_entry_would_say() -> None:
+def test_aggregates_match_the_entries() -> None:
     for again in (0, 4, 5, 100):
         read = MessageEntries(ORDERS, 1, Epoch(5), messages(), OFFSETS, again)
         each = Entries(list(read))
@@ -97,6 +97,6 @@ def test_what_is_said_of_all_is_what_each_entry_would_say() -> None:
         assert read.redelivered == each.redelivered == sum(offset < again for offset in OFFSETS)
 
 
-def test_what_makes_one_entry_does_not_hold_the_others() -> None:
+def test_an_entry_does_not_keep_the_others_in_memory() -> None:
     read = MessageEntries(ORDERS, 1, Epoch(5), messages(), OFFSETS, 0)
     assert read.sources not in (*read.make.args, *read.make.keywords.values())  # type: ignore[attr-defined] # of a partial
