@@ -1,5 +1,7 @@
 """What a reader has read of a partition, as a whole and entry by entry."""
 
+from typing import Any
+
 import pytest
 from redis.crc import key_slot
 
@@ -60,9 +62,6 @@ def test_headers_of_any_bytes_and_names_read_back() -> None:
     headers = {"traceparent": b"00-4bf9", "Grüße": bytes(range(256)), "": b""}
     assert unpack(pack(headers)) == headers
     assert unpack(pack({"text": "Grüße"})) == {"text": "Grüße".encode()}
-
-
-def test_no_headers_take_no_bytes() -> None:
     assert pack(None) == pack({}) == b""
     assert unpack(b"") == unpack(None) == {}
 
@@ -72,17 +71,16 @@ def test_foreign_text_has_no_headers(packed: bytes) -> None:
     assert unpack(packed) == {}
 
 
-@pytest.mark.parametrize("headers", [{1: "a"}, {"a": 1}, {"a": None}])
-def test_a_header_that_is_not_text_and_bytes_is_refused(headers: dict[str, bytes]) -> None:
-    with pytest.raises(TypeError, match=r"a header's (name is str|value is bytes or str), not"):
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({1: "a"}, "a header's name is str, not"),
+        ({"a": 1}, "a header's value is bytes or str, not"),
+        ({"a": None}, "a header's value is bytes or str, not"),
+        ([("traceparent", b"00-4bf9")], "headers are a mapping of names to values, such as a dict, not list"),
+        ({"\ud800": b"1"}, "a header's name has characters that cannot be encoded"),
+    ],
+)
+def test_invalid_headers_are_refused(headers: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
         pack(headers)
-
-
-def test_headers_as_pairs_are_refused() -> None:
-    with pytest.raises(TypeError, match="headers are a mapping of names to values, such as a dict, not list"):
-        pack([("traceparent", b"00-4bf9")])  # type: ignore[arg-type]
-
-
-def test_a_header_name_that_cannot_be_encoded_is_refused() -> None:
-    with pytest.raises(ValueError, match="a header's name has characters that cannot be encoded"):
-        pack({"\ud800": b"1"})

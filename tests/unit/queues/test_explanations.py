@@ -17,15 +17,11 @@ from baton.queues.redis.url import read
 from tests.waiting import PATIENCE
 
 
-def test_an_absent_queue_is_explained_by_the_groups_conditions() -> None:
+def test_an_absent_queue_is_explained_by_its_name_and_the_groups_conditions() -> None:
     told = absent(read("redis://redis.shop"), "queue", "shop/orders")
     assert told.startswith("Redis at redis.shop:6379, database 0, has no queue shop/orders.")
-    assert told.endswith("The conditions of that group say what it waits for: kubectl describe consumergroups -n shop.")
-
-
-def test_an_absent_queue_may_be_misspelt() -> None:
-    told = absent(read("redis://redis.shop"), "queue", "shop/order")
     assert "Either the name is wrong: kubectl get partitionedqueues -n shop lists the queues." in told
+    assert told.endswith("The conditions of that group say what it waits for: kubectl describe consumergroups -n shop.")
 
 
 def said(url: str, error: Exception) -> str:

@@ -1,7 +1,6 @@
 """Whatever answers at a queue's address: the operator reads no more than it can have asked for, and says that it is no Redis."""
 
 import asyncio
-import inspect
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from redis.exceptions import ConnectionError, InvalidResponse  # noqa: A004 - the library's name
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.offsets import SetsOffsets
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisQueue, connection
 from baton.queues.redis.connection import MOST_BYTES, async_client
@@ -123,17 +121,8 @@ async def test_url_options_cannot_extend_the_operators_timeouts() -> None:
     assert client.connection_pool.connection_kwargs["socket_connect_timeout"] == connection.WITHIN
 
 
-def test_the_bounds_leave_room_for_all_that_redis_answers() -> None:
-    assert MOST_BYTES >= 2 * 256 * 500
-
-
 def bulk(text: bytes) -> bytes:
     return b"$%d\r\n%s\r\n" % (len(text), text)
-
-
-def is_said_of(asked: bytes, answer: bytes) -> bytes:
-    """The answer to every command that came."""
-    return answer * asked.count(b"*")
 
 
 def array(those: list[bytes]) -> bytes:
@@ -171,18 +160,14 @@ QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
 }
 
 
-def test_all_questions_are_asked_below() -> None:
-    asked = {name for name, _ in inspect.getmembers(SetsOffsets, inspect.isfunction) if not name.startswith("_")}
-    assert asked - {"close"} == {question.partition(" ")[0] for question in QUESTIONS}
-
-
 @given(
     info=ANSWERS | st.just(bulk(INFO % b"z")), others=ANSWERS | st.just(bulk(b"2")), question=st.sampled_from(sorted(QUESTIONS))
 )
 def test_any_odd_answer_is_reported_in_a_readable_sentence(info: bytes, others: bytes, question: str) -> None:
     async def ask() -> None:
         def answer(asked: bytes) -> bytes:
-            return is_said_of(asked, info if b"INFO\r\n" in asked.replace(b"SETINFO", b"") else others)
+            """The same answer for every command in what was asked."""
+            return (info if b"INFO\r\n" in asked.replace(b"SETINFO", b"") else others) * asked.count(b"*")
 
         async with at(OddServer(answer)) as url:
             queue = queue_at(f"{url}?socket_timeout=0.05")

@@ -7,7 +7,7 @@ import pytest
 from baton.cli.options import REDIS_URL
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisDeadLetters, RedisQueue
-from baton.queues.redis.url import EXAMPLES, FORMS, MOST_SHOWN, OPTIONS, SCHEMES, SECRET_OPTIONS, read
+from baton.queues.redis.url import EXAMPLES, FORMS, MOST_SHOWN, SCHEMES, read
 
 PASSWORD = "correct-horse/battery"
 IN_URL = "correct-horse%2Fbattery"
@@ -193,7 +193,3 @@ def test_other_server_messages_are_shortened_to_one_line() -> None:
     assert url.hidden("ERR no\r\n\x1b[2J such thing") == "ERR no [2J such thing"
     assert len(url.hidden("x" * 5000)) == MOST_SHOWN
     assert url.hidden("ERR pw") != "ERR pw", "a short one is one part"
-
-
-def test_no_option_holds_a_secret() -> None:
-    assert not OPTIONS.keys() & set(SECRET_OPTIONS)

@@ -1,23 +1,23 @@
 """`close` closes the connections, without waiting for garbage collection."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 import pytest
 
-from baton.model.ids import Partition, QueueName, Uid
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka import client
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.kafka.reader import KafkaReader
+from baton.queues.kafka.record import Record, Token
 from tests.kafka_pod import shared
-from tests.unit.queues.kafka.slow_coordinator import OWNED
 
 ADDRESS = KafkaAddress(("127.0.0.1:1",))
 ORDERS = QueueName("orders")
+OWNED = Record(group="uid", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 1), first=9)
 
 
 class Closes(Protocol):
@@ -32,8 +32,8 @@ class Connection:
         self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=1)], broker_metadata=lambda node: node)
 
     async def send(self, *_: object, **__: object) -> Any:
-        record = replace(OWNED, queue="orders").to_text()
-        return SimpleNamespace(error_code=0, coordinator_id=1, topics=[("orders", [(0, 5, 0, record, 0, {})], {})])
+        topics = [("orders", [(0, 5, 0, OWNED.to_text(), 0, {})], {})]
+        return SimpleNamespace(error_code=0, coordinator_id=1, topics=topics)
 
     async def close(self) -> None:
         self.closed = True

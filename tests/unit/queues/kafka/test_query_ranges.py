@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from baton.model.ids import Epoch, Uid
 from baton.queues.kafka import ranges as module
 from baton.queues.kafka.ranges import QueryRanges
-from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import Topic
 from baton.queues.protocol import QueueUnreachable
-from tests.unit.queues.kafka.slow_coordinator import OWNED
 
 PARTITIONS = range(5)
+OWNED = Record(group="uid", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 1), first=9)
 
 
 class Records:

@@ -1,5 +1,6 @@
 """What is left to do in a topic, and what is lost."""
 
+import pytest
 from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName
@@ -14,36 +15,28 @@ def at(**offsets: int) -> dict[int, Committed]:
     return {int(name[1:]): Committed(offset, None) for name, offset in offsets.items()}
 
 
-def test_what_is_between_the_committed_offset_and_the_end_is_left() -> None:
-    assert lag(at(p0=7, p1=9), {0: 0, 1: 0}, {0: 10, 1: 9}) == {0: 3, 1: 0}
+@pytest.mark.parametrize(
+    ("committed", "begins", "ends", "left"),
+    [
+        ({"p0": 7, "p1": 9}, {0: 0, 1: 0}, {0: 10, 1: 9}, {0: 3, 1: 0}),
+        ({"p0": -1}, {0: 4}, {0: 10}, {0: 6}),  # nothing was ever committed
+        ({"p0": 2}, {0: 4}, {0: 10}, {0: 6}),  # retention has deleted the rest
+        ({"p0": 12}, {0: 0}, {0: 10}, {0: 0}),  # the log ends before the offset
+        ({"p0": 2, "p1": 2}, {}, {1: 3}, {1: 1}),  # the end of one is not known
+    ],
+)
+def test_the_lag_is_what_lies_between_the_committed_offset_and_the_end(
+    committed: dict[str, int], begins: dict[int, int], ends: dict[int, int], left: dict[int, int]
+) -> None:
+    assert lag(at(**committed), begins, ends) == left
 
 
-def test_of_what_was_never_committed_all_that_is_there_is_left() -> None:
-    assert lag(at(p0=-1), {0: 4}, {0: 10}) == {0: 6}
-
-
-def test_what_retention_has_deleted_is_not_left() -> None:
-    assert lag(at(p0=2), {0: 4}, {0: 10}) == {0: 6}
-
-
-def test_a_log_that_ends_before_the_committed_offset_leaves_nothing() -> None:
-    assert lag(at(p0=12), {0: 0}, {0: 10}) == {0: 0}
-
-
-def test_a_partition_whose_end_is_not_known_is_not_told_of() -> None:
-    assert lag(at(p0=2, p1=2), {}, {1: 3}) == {1: 1}
-
-
-def test_what_was_deleted_before_it_was_done_is_lost() -> None:
-    assert lost_entries(at(p0=2, p1=9, p2=4), {0: 5, 1: 5, 2: 4}) == {0: 3}
-
-
-def test_who_has_committed_nothing_has_lost_nothing() -> None:
-    assert lost_entries(at(p0=-1), {0: 5}) == {}
+def test_entries_deleted_before_they_were_committed_are_lost() -> None:
+    assert lost_entries(at(p0=2, p1=9, p2=4, p3=-1), {0: 5, 1: 5, 2: 4, 3: 5}) == {0: 3}
 
 
 def test_a_log_that_ends_before_the_committed_offset_was_cut_off() -> None:
-    assert cut_off(at(p0=15, p1=10, p2=9, p3=-1), {0: 10, 1: 10, 2: 10, 3: 0}, {}) == {0: CutOff(15, 10)}
+    assert cut_off(at(p0=15, p1=10, p2=9, p3=-1, p4=15), {0: 10, 1: 10, 2: 10, 3: 0}, {}) == {0: CutOff(15, 10)}
 
 
 def test_a_cut_is_remembered_until_the_offset_changes() -> None:
@@ -51,10 +44,6 @@ def test_a_cut_is_remembered_until_the_offset_changes() -> None:
     assert cut_off(at(p0=15), {0: 20}, before) == before
     assert cut_off(at(p0=10), {0: 20}, before) == {}
     assert cut_off(at(p1=3), {1: 3}, before) == {}
-
-
-def test_a_log_with_an_unknown_end_was_not_cut_off() -> None:
-    assert cut_off(at(p0=15), {}, {}) == {}
 
 
 # -- Messages of Kafka as entries.
