@@ -1,4 +1,4 @@
-"""What a producer is given is looked at before anything is sent."""
+"""Arguments of producers are checked before anything is sent; requests are sent in batches."""
 
 import asyncio
 from collections import Counter
@@ -103,7 +103,7 @@ def test_an_async_producer_of_another_event_loop_is_refused() -> None:
             asyncio.run(use(call))
 
 
-# -- Who is to hear what became of an entry, and how it is asked.
+# -- Callbacks for the outcome of an entry.
 
 
 NOWHERE = "redis://127.0.0.1:1/0"
@@ -173,7 +173,7 @@ async def test_an_async_delivery_behaves_like_a_future() -> None:
         assert str(delivery.exception()) == str(raised.value) == str(heard[0])
 
 
-# -- What is asked at the same time travels together, and each gets his own answer.
+# -- Requests made at the same time share a round trip, and each gets its own answer.
 
 
 def request(number: int) -> ScriptRun:
@@ -181,11 +181,12 @@ def request(number: int) -> ScriptRun:
 
 
 class Server:
-    def __init__(self) -> None:
+    def __init__(self, *, is_open: bool = True) -> None:
         self.trips: list[int] = []
         self.sent: list[int] = []
         self.open = asyncio.Event()
-        self.open.set()
+        if is_open:
+            self.open.set()
 
     async def send(self, requests: Sequence[ScriptRun]) -> list[Any]:
         self.trips.append(len(requests))
@@ -220,8 +221,7 @@ async def test_requests_of_one_loop_turn_share_a_round_trip() -> None:
 
 
 async def test_many_requests_are_sent_in_parallel_round_trips() -> None:
-    server = Server()
-    server.open.clear()
+    server = Server(is_open=False)
     batches = Batches(server.send)
     asking = asyncio.gather(*(batches.ask(request(8)) for _ in range(2 * MOST + 1)))
     await some_turns()
@@ -231,8 +231,7 @@ async def test_many_requests_are_sent_in_parallel_round_trips() -> None:
 
 
 async def test_round_trips_are_bounded_and_cancelled_requests_not_sent() -> None:
-    server = Server()
-    server.open.clear()
+    server = Server(is_open=False)
     batches = Batches(server.send, at_once=2)
     asking = [asyncio.create_task(batches.ask(request(8)._replace(weight=MOST))) for _ in range(4)]
     await some_turns()
@@ -245,8 +244,7 @@ async def test_round_trips_are_bounded_and_cancelled_requests_not_sent() -> None
 
 
 async def test_later_requests_wait_until_no_other_is_waiting() -> None:
-    server = Server()
-    server.open.clear()
+    server = Server(is_open=False)
     batches = Batches(server.send, at_once=1)
     asking = []
     for number, later in ((1, True), (2, True), (3, False), (4, True)):
@@ -285,8 +283,7 @@ async def test_a_failed_round_trip_is_raised_to_all_its_callers() -> None:
 
 
 async def test_a_cancelled_caller_does_not_disturb_the_others() -> None:
-    server = Server()
-    server.open.clear()
+    server = Server(is_open=False)
     batches = Batches(server.send)
     impatient = asyncio.create_task(batches.ask(request(1)))
     patient = asyncio.create_task(batches.ask(request(2)))
@@ -297,8 +294,7 @@ async def test_a_cancelled_caller_does_not_disturb_the_others() -> None:
 
 
 async def test_closing_fails_the_requests_still_waiting() -> None:
-    server = Server()
-    server.open.clear()
+    server = Server(is_open=False)
     batches = Batches(server.send)
     asking = asyncio.create_task(batches.ask(request(1)))
     await some_turns()

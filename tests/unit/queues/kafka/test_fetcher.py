@@ -36,6 +36,30 @@ def taken(fetcher: Fetcher, partition: int) -> Sequence[int | None]:
     return [message.offset() for message in fetcher.take(partition, 100, 1_000_000, 1_000)]
 
 
+class Silent:
+    """A consumer of librdkafka without messages, which records what it should fetch."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.assigned: list[list[int]] = []
+        """Partitions of each call."""
+
+    def poll(self, timeout: float) -> Message | None:
+        return None
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        return []
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.told += [f"{one.partition} from {one.offset}" for one in partitions]
+        self.assigned.append(sorted(one.partition for one in partitions))
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self.told += [f"no {one.partition}" for one in partitions]
+
+    def close(self) -> None: ...
+
+
 def test_messages_before_and_after_an_end_of_log_are_fetched(fetcher: Fetcher) -> None:
     fetcher._add_polled([*of(0, 0, 1), end(0, 2), *of(0, 2), end(0, 3), *of(1, 5, 6), *of(0, 3), end(1, 7)])
     assert fetcher.end_of_log(1) is None, "something is to be taken before it"
@@ -63,39 +87,23 @@ def test_nothing_behind_a_corrupt_message_is_fetched_until_it_was_reported(fetch
     assert taken(fetcher, 0) == [2, 3]
 
 
-class FailsOnce:
-    """A consumer that returns one message, then fails once, and has nothing after that."""
+class FailsOnce(Silent):
+    """Returns one message, then fails once, and has nothing after that."""
 
-    def __init__(self) -> None:
-        self.assigned: list[tuple[int, int]] = []
-        self._messages = of(0, 7)
+    messages = of(0, 7)
 
     def poll(self, timeout: float) -> Message | None:
-        return self._messages.pop() if self._messages else None
+        return self.messages.pop() if self.messages else None
 
     def consume(self, count: int, timeout: float) -> list[Message]:
         raise RuntimeError("once")
-
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        self.assigned += [(one.partition, one.offset) for one in partitions]
-
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def test_messages_of_a_failed_poll_are_fetched_again(fetcher: Fetcher) -> None:
     fetcher._add_polled(of(0, *range(7)))
     consumer = FailsOnce()
     fetcher._consumer = consumer  # type: ignore[assignment] # as the thread uses it
-    until(lambda: sorted(consumer.assigned) == [(0, 7), (1, 0)], "both are assigned from behind what was taken in")
-
-
-class Silent(FailsOnce):
-    """A consumer without messages."""
-
-    def poll(self, timeout: float) -> Message | None:
-        return None
+    until(lambda: sorted(consumer.told) == ["0 from 7", "1 from 0"], "both are assigned from behind what was taken in")
 
 
 def test_partitions_above_their_share_rest_until_half_is_left(fetcher: Fetcher) -> None:
@@ -172,35 +180,16 @@ def test_a_full_fetcher_stops_polling_before_a_partition_rests(fetcher: Fetcher)
 
 
 def test_partitions_taken_up_together_are_assigned_together(fetcher: Fetcher) -> None:
-    class Counting(Silent):
-        def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-            calls.append(sorted(one.partition for one in partitions))
-
-    calls: list[list[int]] = []
-    fetcher._consumer = Counting()  # type: ignore[assignment] # as the thread uses it
+    fetcher._consumer = consumer = Silent()  # type: ignore[assignment] # as the thread uses it
     fetcher.begin({2: 0, 3: 0, 4: 0})
     until(lambda: len(fetcher._assigned) == 5)
-    assert calls == [[2, 3, 4]]
-
-
-class Told(Silent):
-    """Records what it should fetch, and fetches nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[str] = []
-
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        self.told += [f"{one.partition} from {one.offset}" for one in partitions]
-
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        self.told += [f"no {one.partition}" for one in partitions]
+    assert consumer.assigned == [[2, 3, 4]]
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
+def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Silent]]:
     """A fetcher that fetches nothing yet. Expected partitions stay expected: a busy machine may need long."""
-    client = Told()
+    client = Silent()
     monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", HOUR)
     monkeypatch.setattr("baton.queues.kafka.fetcher.fetching_client", lambda *_, **__: client)
     made = Fetcher(KafkaAddress(("127.0.0.1:1",)), "group", "orders")
@@ -208,10 +197,17 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
     made.close()
 
 
-def test_an_expected_partition_is_prefetched_once(idle: tuple[Fetcher, Told]) -> None:
-    fetcher, client = idle
+@pytest.fixture
+def expecting(idle: tuple[Fetcher, Silent]) -> tuple[Fetcher, Silent]:
+    """It prefetches partition 3 from offset 7."""
+    fetcher, _ = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)
+    return idle
+
+
+def test_an_expected_partition_is_prefetched_once(expecting: tuple[Fetcher, Silent]) -> None:
+    fetcher, client = expecting
     fetcher._add_polled([*of(3, *range(7, 20)), end(3, 20)])
     fetcher.expect(3, 7)
     fetcher.begin({3: 12, 4: 2})
@@ -223,10 +219,8 @@ def test_an_expected_partition_is_prefetched_once(idle: tuple[Fetcher, Told]) ->
     assert fetcher._ahead == AllAhead(2, 0, 0)
 
 
-def test_prefetched_messages_before_the_start_are_skipped(idle: tuple[Fetcher, Told]) -> None:
-    fetcher, client = idle
-    fetcher.expect(3, 7)
-    until(lambda: 3 in fetcher._assigned)
+def test_prefetched_messages_before_the_start_are_skipped(expecting: tuple[Fetcher, Silent]) -> None:
+    fetcher, client = expecting
     fetcher._add_polled([*of(3, 7, 8), end(3, 9)])
     fetcher.begin({3: 12})
     assert fetcher.end_of_log(3) is None, "there is more by now"
@@ -235,10 +229,8 @@ def test_prefetched_messages_before_the_start_are_skipped(idle: tuple[Fetcher, T
 
 
 @pytest.mark.parametrize("begins_at", [6, 2_000])
-def test_a_prefetch_from_elsewhere_is_discarded(idle: tuple[Fetcher, Told], begins_at: int) -> None:
-    fetcher, client = idle
-    fetcher.expect(3, 7)
-    until(lambda: 3 in fetcher._assigned)
+def test_a_prefetch_from_elsewhere_is_discarded(expecting: tuple[Fetcher, Silent], begins_at: int) -> None:
+    fetcher, client = expecting
     fetcher._add_polled(of(3, 7, 8))
     fetcher.begin({3: begins_at})
     until(lambda: client.told == ["3 from 7", "no 3", f"3 from {begins_at}"])
@@ -246,7 +238,7 @@ def test_a_prefetch_from_elsewhere_is_discarded(idle: tuple[Fetcher, Told], begi
 
 
 @pytest.mark.parametrize("end", [2_007, 50_007])
-def test_a_prefetch_is_small_and_does_not_make_others_rest(idle: tuple[Fetcher, Told], end: int) -> None:
+def test_a_prefetch_is_small_and_does_not_make_others_rest(idle: tuple[Fetcher, Silent], end: int) -> None:
     fetcher, client = idle
     fetcher.begin({4: 2})
     fetcher.expect(3, 7)
@@ -260,17 +252,15 @@ def test_a_prefetch_is_small_and_does_not_make_others_rest(idle: tuple[Fetcher, 
     until(lambda: client.told[3:] == [f"3 from {end}"])
 
 
-def test_an_exhausted_prefetch_resumes_at_once(idle: tuple[Fetcher, Told]) -> None:
-    fetcher, client = idle
-    fetcher.expect(3, 7)
-    until(lambda: 3 in fetcher._assigned)
+def test_an_exhausted_prefetch_resumes_at_once(expecting: tuple[Fetcher, Silent]) -> None:
+    fetcher, client = expecting
     fetcher._add_polled(of(3, *range(7, 2_007)))
     until(lambda: client.told == ["3 from 7", "no 3"])
     fetcher.begin({3: 2_007})
     until(lambda: client.told[2:] == ["3 from 2007"])
 
 
-def test_a_closed_fetcher_keeps_nothing(idle: tuple[Fetcher, Told]) -> None:
+def test_a_closed_fetcher_keeps_nothing(idle: tuple[Fetcher, Silent]) -> None:
     fetcher, _ = idle
     fetcher.begin({3: 7})
     until(lambda: 3 in fetcher._assigned)
@@ -280,17 +270,15 @@ def test_a_closed_fetcher_keeps_nothing(idle: tuple[Fetcher, Told]) -> None:
     assert (fetcher._fetched, fetcher._ahead, fetcher.closed) == ({}, AllAhead(0, 0, 0), True)
 
 
-def test_a_failed_prefetch_is_fetched_again(idle: tuple[Fetcher, Told]) -> None:
-    fetcher, client = idle
-    fetcher.expect(3, 7)
-    until(lambda: 3 in fetcher._assigned)
+def test_a_failed_prefetch_is_fetched_again(expecting: tuple[Fetcher, Silent]) -> None:
+    fetcher, client = expecting
     fetcher._add_polled([Message(topic="orders", partition=3, offset=7, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))])
     fetcher.begin({3: 7})
     until(lambda: client.told == ["3 from 7", "no 3", "3 from 7"])
 
 
 @pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._BAD_MSG])
-def test_a_failed_fetch_resumes_from_its_offset_after_it_was_reported(idle: tuple[Fetcher, Told], code: int) -> None:
+def test_a_failed_fetch_resumes_from_its_offset_after_it_was_reported(idle: tuple[Fetcher, Silent], code: int) -> None:
     fetcher, client = idle
     fetcher.begin({3: 7, 4: 0})
     until(lambda: fetcher._assigned.keys() == {3, 4})
@@ -307,7 +295,7 @@ def test_a_failed_fetch_resumes_from_its_offset_after_it_was_reported(idle: tupl
     assert taken(fetcher, 3) == [9, 10]
 
 
-def test_an_expected_partition_that_never_comes_is_dropped(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expected_partition_that_never_comes_is_dropped(idle: tuple[Fetcher, Silent], monkeypatch: pytest.MonkeyPatch) -> None:
     fetcher, _ = idle
     monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 0.0)
     fetcher.expect(3, 7)
