@@ -123,9 +123,9 @@ async def own_queue(partitions: int = 2, name: str | None = None, **options: Any
 
 
 @asynccontextmanager
-async def replicated_queue() -> AsyncIterator[tuple[RedisServer, RedisServer, Queue]]:
-    """A primary, a replica that follows it, and a queue at the primary."""
-    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
+async def replicated_queue(**options: Any) -> AsyncIterator[tuple[RedisServer, RedisServer, Queue]]:
+    """A primary, a replica that follows it, and a queue at the primary. `options`: those of RedisServer."""
+    with RedisServer(**options) as primary, RedisServer(replica_of=primary, **options) as replica:
         caught_up(primary)
         queue = await make_queue(primary.url)
         yield primary, replica, queue

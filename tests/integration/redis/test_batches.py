@@ -219,21 +219,6 @@ async def test_an_exception_in_the_loop_releases_nothing_and_calls_no_callback(o
     assert await lag(queue) == 1
 
 
-async def test_unacknowledged_entries_are_bounded_by_the_queues_limit(operator: Operator, queue: Queue) -> None:
-    await queue.limited(most=3)
-    batches: list[Batch] = []
-    queue.send(*map(str, range(10)))
-    pod = operator.pod("a", program=collecting(batches, max_entries=100, max_wait=0.01))
-    await operator.grant(pod, (0, 1))
-    until(lambda: len(values(batches)) == 3)
-    batches[0].ack()
-    until(lambda: len(values(batches)) == 3 + len(batches[0]))
-    for batch in batches:
-        batch.ack()
-    until(lambda: len(values(batches)) > 5)
-    assert values(batches) == [b"%d" % number for number in range(len(values(batches)))]
-
-
 async def test_a_cancelled_wait_for_a_batch_loses_nothing(operator: Operator, queue: Queue) -> None:
     seen: list[bytes] = []
 

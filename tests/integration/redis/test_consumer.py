@@ -1,6 +1,5 @@
 """A plain pod's consumer against a real Redis and a ledger in a directory; the operator is played by the test."""
 
-import logging
 import threading
 import time
 from dataclasses import replace
@@ -28,17 +27,6 @@ async def test_entries_are_handled_in_order_and_acknowledged(operator: Operator,
     pod.stop()
     until(pod.gone)
     assert await lag(queue) == 0
-
-
-async def test_an_idle_consumer_is_woken_by_an_entry_and_by_a_grant(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a")
-    await operator.grant(pod, (0, 1))
-    for number in range(5):
-        queue.send(str(number))
-        until(lambda number=number: len(pod.log) == number + 1)  # type: ignore[misc]
-    queue.send("x", partition=1)
-    await operator.grant(pod, (0, 1), (1, 1))
-    until(lambda: pod.values(1) == [b"x"])
 
 
 async def test_a_partition_called_back_is_released_while_others_go_on(operator: Operator, queue: Queue) -> None:
@@ -70,28 +58,6 @@ async def test_a_pause_at_the_queue_suffices_to_call_a_partition_back(operator: 
     queue.send("b")
     until(lambda: pod.released() == {(0, 1)})
     assert pod.values() == [b"a"]
-
-
-async def test_a_partition_is_logged_as_lost_only_with_entries_in_hand(
-    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "baton.consumer")
-    pod, other = operator.pod("a"), operator.pod("b")
-    pod.before = gate = Gate(lambda entry: entry.value == b"x")
-    await operator.grant(pod, (0, 1), (1, 1))
-    queue.send("a")
-    until(lambda: pod.values() == [b"a"])
-    await acknowledged(queue)
-    await operator.grant(other, (0, 2))
-    until(lambda: "is handed off" in caplog.text)
-    queue.send("x", partition=1)
-    gate.reached()
-    await operator.grant(other, (1, 2))
-    gate.open()
-    until(lambda: "is lost" in caplog.text)
-    told = {record.getMessage().split(":")[0].partition("/")[2]: record.levelno for record in caplog.records}
-    assert told["0 is handed off"] == logging.INFO
-    assert told["1 is lost"] == logging.WARNING
 
 
 async def test_a_consumer_that_wakes_up_late_begins_no_entry_it_lost(operator: Operator, queue: Queue) -> None:

@@ -14,7 +14,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer, scripts
 from baton.queues.redis.keys import partition_keys
-from tests.integration.redis.conftest import make_queue, own_queue
+from tests.integration.redis.conftest import make_queue, own_queue, replicated_queue
 from tests.redis_server import RedisServer
 from tests.waiting import eventually, until
 
@@ -56,39 +56,33 @@ async def test_an_answered_change_of_owner_survives_a_crash_with_appendfsync_alw
 
 @pytest.mark.parametrize("valkey", [False, True])
 async def test_an_entry_sent_again_on_a_new_connection_waits_for_replicas(*, valkey: bool) -> None:
-    with RedisServer(valkey=valkey) as primary, RedisServer(valkey=valkey, replica_of=primary) as replica:
+    async with replicated_queue(valkey=valkey) as (primary, replica, queue):
+        producer = RedisProducer(primary.url, queue.name, replicas=1, patience=5.0)
+        producer.send(queue.key(0), "1")
+        replica.freeze()
+        failures: list[str] = []
+
+        def send() -> None:
+            try:
+                producer.send(queue.key(0), "2")
+            except QueueUnreachable as failure:
+                failures.append(str(failure))
+
+        sending = threading.Thread(target=send)
+        sending.start()
         with primary.client() as raw:
-            until(lambda: raw.execute_command("WAIT", 1, 100) == 1)
-            queue = await make_queue(primary.url)
-            producer = RedisProducer(primary.url, queue.name, replicas=1, patience=5.0)
-            producer.send(queue.key(0), "1")
-            replica.freeze()
-            failures: list[str] = []
-
-            def send() -> None:
-                try:
-                    producer.send(queue.key(0), "2")
-                except QueueUnreachable as failure:
-                    failures.append(str(failure))
-
-            sending = threading.Thread(target=send)
-            sending.start()
             until(lambda: raw.xlen(partition_keys(queue.name, 0).stream) == 2)
-            _cut(raw)
-            sending.join()
-            assert len(failures) == 1 and "only 0 of 1 replicas had them" in failures[0]
+            raw.client_kill_filter(_type="normal", skipme=True)
+        sending.join()
+        assert len(failures) == 1 and "only 0 of 1 replicas had them" in failures[0]
         replica.thaw()
         producer.close()
-        await queue.close()
 
 
 @pytest.mark.parametrize("valkey", [False, True])
 async def test_a_grant_made_again_on_a_new_connection_waits_for_replicas(*, valkey: bool) -> None:
-    """Where the operator announces it on another connection, as in a cluster."""
-    with RedisServer(valkey=valkey) as primary, RedisServer(valkey=valkey, replica_of=primary) as replica:
-        queue = await make_queue(primary.url)
-        with primary.client() as raw:
-            until(lambda: raw.execute_command("WAIT", 1, 100) == 1)
+    """As in a cluster, where the operator announces the grant on another connection."""
+    async with replicated_queue(valkey=valkey) as (primary, replica, queue):
         replica.freeze()
         keys = partition_keys(queue.name, 0)
         for _ in range(2):
@@ -97,9 +91,3 @@ async def test_a_grant_made_again_on_a_new_connection_waits_for_replicas(*, valk
                 assert client.execute_command("WAIT", 1, 100) == 0
                 assert scripts.GRANT.run(client, keys, ("b", 1)) == [b"a", 1, 0], "this one is not in force"
         replica.thaw()
-        await queue.close()
-
-
-def _cut(raw: redis.Redis) -> None:
-    """All connections but this one, and those of replicas."""
-    raw.client_kill_filter(_type="normal", skipme=True)

@@ -127,19 +127,6 @@ async def test_the_newer_of_two_processes_with_one_uid_fences_the_older_one(queu
     assert await queue.operator.outstanding(0) == 2
 
 
-async def test_an_older_process_does_not_get_the_partition_back(queue: Queue) -> None:
-    """An older process that goes on asking does not get the partition back."""
-    queue.send(*map(str, range(100)))
-    older = await queue.granted("a", 1)
-    older.read(0, ONE, 1)
-    newer = queue.reader("a")
-    newer.read(0, ONE, 1)
-    for _ in range(3):
-        with pytest.raises(StaleOwner):
-            older.read(0, ONE, 1)
-        assert len(newer.read(0, ONE, 1)) == 1
-
-
 async def test_a_forked_process_counts_as_another_reader(queue: Queue) -> None:
     queue.send(*map(str, range(4)))
     reader = await queue.granted("a", 1)

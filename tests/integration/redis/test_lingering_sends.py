@@ -16,7 +16,7 @@ from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer, Sent
 from baton.queues.redis.keys import partition_keys
-from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.conftest import Queue, make_queue, replicated_queue
 from tests.listener import Listener
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
@@ -287,10 +287,7 @@ async def test_flush_and_close_keep_within_their_time(make: Make, new_name: Call
 
 
 async def test_an_entry_counts_as_sent_once_enough_replicas_have_it(make: Make) -> None:
-    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
-        queue = await make_queue(primary.url)
-        with primary.client() as raw:
-            until(lambda: raw.execute_command("WAIT", 1, 100) == 1)
+    async with replicated_queue() as (primary, replica, queue):
         producer = make(primary.url, queue.name, replicas=1)
         hasty = make(primary.url, queue.name, replicas=1, patience=1.5)
         await producer.send(queue.key(0), "1")
@@ -307,7 +304,6 @@ async def test_an_entry_counts_as_sent_once_enough_replicas_have_it(make: Make) 
             replica.thaw()
         await sending
         assert [entry.value for entry in await entries(queue)] == [b"1", b"2", b"3"]
-        await queue.close()
 
 
 async def test_a_cancelled_task_does_not_disturb_the_others(queue: Queue) -> None:

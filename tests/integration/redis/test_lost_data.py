@@ -10,7 +10,7 @@ import pytest
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.redis.keys import PartitionKeys, partition_keys
-from tests.integration.redis.conftest import Queue, make_queue, own_queue
+from tests.integration.redis.conftest import Queue, caught_up, make_queue, own_queue, replicated_queue
 from tests.integration.redis.pods import acknowledged, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
@@ -77,13 +77,9 @@ async def test_repeated_rollbacks_give_different_offsets_each_time(tmp_path: Pat
 
 async def test_a_promoted_replica_uses_different_offsets() -> None:
     """It may not have had everything."""
-    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
-        with primary.client() as raw:
-            until(lambda: raw.execute_command("WAIT", 1, 1000))
-        queue = await make_queue(primary.url)
+    async with replicated_queue() as (primary, replica, queue):
         queue.send("a", "b")
-        with primary.client() as raw:
-            until(lambda: raw.execute_command("WAIT", 1, 1000))
+        caught_up(primary)
         with replica.client() as raw:
             raw.replicaof("NO", "ONE")
         queue.send("c")
@@ -93,7 +89,6 @@ async def test_a_promoted_replica_uses_different_offsets() -> None:
         offsets = [{entry.offset: entry.value for entry in reader.read(0, ONE)} for reader in readers]
         assert [set(found.values()) for found in offsets] == [{b"a", b"b", b"c"}, {b"a", b"b", b"d"}]
         assert len({**offsets[0], **offsets[1]}) == 4
-        await queue.close()
         await promoted.close()
 
 

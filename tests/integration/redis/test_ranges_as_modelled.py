@@ -17,6 +17,11 @@ from tests.redis_server import RedisServer
 from tests.simulation.spark.partition import Answer, Partition
 
 LIVES, STEPS = 150, 60
+WEIGHTS = {
+    "ahead": 1, "log": 2, "reading": 2, "finish": 1, "fence": 1, "set_aside": 1,
+    "add": 2, "grant": 1, "pause": 1, "single": 2, "ack": 1, "keep": 1, "fail_over": 1, "look": 1,
+}  # fmt: skip
+"""How often each of these happens."""
 UIDS = ("a", "b")
 
 
@@ -97,20 +102,8 @@ class Life:
         server.keep()
 
     def step(self) -> None:
-        ours = [self.ahead, self.log, self.log, self.reading, self.reading, self.finish, self.fence, self.set_aside]
-        others = [
-            self.add,
-            self.add,
-            self.grant,
-            self.pause,
-            self.single,
-            self.single,
-            self.ack,
-            self.keep,
-            self.fail_over,
-            self.look,
-        ]
-        self.rng.choice(ours + others)()
+        (step,) = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        getattr(self, step)()
 
     def same(self, what: str, real: object, modelled: object) -> None:
         self.told.append(f"{what}: {real}")
@@ -179,16 +172,8 @@ class Life:
     def reading(self) -> None:
         start, end = self.range()
         uid, epoch = self.rng.choice([self.owner(), ("", 0)])
-        asked = (
-            self.query(),
-            uid,
-            epoch,
-            start,
-            end,
-            f"1.{self.rng.randint(0, 1)}",
-            self.rng.randint(1, 4),
-            self.rng.choice("12"),
-        )
+        attempt = f"1.{self.rng.randint(0, 1)}", self.rng.randint(1, 4), self.rng.choice("12")
+        asked = (self.query(), uid, epoch, start, end, *attempt)
         after = self.rng.choice([start, *self.model.page(start, end, 9)])
         answer, page = self.server.reading(after, asked, 2)
         self.same(f"reading {asked}", answer, self.model.reading(*asked))

@@ -12,7 +12,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.logged_ranges import RangeToFinish
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
-from tests.integration.redis.conftest import GROUP, Queue, make_queue, own_queue
+from tests.integration.redis.conftest import GROUP, Queue, make_queue, own_queue, replicated_queue
 from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually, until
@@ -49,7 +49,7 @@ async def test_a_group_of_the_same_name_in_another_cluster_is_another_group(queu
     assert "kubectl annotate consumergroup orders-group -n shop --overwrite baton.dev/take-over=uid-of-the-group" in said
     await namesake.release()
     await queue.operator.ensure(2)
-    assert (await queue.operator.check()).owners[0].uid == "a"
+    assert (await queue.operator.check()).owners == {0: ("a", 4, False)}
     await namesake.close()
 
 
@@ -74,15 +74,6 @@ async def test_an_invalid_recorded_group_name_is_not_printed(queue: Queue) -> No
     with pytest.raises(QueueConflict) as conflict:
         await queue.operator.ensure(2)
     assert "(unreadable)" in str(conflict.value) and "\x1b" not in str(conflict.value) and "a b" not in str(conflict.value)
-
-
-async def test_creating_a_queue_again_changes_nothing(queue: Queue) -> None:
-    queue.send("a")
-    await queue.granted("a", 4)
-    again = RedisQueue(queue.url, queue.name, GROUP)
-    await again.ensure(2)
-    assert ((await again.check()).owners, (await again.check()).lag) == ({0: ("a", 4, False)}, {0: 1, 1: 0})
-    await again.close()
 
 
 async def test_an_interrupted_creation_is_completed_by_the_next(server: RedisServer, new_name: Callable[[], str]) -> None:
@@ -142,15 +133,6 @@ async def test_a_server_at_maxclients_is_explained_and_retried() -> None:
         only.config_set("maxclients", 1000)
         assert await queue.operator.grant(0, Uid("a"), ONE) == ("a", ONE, False)
         await queue.close()
-
-
-async def test_a_frozen_server_holds_up_a_request_for_a_bounded_time() -> None:
-    async with own_queue() as (server, queue):
-        server.freeze()
-        with pytest.raises(QueueUnreachable, match="does not answer"):
-            await queue.operator.grant(0, Uid("a"), ONE)
-        server.thaw()
-        assert await queue.operator.grant(0, Uid("a"), ONE) == ("a", ONE, False)
 
 
 async def test_foreign_data_under_the_queues_keys_is_named(queue: Queue) -> None:
@@ -272,10 +254,7 @@ async def test_a_server_that_may_lose_entries_is_reported() -> None:
 
 
 async def test_a_grant_waits_for_the_replica_or_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
-        with redis.Redis.from_url(primary.url) as raw:
-            until(lambda: raw.execute_command("WAIT", 1, 1000))
-        queue = await make_queue(primary.url)
+    async with replicated_queue() as (_, replica, queue):
         epochs = itertools.count(1)
 
         async def durable() -> int:
@@ -285,13 +264,12 @@ async def test_a_grant_waits_for_the_replica_or_logs_a_warning(caplog: pytest.Lo
             return 0 if caplog.messages else epoch
 
         epoch = await eventually(durable, "a grant is durable")
-        with redis.Redis.from_url(replica.url) as raw:
+        with replica.client() as raw:
             assert raw.hget(f"pq:{{{queue.name}}}:0:owner", "uid") == b"a"
         replica.freeze()
         assert await queue.operator.grant(0, Uid("b"), Epoch(epoch + 1)) == ("b", epoch + 1, False)
         assert "no replica has received a change of owner" in caplog.text
         replica.thaw()
-        await queue.close()
 
 
 @pytest.mark.parametrize("slots", [0, 16_384])
