@@ -1,4 +1,4 @@
-"""Entries that are counted per key, from producers that go on whatever happens to the servers."""
+"""Entries counted per key, sent by producers that go on whatever happens to the servers."""
 
 import asyncio
 import threading

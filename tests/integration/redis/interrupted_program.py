@@ -1,4 +1,4 @@
-"""A program whose main thread is interrupted in the midst of what it sends, again and again, by a signal's handler that raises.
+"""A program whose main thread is interrupted again and again while it sends, by a signal handler that raises.
 
 `python interrupted_program.py URL QUEUE SEED INTERRUPTIONS`. Prints one line of JSON: what was said of which values.
 """

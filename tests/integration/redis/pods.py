@@ -1,4 +1,4 @@
-"""Pods with a consumer against a real Redis and a ledger in a directory; the operator is played by the test."""
+"""Pods with a consumer against a real Redis and a ledger in a directory; the test plays the operator."""
 
 import json
 import threading
@@ -125,7 +125,7 @@ class Pod:
         until(lambda: self.released() == set(grants))
 
     def moving(self, grants: Grants, length: float) -> None:
-        """The ledger's word on hand-offs that have just begun, with so many seconds for each."""
+        """The ledger says that hand-offs have just begun, with `length` seconds for each."""
         name = QueueName(self.queue.name.removeprefix("shop/"))
         move = {"deadline": time.time() + length, "length": length, "to": {"other": {name: format_grants(_epochs(grants))}}}
         (self._directory / LEDGER_GROUP_KEY).write_text(json.dumps({"moves": [move]}))
@@ -231,8 +231,7 @@ async def lag(queue: Queue) -> int:
 
 
 async def acknowledged(queue: Queue, but: int = 0) -> None:
-    """Wait until all that was sent is finished with at the queue, but for so many: what was handled is acknowledged later, and
-    comes again where it could not be."""
+    """Wait until all entries but this many are acknowledged at the queue, which is later than they were handled."""
 
     async def so() -> bool:
         return await lag(queue) == but

@@ -1,4 +1,4 @@
-"""Grants and pauses that a pod hears of from its queue, while its mounted ledger is old; the operator is played by the test."""
+"""Announced grants and pauses reach a pod while its mounted ledger is stale; the test plays the operator."""
 
 import asyncio
 from collections.abc import Callable, Sized

@@ -1,4 +1,4 @@
-"""How much a reader gets at once, and what becomes of what is acknowledged."""
+"""How much a reader gets in one answer, and how acknowledged entries are removed."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batches for a loop of the program's own, acknowledged in any order, against a real Redis."""
+"""Batches for a program's own loop, acknowledged in any order, against a real Redis."""
 
 import asyncio
 import threading

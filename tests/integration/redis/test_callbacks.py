@@ -1,4 +1,4 @@
-"""A program is told of its partitions: that they came, that they are called back, that they are lost."""
+"""Callbacks tell a program which partitions it got, has to release, or has lost."""
 
 import asyncio
 import threading

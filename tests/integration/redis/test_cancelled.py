@@ -1,6 +1,4 @@
-"""What asks a real Redis can be cancelled in any turn of the event loop. A cancellation comes once: where it is lost, a task goes
-on for ever.
-"""
+"""Requests to a real Redis can be cancelled in any turn of the event loop. A lost cancellation would leave a task running."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -190,7 +190,7 @@ class World:
         self.keys = keys
 
     def steps(self) -> None:
-        """Some, by everybody but the operator."""
+        """Some steps by all but the operator."""
         for _ in range(self.chance.randint(0, 8)):
             index = self.chance.randrange(PRODUCERS)
             match self.chance.randrange(12):

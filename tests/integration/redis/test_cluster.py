@@ -49,8 +49,8 @@ def half(keys: list[bytes]) -> list[bytes]:
 
 
 async def test_nothing_is_lost_under_load_while_a_cluster_changes(cluster: Clustered, tmp_path: Path) -> None:
-    """Nothing is missing of what a producer was told is in the queue, each key comes in order, what comes twice is marked, and
-    whoever has lost a partition is refused. Grants reach pods by announcements, from another node than the queue's."""
+    """No confirmed entry is missing, keys stay in order, redeliveries are marked, and former owners are refused. Grants reach
+    pods by announcements, from another node than the queue's."""
     queue = await make_queue(cluster.url(), PARTITIONS, apart(cluster))
     key = queue_key(queue.name)
     seen: Seen = []

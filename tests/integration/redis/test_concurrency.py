@@ -1,4 +1,4 @@
-"""Entries are worked on beside each other, and those of a partition, or of a key, one after another."""
+"""Entries are processed in parallel, and in order within a partition or a key."""
 
 import asyncio
 import itertools

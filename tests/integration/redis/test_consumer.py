@@ -1,4 +1,4 @@
-"""A plain pod's consumer against a real Redis and a ledger in a directory; the operator is played by the test."""
+"""A plain pod's consumer against a real Redis and a ledger in a directory; the test plays the operator."""
 
 import threading
 import time
@@ -294,7 +294,7 @@ async def test_entries_of_a_lost_partition_leave_room_for_the_others(operator: O
 
 
 async def test_entries_in_hand_come_again_when_the_ledger_names_their_partition_again(operator: Operator, queue: Queue) -> None:
-    """As when somebody deletes the ledger: it is written again with the epochs that it had."""
+    """As when the ledger was deleted: it is written again with the same epochs."""
     pod, gate, fails = operator.pod("a"), Gate(), [True]
 
     def fail_once(entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""What a script costs the server, which serves nobody else meanwhile: by the server's own account of its time."""
+"""The cost of scripts, during which the server serves no other client, by the server's own statistics."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is counted of a partition is what there is, whatever its owners do with it: done, still to do, and in somebody's hands."""
+"""The counts of a partition (done, still to do, in hand) are right whatever its owners do."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -83,7 +83,7 @@ async def test_foreign_entries_do_not_count_as_done(queue: Queue, ranges: RedisR
 
 
 class OwnersOfAPartition(RuleBasedStateMachine):
-    """One partition and whoever owns it, beside what should be known of each entry."""
+    """One partition and its owners, beside what should be known of each entry."""
 
     url: str
     names: Callable[[], str]

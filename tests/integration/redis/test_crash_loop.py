@@ -1,4 +1,4 @@
-"""A consumer's process that ends at one entry, started again in its pod: no maxRedeliveries ends that, and others go on."""
+"""An entry that ends its process again and again is named, and does not hold up others."""
 
 import asyncio
 from pathlib import Path

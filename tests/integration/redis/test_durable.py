@@ -1,7 +1,6 @@
-"""What a server keeps of a change of owner and of an entry: no disk is waited for, and replicas are.
+"""A change of owner or an entry waits for replicas, and never for a disk.
 
-Since Redis 7.2 WAIT waits for what its own connection wrote. What is sent, or granted, once more on another connection counts
-when a replica has it, too.
+Since Redis 7.2 WAIT only covers writes of its own connection. A send or grant repeated on another connection must wait as well.
 """
 
 import logging

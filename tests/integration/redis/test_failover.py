@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Address:
-    """Takes connections to `target` at the time; whoever has one keeps it."""
+    """Forwards new connections to `target`; existing ones stay where they are."""
 
     def __init__(self, target: RedisServer) -> None:
         self.target = target

@@ -1,4 +1,4 @@
-"""What somebody else puts into a stream of Baton's, as by XADD at a prompt: it harms nothing, and ends as a dead letter.
+"""Entries added to a queue's stream by hand (XADD) do no harm, and become dead letters.
 
 Since Redis 7.2, as with Valkey, a stream's last id does not fall below one that was deleted.
 """
@@ -97,7 +97,7 @@ async def test_many_foreign_entries_are_set_aside_in_portions(queue: Queue, wher
 
 
 async def test_reading_continues_behind_a_foreign_entry_with_a_far_id(queue: Queue) -> None:
-    """Entries of before, and of after, are counted and come once, whoever reads how."""
+    """Entries before and after it are counted and come once, however they are read."""
     queue.send("1", "2", "3")
     add(queue, (FAR, {"a": "b"}))
     queue.send("4", "5")

@@ -1,4 +1,4 @@
-"""What stands in Redis while a queue is used."""
+"""All keys of a queue on Redis, in their documented format."""
 
 from collections import Counter
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The programs of the guide to consumers do what it says, each in a process of its own; and how a process ends."""
+"""The programs of the consumer guide do what it says, each in its own process; and how a process ends."""
 
 import asyncio
 import os
@@ -107,7 +107,7 @@ class Fleet:
         return sum((await self.queue.operator.check()).lag.values())
 
     def rows(self, question: str) -> list[tuple[bytes, object]]:
-        """What the database answers; nothing as long as the program has not made its tables."""
+        """What the database answers; nothing before the program has created its tables."""
         with closing(sqlite3.connect(self._directory / "state.db", timeout=30)) as database:
             try:
                 return database.execute(question).fetchall()

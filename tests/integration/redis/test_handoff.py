@@ -1,4 +1,4 @@
-"""Pausing, what is outstanding, and what a new owner gets first."""
+"""Pauses, outstanding entries, and what a new owner gets first."""
 
 import pytest
 

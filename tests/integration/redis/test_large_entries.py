@@ -1,4 +1,4 @@
-"""Large entries behind small ones: a script has the server copy no more than a few of them beyond what it answers."""
+"""Large entries behind small ones: a script makes the server copy only a few entries more than it returns."""
 
 import json
 import re

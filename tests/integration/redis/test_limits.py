@@ -1,4 +1,4 @@
-"""maxDeliveredUnacked and maxRedeliveries: written by the operator, met by every reader at the queue."""
+"""maxDeliveredUnacked and maxRedeliveries: written by the operator, enforced by the queue for every reader."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,14 +56,14 @@ async def test_a_limit_below_the_partition_count_still_empties_all_partitions(se
         rounds += 1
         assert rounds < 100
         held: list[tuple[int, list[str]]] = []
-        for partition in range(5):  # always in this order: nobody comes first because of it
+        for partition in range(5):  # always in this order, which gives no partition precedence
             held.append((partition, [entry.offset for entry in owner.read(partition, ONE)]))
         assert sum([await queue.operator.outstanding(partition) for partition in range(5)]) <= 2
         for partition, offsets in held:
             if offsets:
                 owner.ack(partition, ONE, offsets)
                 emptied.setdefault(partition, rounds)
-    assert max(emptied.values()) <= 10, "nobody waits until others are empty"
+    assert max(emptied.values()) <= 10, "no partition waits until others are empty"
     await queue.close()
 
 
@@ -190,7 +190,7 @@ async def test_each_failed_attempt_is_counted(queue: Queue) -> None:
 
 @contextmanager
 def answers_lost(reader: RedisReader, nth: int = 1) -> Iterator[None]:
-    """From the nth on: the server does what it is asked, also by those who ask again at once, and nobody hears of it."""
+    """From the nth request on, including retries, the server does what it is asked and its answers are lost."""
     client = reader._client
     ask, asked_before = client.evalsha, count(1)
 

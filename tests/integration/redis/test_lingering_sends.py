@@ -1,4 +1,4 @@
-"""What is sent without waiting for it, by threads and by tasks: in order per key, once each, and nothing is lost silently."""
+"""Entries sent without waiting, by threads and by tasks: in order per key, exactly once, and no loss goes unreported."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""A change of the number of partitions in whose middle somebody deletes records, or a server loses its last writes."""
+"""Records are deleted, or the server loses its last writes, while the partition count changes."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A server that lost its last writes, or keys that somebody deleted: no entry gets another's offset, and work goes on."""
+"""A server lost its last writes, or keys were deleted: no offset is used twice, and work goes on."""
 
 import shutil
 import threading

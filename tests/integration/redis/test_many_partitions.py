@@ -1,4 +1,4 @@
-"""Ranges of many partitions go to the server in few scripts, and large ones in portions: others are served in between."""
+"""Ranges of many partitions take few scripts, and large ones are split so that other clients are served in between."""
 
 from collections.abc import AsyncIterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What a consumer's metrics say, on a real Redis."""
+"""A consumer's metrics, on a real Redis."""
 
 import re
 import threading

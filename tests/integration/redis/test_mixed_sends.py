@@ -29,7 +29,7 @@ ONE = Epoch(1)
 
 
 class Mixed:
-    """Sends of all kinds, by threads and tasks, each of which counts per key of its own."""
+    """Sends of all kinds, by threads and tasks. Each counts with its own keys."""
 
     def __init__(self, queue: Queue) -> None:
         options: dict[str, Any] = {"patience": PATIENCE, "max_entries": 50, "buffer_bytes": 20_000}

@@ -1,4 +1,4 @@
-"""Where a group is in a Redis queue, and an offset that is set by hand: what is before it is finished with, unread."""
+"""Offsets of a group in a Redis queue, and offsets set by hand: earlier entries are finished unread."""
 
 import time
 from typing import cast

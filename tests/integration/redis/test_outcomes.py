@@ -1,4 +1,4 @@
-"""What a handler may say of an entry: later, once more in a while, never again; and how it learns what may be said no more."""
+"""Outcomes of an entry that a handler chooses (retry, reject, ack), and what it can ask about its entry."""
 
 import json
 import logging

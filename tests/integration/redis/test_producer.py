@@ -1,4 +1,4 @@
-"""Entries get into the queue once each, in order per key, whatever happens on the way."""
+"""Entries get into the queue once each and in order per key, whatever happens on the way."""
 
 import threading
 from collections.abc import Callable

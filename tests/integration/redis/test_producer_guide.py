@@ -1,4 +1,4 @@
-"""The programs of the guide to producers do what it says, each in a process of its own."""
+"""The programs of the producer guide do what it says, each in its own process."""
 
 import asyncio
 import json

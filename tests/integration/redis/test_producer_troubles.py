@@ -1,5 +1,4 @@
-"""Rare troubles of a producer: a server that is busy with somebody's script, callbacks that wait, a process without room for
-another thread."""
+"""Rare problems of a producer: a server busy with a long script, callbacks that block, a process that cannot start threads."""
 
 import signal
 import sys

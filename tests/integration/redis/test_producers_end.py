@@ -1,4 +1,4 @@
-"""However a process ends that sends without waiting, if it is not killed: what it took is in the queue, or the log says so."""
+"""Entries accepted by a process that ends are in the queue, or the log says otherwise (unless it is killed)."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The scripts and the simulation's model of them are asked the same, at random, and have to answer the same."""
+"""The scripts and the simulation's model give the same answers to the same random requests."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Another number of partitions: what it does to entries, readers and producers that are there meanwhile."""
+"""Changes of the partition count: what they do to entries, readers and producers."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""What the guide gives to Redis users is enough, none of it is too much, and what is missing is named."""
+"""The ACL rules of the guide are enough, none is superfluous, and a missing one is named."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -33,7 +33,7 @@ NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire", "del"}
 
 
 class Roles:
-    """Operator, producer, consumer and Spark fleet of one queue, each with a user of its own."""
+    """Operator, producer, consumer and Spark fleet of one queue, each with its own user."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server

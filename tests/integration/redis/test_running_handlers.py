@@ -1,4 +1,4 @@
-"""Handlers of every kind, and how a consumer is interrupted between two entries, against a real Redis."""
+"""Consumers are interrupted between two entries, and report handlers that do not return."""
 
 import threading
 import time

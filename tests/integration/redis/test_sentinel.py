@@ -1,4 +1,4 @@
-"""A primary, a replica and three Sentinels: whoever works on a queue asks these where it is, in the middle of hand-offs too."""
+"""A primary, a replica and three Sentinels: clients follow failovers, also during hand-offs."""
 
 import asyncio
 import json
@@ -29,8 +29,7 @@ def watched() -> Iterator[Watched]:
 
 
 async def test_nothing_is_lost_in_failovers_during_hand_offs_under_load(watched: Watched, tmp_path: Path) -> None:
-    """Nothing is missing of what a producer was told is in the queue, each key comes in order, what comes twice is marked, and
-    whoever has lost a partition is refused."""
+    """No confirmed entry is missing, keys stay in order, redeliveries are marked, and former owners are refused."""
     queue = await make_queue(watched.url(), PARTITIONS)
     seen: Seen = []
     async with operating(queue, tmp_path) as operator:

@@ -1,4 +1,4 @@
-"""Queues at one Redis share the connections of the operator. A server that hangs delays only the queues there."""
+"""Queues at one Redis share the operator's connections. A hanging server delays only its own queues."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What goes wrong with a Redis is said in a sentence with the cure, and work goes on when the cause is gone."""
+"""Problems of a Redis are reported with the cure, and work goes on when the cause is gone."""
 
 import itertools
 from collections.abc import Callable

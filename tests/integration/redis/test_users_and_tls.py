@@ -1,4 +1,4 @@
-"""Users and TLS: the guide as it stands, a server that wants to see a certificate, and credentials in files."""
+"""Users and TLS: the guide's example, client certificates, and credentials in files."""
 
 import json
 import re
@@ -160,7 +160,7 @@ FIRST, SECOND = "Fp7-quokka", "numbat-8Xy"
 
 
 def change(server: RedisServer, password: str) -> None:
-    """At the server, which ends the connections of the user."""
+    """Change it at the server, and end the user's connections."""
     with server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "shop", "on", "resetpass", f">{password}", "~*", "+@all")
         raw.execute_command("CLIENT", "KILL", "USER", "shop")

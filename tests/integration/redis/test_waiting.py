@@ -1,4 +1,4 @@
-"""Readers are woken by the server, and do not look again and again; a wait ends when it is asked to, also at one that hangs."""
+"""The server wakes readers, which do not poll; a wait can be interrupted, also at a hanging server."""
 
 import threading
 from typing import Any
@@ -24,7 +24,7 @@ def _no_block_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Waiting:
-    """A wait in a thread of its own."""
+    """A wait in its own thread."""
 
     def __init__(self, reader: RedisReader, *partitions: int) -> None:
         self.found: set[int] | None = None

@@ -1,4 +1,4 @@
-"""What a reader has read of a partition, as a whole and entry by entry."""
+"""Entries that a reader has read, the keys of a queue, and headers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a consumer or producer is told leads to the cause, also where only the operator knows it."""
+"""Messages to consumers and producers lead to the cause, even if only the operator knows it."""
 
 import threading
 from collections.abc import Sequence

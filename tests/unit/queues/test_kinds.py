@@ -1,4 +1,4 @@
-"""The registry of kinds of queues: what stands outside a kind's folder names none."""
+"""The registry of kinds: code outside a kind's package names none."""
 
 import ast
 import re

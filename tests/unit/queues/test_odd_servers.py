@@ -1,4 +1,4 @@
-"""Whatever answers at a queue's address: the operator reads no more than it can have asked for, and says that it is no Redis."""
+"""Odd servers at a queue's address: the operator bounds what it reads, and reports that it is not a Redis."""
 
 import asyncio
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Whatever a queue answers, and whatever is lost: entries of a key never overtake each other, and each has an outcome."""
+"""Entries of a key never overtake each other, and each has an outcome, whatever the queue answers."""
 
 from collections import defaultdict
 from collections.abc import Sequence

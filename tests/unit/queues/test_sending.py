@@ -86,7 +86,7 @@ def test_text_that_cannot_be_encoded_is_refused(entry: Any, said: str) -> None:
 
 
 def test_an_async_producer_of_another_event_loop_is_refused() -> None:
-    """It would wait for an answer that comes to the other, or to nobody."""
+    """It would wait for an answer that goes to the other loop, or nowhere."""
     made: list[AsyncRedisProducer] = []
 
     async def begin() -> None:

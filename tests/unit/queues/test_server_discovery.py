@@ -1,4 +1,4 @@
-"""What a Sentinel may answer: the address of a primary, or something else, which is believed in no case."""
+"""Answers of Sentinels and cluster nodes: the address of a primary, or an error that is explained."""
 
 import socket
 import threading

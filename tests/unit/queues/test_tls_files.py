@@ -1,4 +1,4 @@
-"""Which files a URL may name for TLS, and that none of them holds up anybody else."""
+"""The TLS files that a URL may name; no file can block other queues."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""A kind of queue is a folder and a line: with these the resource has it, the operator opens it, and a consumer reads it."""
+"""A new kind of queue takes a folder and a line: the resource, the operator and consumers then know it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A Redis URL: what may stand in it, what is said where something else does, and that its password is never said."""
+"""Redis URLs: what they may contain, errors for anything else, and passwords that are never printed."""
 
 from re import fullmatch
 
@@ -93,7 +93,7 @@ def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
 
 
 def test_credential_files_are_for_a_programs_own_url_only() -> None:
-    """Whoever writes a URL for another could have that other's files sent to a server."""
+    """Otherwise the author of a URL could have another program's files sent to a server."""
     url = "redis://redis/0?username_file=/secret/user&password_file=/secret/pass"
     found = read(url, own=True)
     assert found.files == {"username_file": "/secret/user", "password_file": "/secret/pass"}

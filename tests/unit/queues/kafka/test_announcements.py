@@ -1,4 +1,4 @@
-"""A pod keeps receiving announcements, whatever one of them contains."""
+"""Announcements on Kafka: their text, and pods that keep receiving them whatever one contains."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""An error about one partition's transactional id concerns that partition, not the cluster."""
+"""Errors about one partition's transactional id affect that partition only; requests share a connection."""
 
 import asyncio
 from types import SimpleNamespace

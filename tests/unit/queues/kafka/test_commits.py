@@ -1,4 +1,4 @@
-"""An owner's outputs are sent once, whatever happens to the commit that they go with."""
+"""An owner's outputs are sent once, whatever happens to their commit."""
 
 import asyncio
 import time

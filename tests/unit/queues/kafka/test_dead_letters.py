@@ -16,7 +16,7 @@ POISON = Message(topic="orders", partition=0, offset=7, value=b"v")
 
 
 class Cluster:
-    """Answers each dead letter with an error code after so many seconds. No wait takes real time."""
+    """Answers each dead letter with an error code after `takes` seconds. No wait takes real time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0

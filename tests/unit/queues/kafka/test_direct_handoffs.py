@@ -1,4 +1,4 @@
-"""What a process knows about partitions that are handed over."""
+"""Partitions that an owner hands directly to the next one."""
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping

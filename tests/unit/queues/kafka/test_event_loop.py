@@ -18,7 +18,7 @@ from baton.queues.kafka.record import Committed
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE, until
 
-# -- An event loop in a thread of its own is started by whoever needs it first, also where two do at the same time.
+# -- The event loop's thread is started by the first user, even if two threads are first at the same time.
 
 
 class SlowStart(threading.Thread):
@@ -105,7 +105,7 @@ def test_a_request_that_takes_too_long_is_given_up() -> None:
     user.close()
 
 
-# -- Work on many partitions: so many at a time, all of them are tried, and what is done stays done.
+# -- Work on many partitions: all are tried, a bounded number at a time.
 
 
 async def test_all_partitions_are_processed_a_bounded_number_at_a_time() -> None:

@@ -1,5 +1,4 @@
-"""A commit that reached the broker after its transaction was over, from a process that slept between two requests. Older brokers
-take it, and it stays under way for ever."""
+"""Transactional ids, and late commits that reach the broker after their transaction has ended."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions, Unsettled, granted_within, transactional_id
 from baton.queues.kafka.record import Committed, Record, Token
 
-# -- A partition's transactional id is its own; and an operator has time to write a grant down.
+# -- Transactional ids are distinct; and an operator has time to write a grant.
 
 
 @pytest.mark.parametrize("other", [("orders.eu", "pay", 1), ("orders", "eu.pay.1", 1), ("orders", "eu.pay", 11)])

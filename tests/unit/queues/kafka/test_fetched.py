@@ -1,4 +1,4 @@
-"""What is fetched of one partition, and how much memory that takes."""
+"""Fetched messages of a partition, and the memory they take."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from confluent_kafka import Message
 from baton.queues.kafka.fetcher import AllAhead, FetchedAhead, FetchedPartition, poll_count, should_rest, should_resume
 from baton.queues.kafka.messages import Size, size_of
 
-# -- What a pod has in memory that nobody has taken yet is bounded, of one partition and of all.
+# -- Prefetched messages are bounded, for each partition and in total.
 
 NOTHING, SMALL = FetchedAhead(0, 0), FetchedAhead(1_999, 20_000)
 MUCH, LARGE = FetchedAhead(2_000, 20_000), FetchedAhead(10, 32_000_000)

@@ -1,4 +1,4 @@
-"""The guard member finds the group's coordinator wherever it moves, and reports how long it was kept out."""
+"""The guard member follows the group's coordinator, and reports why it was kept out."""
 
 from collections.abc import AsyncIterator
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The errors of people's commands and producers when no broker answers."""
+"""Errors of commands and producers when no broker answers."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Outputs reach their partitions although a broker is lost."""
+"""Outputs reach their partitions in order, even if a broker is lost."""
 
 from types import SimpleNamespace
 from typing import Any

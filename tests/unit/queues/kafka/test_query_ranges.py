@@ -1,4 +1,4 @@
-"""A query over a very large topic begins, in as many calls as it takes."""
+"""A query over a very large topic begins in as many calls as it takes."""
 
 from collections.abc import Callable
 from contextlib import suppress

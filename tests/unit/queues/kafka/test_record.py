@@ -1,4 +1,4 @@
-"""The owner record's text: Baton's is read, and nothing else."""
+"""The text of owner records: only Baton's own is accepted."""
 
 import json
 from dataclasses import replace

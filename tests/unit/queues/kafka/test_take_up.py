@@ -1,4 +1,4 @@
-"""Partitions that are taken up while others are read."""
+"""Partitions are taken up while others are read."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -22,13 +22,13 @@ from baton.queues.kafka.take_up import Found, TakingUp
 from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
-# -- Partitions that are taken up one by one: one that cannot be keeps the others from that once, and not for good.
+# -- Partitions are taken up one by one: one that fails delays the others once, and not for good.
 
 AWAY = QueueUnreachable("it has no leader")
 RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=9)
 
 
-def nobody_fetches() -> Fetcher:
+def fetches_nothing() -> Fetcher:
     raise AssertionError
 
 
@@ -38,7 +38,7 @@ class Restarted(TakingUp):
     def __init__(self, *away: int) -> None:
         offsets = GroupOffsets(KafkaAddress(("nowhere:9092",)), "shop.orders", "orders")
         commits = OwnerCommits(offsets, QueueName("orders"), Uid("a"), {}, DirectHandoffs())
-        super().__init__(EventLoopThread().user(), commits, nobody_fetches, lambda _: None, lambda: None)
+        super().__init__(EventLoopThread().user(), commits, fetches_nothing, lambda _: None, lambda: None)
         self.begun: list[int] = []
         self.away = away
 
@@ -82,7 +82,7 @@ async def test_a_partition_that_cannot_be_taken_up_goes_behind_the_others() -> N
     assert await pod.takes_up(1, 3) == set()
 
 
-NOBODYS: tuple[dict[int, ReadPosition], set[int]] = {}, set()
+NOTHING: tuple[dict[int, ReadPosition], set[int]] = {}, set()
 
 
 class Broker:
@@ -97,7 +97,7 @@ class Broker:
         self.told = threading.Event()
         self.loop = EventLoopThread().user()
         commits: Any = None
-        self.taking_up = TakingUp(self.loop, commits, nobody_fetches, self.ended.append, self.told.set)
+        self.taking_up = TakingUp(self.loop, commits, fetches_nothing, self.ended.append, self.told.set)
         self.taking_up.take_up = self.begin  # type: ignore[method-assign]
 
     async def is_open(self) -> bool:
@@ -154,7 +154,7 @@ def test_letting_go_waits_for_a_partition_being_taken_up_and_commits_its_last_re
         taken_up, under_way = withdrawn.result(PATIENCE)
     assert (set(taken_up), under_way) == ({0}, set())
     assert broker.asked == [{0: 1}] and not broker.ended
-    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOTHING
 
 
 def test_a_partition_taken_up_after_it_was_given_up_is_not_read(broker: Broker) -> None:
@@ -162,7 +162,7 @@ def test_a_partition_taken_up_after_it_was_given_up_is_not_read(broker: Broker) 
     assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0, give_up=True) == ({}, {0})
     broker.open.set()
     until(lambda: broker.ended == [0])
-    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == NOBODYS
+    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == NOTHING
 
 
 def test_a_partition_still_being_taken_up_is_withdrawn_again(broker: Broker) -> None:
@@ -175,10 +175,10 @@ def test_a_partition_still_being_taken_up_is_withdrawn_again(broker: Broker) -> 
 
 def test_a_position_under_another_epoch_is_dropped(broker: Broker) -> None:
     until(lambda: broker.asks(0) == [True])
-    assert broker.taking_up.withdraw({0: Epoch(2)}, HOUR) == NOBODYS
+    assert broker.taking_up.withdraw({0: Epoch(2)}, HOUR) == NOTHING
     assert broker.asks(0, epoch=2) == [False]
     assert broker.taking_up.take(0, Epoch(2)).epoch == 2
-    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOTHING
 
 
 def test_an_outage_is_raised_once_and_all_partitions_are_tried_again(broker: Broker) -> None:
@@ -208,4 +208,4 @@ def test_after_close_no_call_waits(broker: Broker) -> None:
     broker.taking_up.close()
     with pytest.raises(QueueUnreachable):
         broker.taking_up.take(0, Epoch(1))
-    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS and broker.asked == []
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOTHING and broker.asked == []

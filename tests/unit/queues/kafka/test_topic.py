@@ -1,4 +1,4 @@
-"""What is left to do in a topic, and what is lost."""
+"""Lag and losses of a topic; messages as entries."""
 
 import pytest
 from confluent_kafka import Message
