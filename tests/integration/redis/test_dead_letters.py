@@ -4,7 +4,7 @@ import json
 from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -43,24 +43,8 @@ def test_the_default_namespace_is_that_of_the_context(queue: Queue, tmp_path: Pa
     assert CliRunner().invoke(main, words).output == f"{queue.name} has 0 dead letters.\n"
 
 
-class Letter(TypedDict):
-    letter: str
-    partition: int
-    key: str
-    size: int
-    deliveries: int
-    why: str
-
-
-class Letters(TypedDict):
-    count: int
-    letters: list[Letter]
-    next: str | None
-
-
-def listed(queue: Queue, *arguments: object) -> Letters:
-    found: Letters = json.loads(call(queue, "list", "-o", "json", *arguments).output)
-    return found
+def listed(queue: Queue, *arguments: object) -> Any:
+    return json.loads(call(queue, "list", "-o", "json", *arguments).output)
 
 
 def ids(queue: Queue, *arguments: object) -> list[str]:
@@ -90,11 +74,8 @@ async def test_letters_are_listed_in_pages_with_reason_attempts_and_size(queue: 
     everything = listed(queue)
     first, *_, last = everything["letters"]
     assert (everything["count"], everything["next"]) == (8, None)
-    assert first["key"] == queue.key(0).decode() and (first["size"], first["deliveries"], first["why"]) == (
-        1,
-        1,
-        "ValueError: no",
-    )
+    assert (first["key"], first["size"], first["deliveries"]) == (queue.key(0).decode(), 1, 1)
+    assert first["why"] == "ValueError: no"
     assert (last["partition"], last["size"]) == (1, len("elsewhere"))
     pages: list[str] = []
     page = listed(queue, "--limit", 3)

@@ -1,6 +1,5 @@
 """Primary and replica change places behind one address. Connections to the former primary stay open, as behind a Service."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +10,7 @@ import pytest
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable, Resizing
-from baton.queues.redis import AsyncRedisProducer, RedisProducer
+from baton.queues.redis import RedisProducer
 from tests.integration.redis.conftest import Queue, make_queue, own_queue
 from tests.integration.redis.pods import operating
 from tests.integration.redis.test_resizing import ONE, finish, key
@@ -201,28 +200,6 @@ def at_the_primary(ask: Callable[[], T]) -> T:
             return ask()
         except QueueUnreachable as problem:
             assert "READONLY" in str(problem)
-
-
-async def test_lingering_entries_are_sent_to_the_new_primary(pair: Pair) -> None:
-    queue = await make_queue(pair.address.url)
-    values: list[bytes] = []
-    async with AsyncRedisProducer(pair.address.url, queue.name, patience=PATIENCE, max_entries=20) as tasks:
-        with RedisProducer(pair.address.url, queue.name, patience=PATIENCE, max_entries=20) as threads:
-            for part in range(3):
-                for number in range(part * 100, part * 100 + 100):
-                    await tasks.produce(queue.key(0), str(number))
-                    threads.produce(queue.key(1), str(number))
-                    values.append(b"%d" % number)
-                await tasks.flush()
-                await asyncio.to_thread(threads.flush)
-                pair.change_places()
-            assert not (await tasks.send(queue.key(0), "last")).duplicate
-            assert not (await asyncio.to_thread(threads.send, queue.key(1), "last")).duplicate
-    await queue.operator.check()
-    for partition in (0, 1):
-        owner = await queue.granted("a", 1, partition)
-        assert [entry.value for entry in owner.read(partition, ONE, 1000)] == [*values, b"last"]
-    await queue.close()
 
 
 async def test_a_grant_right_after_a_failover_loads_its_script_again(pair: Pair) -> None:

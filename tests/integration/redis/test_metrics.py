@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from baton.consumer import AssignmentSource, Consumer, Entry
 from baton.consumer.handler_options import HandlerOptions
 from baton.consumer.metrics import ConsumerMetrics
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.ledger import MemberEntry
+from baton.model.ids import Epoch, MemberId, Uid
 from baton.queues.redis import RedisReader
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue, own_queue
+from tests.integration.redis.pods import write_ledger
 from tests.waiting import PATIENCE, until
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
@@ -29,12 +29,12 @@ class Measured:
     def __init__(
         self, queue: Queue, directory: Path, handler: Callable[[Entry], object], **options: Unpack[HandlerOptions]
     ) -> None:
-        self.queue = QueueName(queue.name.removeprefix("shop/"))
+        self._queue = queue
         self._directory = directory
         self._registry = CollectorRegistry()
         self.consumer = Consumer(
             lambda name: RedisReader(queue.url, f"shop/{name}", UID),
-            AssignmentSource(directory, MemberId("a"), UID),
+            AssignmentSource(directory, MemberId("pod"), UID),
             UID,
             metrics=ConsumerMetrics(self._registry),
         )
@@ -42,13 +42,12 @@ class Measured:
         self.thread.start()
 
     def ledger(self, owned: dict[int, int], revoking: dict[int, int] | None = None) -> None:
-        grants = [{self.queue: {number: Epoch(epoch) for number, epoch in some.items()}} for some in (owned, revoking or {})]
-        fresh = self._directory / "fresh"
-        fresh.write_text(MemberEntry("shop/orders", MemberId("a"), UID, 1, True, *grants).to_json())
-        fresh.rename(self._directory / "a")
+        write_ledger(self._directory, self._queue, UID, owned, revoking)
 
     def says(self, name: str, **labels: str) -> float | None:
-        return self._registry.get_sample_value(f"baton_consumer_{name}", {"queue": self.queue} | labels)
+        return self._registry.get_sample_value(
+            f"baton_consumer_{name}", {"queue": self._queue.name.removeprefix("shop/")} | labels
+        )
 
     def page(self) -> str:
         return generate_latest(self._registry).decode()

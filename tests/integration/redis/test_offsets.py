@@ -8,14 +8,14 @@ import redis
 
 from baton.model.ids import Epoch
 from baton.queues.fence import PartitionPaused
-from baton.queues.logged_ranges import Gone, LaterQuery, Logged, RangeToFinish, RangeToLog
+from baton.queues.logged_ranges import Gone, LaterQuery
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, QueueConflict
 from baton.queues.redis import RedisQueue, RedisReader
 from baton.queues.redis.keys import entry_number, partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.logged import RefusedError, Task
+from tests.integration.redis.logged import Query, RefusedError
 from tests.waiting import eventually
 
 
@@ -173,16 +173,15 @@ async def test_an_offset_of_another_groups_queue_is_not_set(queue: Queue) -> Non
     assert await offsets(queue) == now
 
 
-async def test_a_set_offset_fences_a_running_spark_query(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+async def test_a_set_offset_fences_a_running_spark_query(queue: Queue, query: Query, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Logged(0)]
+    query.logged(0, 2)
     assert (await offsets(queue)).pending == 2
-    await queue.operator.set_offset(0, Epoch(0), start + 3)
+    third = query.start + 3
+    await queue.operator.set_offset(0, Epoch(0), third)
     with pytest.raises(RefusedError, match="QUERY"):
-        Task(query, start, start + 2).rows(raw, queue.name)
-    (late,) = ranges.finish(query, [RangeToFinish(0, start + 2)])
-    assert isinstance(late, LaterQuery)
-    (gone,) = ranges.log(ranges.begin(), [RangeToLog(0, start, start + 2)])
-    assert isinstance(gone, Gone), "a query with a checkpoint is told that entries are gone"
-    assert await offsets(queue) == PartitionOffsets(start + 3, start + 3, start + 4, 1, 0)
+        query.rows(0, 2)
+    assert isinstance(query.finish(2), LaterQuery)
+    query.number = ranges.begin()
+    assert isinstance(query.log(0, 2), Gone), "a query with a checkpoint is told that entries are gone"
+    assert await offsets(queue) == PartitionOffsets(third, third, third + 1, 1, 0)
