@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 from uuid import uuid4
 
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Entry, Session
@@ -200,6 +200,12 @@ class Operator:
     ) -> Pod:
         pod = Pod(self.queue, self._directory / uid, uid, grace, handler, callbacks, deserializers, program, **options)
         self.pods.append(pod)
+        return pod
+
+    async def owner(self, *partitions: int, uid: str = "a", **options: Any) -> Pod:
+        """A pod that owns these partitions at epoch 1. `options`: those of Pod."""
+        pod = self.pod(uid, **options)
+        await self.grant(pod, *((partition, 1) for partition in partitions))
         return pod
 
     def hearing(self, uid: str | None = None, callbacks: Callbacks | None = None) -> HearingPod:

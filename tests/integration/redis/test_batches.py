@@ -35,8 +35,7 @@ async def test_batches_have_all_entries_in_order(operator: Operator, queue: Queu
     batches: list[Batch] = []
     for partition in (0, 1):
         queue.send(*map(str, range(250)), partition=partition)
-    pod = operator.pod("a", grace=SHORT, program=collecting(batches, ack=True, max_entries=100))
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, grace=SHORT, program=collecting(batches, ack=True, max_entries=100))
     until(lambda: len(values(batches)) == 500)
     for partition in (0, 1):
         assert values(batches, partition) == [b"%d" % number for number in range(250)]
@@ -48,8 +47,7 @@ async def test_batches_have_all_entries_in_order(operator: Operator, queue: Queu
 
 async def test_a_batch_waits_for_more_entries_up_to_max_wait(operator: Operator, queue: Queue) -> None:
     batches: list[Batch] = []
-    pod = operator.pod("a", program=collecting(batches, max_entries=3, max_wait=0.1))
-    await operator.grant(pod, (0, 1), (1, 1))
+    await operator.owner(0, 1, program=collecting(batches, max_entries=3, max_wait=0.1))
     queue.send("a")
     until(lambda: len(batches) == 1)
     queue.send("b", "c", "d", "e")
@@ -60,8 +58,7 @@ async def test_a_batch_waits_for_more_entries_up_to_max_wait(operator: Operator,
 async def test_a_batch_keeps_within_max_bytes(operator: Operator, queue: Queue) -> None:
     batches: list[Batch] = []
     queue.send(*("x" * size for size in (400, 400, 400, 5000, 10, 10)))
-    pod = operator.pod("a", program=collecting(batches, max_entries=100, max_bytes=1000, max_wait=0.01))
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, program=collecting(batches, max_entries=100, max_bytes=1000, max_wait=0.01))
     until(lambda: len(values(batches)) == 6)
     sizes = [[len(entry.value) for entry in batch] for batch in batches]
     assert [size for batch in sizes for size in batch] == [400, 400, 400, 5000, 10, 10]
@@ -83,8 +80,7 @@ async def test_large_entries_behind_small_ones_are_not_read_ahead_of_their_batch
                 batch.ack()
 
     queue.send(*["s" * 10] * 5, *["l" * 600] * 20)
-    pod = operator.pod("a", program=program)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, program=program)
     assert taken.wait(PATIENCE)
     assert await queue.operator.outstanding(0) <= 7
     go_on.set()
@@ -97,8 +93,7 @@ async def test_large_entries_behind_small_ones_are_not_read_ahead_of_their_batch
 async def test_batches_are_acknowledged_in_any_order(operator: Operator, queue: Queue) -> None:
     batches: list[Batch] = []
     queue.send("a", "b", "c", "d")
-    pod = operator.pod("a", program=collecting(batches, max_entries=2))
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, program=collecting(batches, max_entries=2))
     until(lambda: len(batches) == 2)
     assert batches[1].ack().wait(PATIENCE)
     assert await queue.operator.outstanding(0) == 2
@@ -117,9 +112,8 @@ async def test_batches_work_with_async_for_and_await(operator: Operator, queue: 
                 taken = await batch.ack()
                 seen.extend((entry.value, taken) for entry in batch)
 
-    pod = operator.pod("a", program=lambda consumer: asyncio.run(main(consumer)))
     queue.send("a", "b", "c")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, program=lambda consumer: asyncio.run(main(consumer)))
     until(lambda: len(seen) == 3)
     assert seen == [(b"a", True), (b"b", True), (b"c", True)]
     assert await lag(queue) == 0
@@ -155,8 +149,7 @@ async def test_nacked_entries_come_again_in_order_before_later_ones(operator: Op
                         entry.nack(delay=0.05)
 
     queue.send("a", "b", "c", "d")
-    pod = operator.pod("a", program=program)
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, program=program)
     until(lambda: len(seen) >= 6)
     assert [value for value, again in seen if again] == [b"a", b"b"]
     assert [value for value, again in seen if not again] == [b"a", b"b", b"c", b"d"]
@@ -171,8 +164,7 @@ async def test_an_unacknowledged_batch_delays_the_release_but_not_on_revoked(ope
         revoked.set()
 
     queue.send("a")
-    pod = operator.pod("a", program=collecting(batches), callbacks=Callbacks(on_revoked=tell))
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, program=collecting(batches), callbacks=Callbacks(on_revoked=tell))
     until(lambda: batches)
     pod.ledger({}, revoking={0: 1})
     assert await queue.operator.pause(0, Epoch(1)) == 1
@@ -194,8 +186,7 @@ async def test_leaving_the_loop_releases_everything_at_once(operator: Operator, 
 
     callbacks = Callbacks(on_revoked=lambda partitions, time_left: words.append("revoked"))
     queue.send("a", "b")
-    pod = operator.pod("a", program=program, callbacks=callbacks)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, program=program, callbacks=callbacks)
     until(pod.gone)
     assert (words, pod.released()) == (["revoked"], {(0, 1)})
     assert await lag(queue) == 1
@@ -212,8 +203,7 @@ async def test_an_exception_in_the_loop_releases_nothing_and_calls_no_callback(o
 
     callbacks = Callbacks(on_revoked=lambda partitions, time_left: words.append("revoked"))
     queue.send("a", "b")
-    pod = operator.pod("a", program=program, callbacks=callbacks)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, program=program, callbacks=callbacks)
     until(pod.gone)
     assert (words, pod.released()) == ([], set())
     assert await lag(queue) == 1
@@ -237,8 +227,7 @@ async def test_a_cancelled_wait_for_a_batch_loses_nothing(operator: Operator, qu
                 seen.extend(entry.value for entry in batch)
                 batch.ack()
 
-    pod = operator.pod("a", program=lambda consumer: asyncio.run(main(consumer)))
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, program=lambda consumer: asyncio.run(main(consumer)))
     for number in range(50):
         queue.send(str(number))
         await asyncio.sleep(0.01)

@@ -40,8 +40,7 @@ class Told:
 
 async def test_partitions_assigned_or_revoked_together_are_reported_together(operator: Operator, queue: Queue) -> None:
     told = Told()
-    pod = operator.pod("a", handler=told.handle, callbacks=told.callbacks)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, handler=told.handle, callbacks=told.callbacks)
     until(lambda: told.words == [("assigned", [0, 1])])
     queue.send("x", partition=1)
     until(lambda: ("entry", "x") in told.words)
@@ -78,9 +77,8 @@ async def test_async_callbacks_run_in_the_handlers_event_loop(operator: Operator
     async def handle(entry: Entry) -> None:
         loops.append(("entry", asyncio.get_running_loop()))
 
-    pod = operator.pod("a", handler=handle, callbacks=Callbacks(assigned, revoked))
     queue.send("a")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=handle, callbacks=Callbacks(assigned, revoked))
     until(lambda: len(loops) == 2)
     pod.gives_back((0, 1))
     assert [name for name, _ in loops] == ["assigned", "entry", "revoked"]
@@ -92,9 +90,8 @@ async def test_a_failing_callback_does_not_stop_the_consumer(operator: Operator,
         raise RuntimeError("no")
 
     told = Told()
-    pod = operator.pod("a", handler=told.handle, callbacks=Callbacks(fail, fail))
     queue.send("a")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=told.handle, callbacks=Callbacks(fail, fail))
     until(lambda: told.words == [("entry", "a")])
     pod.gives_back((0, 1))
 
@@ -107,9 +104,8 @@ async def test_on_revoked_can_still_acknowledge_when_the_grace_period_ends(opera
         left.append(time_left)
         kept[0].ack()
 
-    pod = operator.pod("a", grace=5.2, handler=kept.append, callbacks=Callbacks(on_revoked=flush), manual_ack=True)
     queue.send("a")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, grace=5.2, handler=kept.append, callbacks=Callbacks(on_revoked=flush), manual_ack=True)
     until(lambda: kept)
     pod.stop()
     until(pod.gone)
@@ -125,9 +121,8 @@ async def test_a_running_handler_returns_before_on_revoked_is_called(operator: O
         gate(entry)
         told.handle(entry)
 
-    pod = operator.pod("a", handler=handle, callbacks=told.callbacks)
     queue.send("a", "b")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=handle, callbacks=told.callbacks)
     gate.reached()
     pod.ledger({}, revoking={0: 1})
     until(lambda: pod.consumer.interrupted)
@@ -160,8 +155,7 @@ async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
     """In the handler for partition 0; partition 1 is idle, and called back."""
     told = Busy()
     queue.send("short", partition=1)
-    pod = operator.pod("a", handler=told.handle, callbacks=told.callbacks)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, handler=told.handle, callbacks=told.callbacks)
     until(lambda: ("entry", "short") in told.words)
     await acknowledged(queue)
     queue.send("long")

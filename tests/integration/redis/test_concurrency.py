@@ -69,8 +69,7 @@ async def test_entries_are_processed_in_parallel_and_in_order(operator: Operator
     keys, each = 5, 20
     send(queue, keys, each)
     handler = handle if kind == "threads" else handle_async
-    pod = operator.pod("a", handler=handler, concurrency=6, order="key" if by_key else "partition")
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, handler=handler, concurrency=6, order="key" if by_key else "partition")
     until(lambda: record.count == 2 * keys * each)
     assert all(numbers == list(range(each)) for numbers in record.order.values())
     assert record.overlaps == 0
@@ -94,8 +93,7 @@ async def test_keyless_entries_are_processed_in_parallel(operator: Operator, que
     for number in range(100):
         queue.producer.produce(None, str(number), partition=0)
     queue.producer.flush()
-    pod = operator.pod("a", handler=handle, concurrency=8, order="key")
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=handle, concurrency=8, order="key")
     until(lambda: len(done) == 100)
     await acknowledged(queue)
 
@@ -109,8 +107,7 @@ async def test_a_blocked_key_does_not_block_others(operator: Operator, queue: Qu
         gate(entry)
         seen.append((entry.key, entry.value))
 
-    pod = operator.pod("a", handler=handle, concurrency=2, order="key")
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=handle, concurrency=2, order="key")
     queue.producer.send_many([(slow, "0"), (quick, "0"), (slow, "1")])
     for number in range(1, 30):
         queue.producer.send(quick, str(number))
@@ -132,8 +129,7 @@ async def test_a_failing_key_is_retried_in_order_while_others_go_on(operator: Op
         seen.append((entry.key, entry.value))
 
     queue.producer.send_many((key, str(number)) for number in range(10) for key in (bad, good))
-    pod = operator.pod("a", handler=handle, concurrency=3, order="key")
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=handle, concurrency=3, order="key")
     until(lambda: len(seen) == 20)
     for key in (bad, good):
         assert [value for name, value in seen if name == key] == [b"%d" % number for number in range(10)]
@@ -151,8 +147,7 @@ async def test_shutdown_waits_for_every_workers_entry(operator: Operator, queue:
 
     for partition in (0, 1):
         queue.send(f"{partition}-a", f"{partition}-b", partition=partition)
-    pod = operator.pod("a", grace=5, handler=handle, concurrency=2)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, grace=5, handler=handle, concurrency=2)
     entered.wait(PATIENCE)
     pod.stop()
     until(lambda: pod.consumer.interrupted)
@@ -177,8 +172,7 @@ async def test_a_handler_that_ends_the_process_has_what_it_handled_acknowledged(
     operator: Operator, queue: Queue, handle: Handler, concurrency: int
 ) -> None:
     queue.send(*map(str, range(6)))
-    pod = operator.pod("a", handler=handle, concurrency=concurrency)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=handle, concurrency=concurrency)
     until(pod.gone)
     assert pod.exit == 7
     assert await lag(queue) == 3

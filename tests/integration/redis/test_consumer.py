@@ -16,8 +16,7 @@ from tests.waiting import HOUR, PATIENCE, eventually, until
 
 
 async def test_entries_are_handled_in_order_and_acknowledged(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a", grace=SHORT)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, grace=SHORT)
     queue.send(*(str(number) for number in range(300)), partition=0)
     queue.send(*(str(number) for number in range(300)), partition=1)
     until(lambda: len(pod.log) == 600)
@@ -50,8 +49,7 @@ async def test_a_partition_called_back_is_released_while_others_go_on(operator: 
 
 async def test_a_pause_at_the_queue_suffices_to_call_a_partition_back(operator: Operator, queue: Queue) -> None:
     """A pod that terminates gets no new ledger."""
-    pod = operator.pod("a")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0)
     queue.send("a")
     until(lambda: len(pod.log) == 1)
     await queue.operator.pause(0, Epoch(1))
@@ -165,8 +163,7 @@ async def test_a_stopping_consumer_works_until_its_partitions_were_taken(operato
 
 
 async def test_a_stopping_consumer_releases_shortly_before_its_grace_period_ends(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a", grace=7)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, grace=7)
     queue.send("a")
     until(lambda: len(pod.log) == 1)
     begun = time.monotonic()
@@ -212,8 +209,7 @@ async def test_a_consumer_without_partitions_stops_at_once(operator: Operator) -
 
 
 async def test_a_partition_released_at_an_epoch_is_not_taken_up_at_it(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0)
     queue.send("a")
     until(lambda: len(pod.log) == 1)
     pod.gives_back((0, 1))
@@ -236,8 +232,7 @@ async def test_work_goes_on_without_the_api_server(operator: Operator, queue: Qu
 async def test_reading_resumes_when_redis_is_back(tmp_path: Path) -> None:
     async with own_queue(fsync="always") as (server, queue):
         operator = Operator(queue, tmp_path)
-        pod = operator.pod("a")
-        await operator.grant(pod, (0, 1))
+        pod = await operator.owner(0)
         queue.send("a")
         until(lambda: len(pod.log) == 1)
         server.kill()

@@ -60,8 +60,7 @@ async def test_an_entry_crosses_the_network_to_its_consumer_once(queue: Queue, t
     """What wakes the consumer does not carry it."""
     size = 1_000_000
     async with operating(queue, tmp_path) as operator:
-        pod = operator.pod("owner")
-        await operator.grant(pod, (0, 1), (1, 1))
+        pod = await operator.owner(0, 1, uid="owner")
         queue.send("first")
         until(lambda: len(pod.log) == 1)
         with queue.raw() as raw:

@@ -83,8 +83,7 @@ async def pair() -> AsyncIterator[Pair]:
 async def test_all_sides_leave_a_primary_that_became_a_replica(pair: Pair, tmp_path: Path) -> None:
     queue = await make_queue(pair.address.url)
     async with operating(queue, tmp_path) as operator:
-        pod = operator.pod("a")
-        await operator.grant(pod, (0, 1), (1, 1))
+        pod = await operator.owner(0, 1)
         for number in range(3):
             before = (await queue.operator.check()).incarnation
             queue.send(f"{number}", partition=0)
@@ -102,8 +101,7 @@ async def test_clients_of_the_former_primary_retry_within_their_patience(pair: P
     """The address leads to it for a while yet: producers wait, and idle consumers do not settle there."""
     queue = await make_queue(pair.address.url)
     async with operating(queue, tmp_path) as operator:
-        pod = operator.pod("a")
-        await operator.grant(pod, (0, 1))
+        pod = await operator.owner(0)
         queue.send("0")
         until(lambda: len(pod.log) == 1)
         pair.change_places()

@@ -235,8 +235,7 @@ async def test_after_the_stream_group_was_destroyed_entries_come_again_marked(qu
 @pytest.mark.parametrize("what", [*PartitionKeys._fields, "everything"])
 async def test_the_operator_restores_deleted_keys_and_work_goes_on(queue: Queue, tmp_path: Path, what: str) -> None:
     async with operating(queue, tmp_path) as operator:
-        pod = operator.pod("a")
-        await operator.grant(pod, (0, 1), (1, 1))
+        pod = await operator.owner(0, 1)
         queue.send("before")
         until(lambda: len(pod.log) == 1)
         await acknowledged(queue)

@@ -29,8 +29,7 @@ async def test_a_retry_waits_for_the_handlers_delay(operator: Operator, queue: Q
             raise Retry("the shop is closed", delay=0.5)
 
     queue.send("a", "b")
-    pod = operator.pod("a", handler=handle)
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=handle)
     until(lambda: len(begun) == 3)
     assert [(value, again) for value, again, _ in begun] == [(b"a", False), (b"a", True), (b"b", False)]
     assert begun[1][2] - begun[0][2] >= 0.5
@@ -63,8 +62,7 @@ async def test_later_entries_wait_behind_a_nacked_one(operator: Operator, queue:
             entry.nack(delay=0)
 
     queue.send(*map(str, range(300)))
-    pod = operator.pod("a", handler=handle)
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=handle)
     until(lambda: len(seen) >= 301)
     assert seen == [*range(151), *range(150, 300)]
 
@@ -81,8 +79,7 @@ async def test_a_rejected_entry_becomes_a_dead_letter_at_once(operator: Operator
             raise KeyError("customer")
 
     queue.send("a", "b", "c", "d")
-    pod = operator.pod("a", handler=handle, dead_letter_on=(LookupError,))
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=handle, dead_letter_on=(LookupError,))
     until(lambda: len(seen) == 4)
     until(lambda: len(dead(queue)) == 2)
     assert dead(queue) == [(b"b", b"no such customer"), (b"c", b"KeyError: 'customer'")]
@@ -113,8 +110,7 @@ async def test_an_error_message_that_is_not_utf8_still_becomes_a_dead_letter(
         raise ValueError("no such file caf\udce9")
 
     queue.send("a")
-    pod = operator.pod("a", handler=handle)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=handle)
     until(lambda: dead(queue) or pod.gone())
     assert dead(queue) == [(b"a", b"ValueError: no such file caf?")]
 
@@ -136,8 +132,7 @@ async def test_a_late_ack_of_an_earlier_attempt_has_no_effect(operator: Operator
                     answers.append(batch.ack().wait(PATIENCE))
 
     queue.send("a")
-    pod = operator.pod("a", program=program)
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, program=program)
     until(lambda: len(answers) == 2)
     assert (answers, len(tries)) == ([False, True], 3)
     assert await lag(queue) == 0
@@ -152,8 +147,7 @@ async def test_a_retried_entry_is_deserialized_from_its_original_bytes(operator:
             raise Retry(delay=0)
 
     queue.send('{"n": 1}')
-    pod = operator.pod("a", handler=handle, deserializers=Deserializers(value=json.loads))
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=handle, deserializers=Deserializers(value=json.loads))
     until(lambda: len(seen) == 2)
     assert seen == [{"n": 1}, {"n": 1}]
 
@@ -161,8 +155,7 @@ async def test_a_retried_entry_is_deserialized_from_its_original_bytes(operator:
 async def test_with_manual_ack_entries_are_acknowledged_in_any_order(operator: Operator, queue: Queue) -> None:
     kept: list[Entry] = []
     queue.send(*map(str, range(5)))
-    pod = operator.pod("a", handler=kept.append, manual_ack=True)
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=kept.append, manual_ack=True)
     until(lambda: len(kept) == 5)
     assert await queue.operator.outstanding(0) == 5
     for number in (3, 0, 4):
@@ -201,8 +194,7 @@ async def test_a_failing_batch_handler_gets_its_entries_again(operator: Operator
             raise RuntimeError("no")
 
     queue.send("a", "b", "c")
-    pod = operator.pod("a", handler=handle, max_entries=10, max_wait=0.05)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=handle, max_entries=10, max_wait=0.05)
     until(lambda: [value for value, again in seen if again] == [b"a", b"b", b"c"])
     assert seen[: sizes[0]] == [(value, False) for value in (b"a", b"b", b"c")][: sizes[0]]
     pod.gives_back((0, 1))
@@ -219,8 +211,7 @@ async def test_still_mine_tells_a_long_handler_whether_it_owns_its_entry(operato
         answers.append(entry.still_mine())
 
     queue.send("a")
-    pod = operator.pod("a", handler=handle)
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=handle)
     gate.reached()
     await queue.operator.grant(0, Uid("b"), Epoch(2))
     gate.open()
@@ -231,8 +222,7 @@ async def test_still_mine_is_false_while_the_queue_does_not_answer(tmp_path: Pat
     async with own_queue() as (server, queue), operating(queue, tmp_path) as operator:
         kept: list[Entry] = []
         queue.send("a")
-        pod = operator.pod("a", handler=kept.append, manual_ack=True)
-        await operator.grant(pod, (0, 1))
+        await operator.owner(0, handler=kept.append, manual_ack=True)
         until(lambda: kept)
         server.freeze()
         try:
@@ -250,8 +240,7 @@ async def test_time_left_is_set_when_the_partition_is_called_back(operator: Oper
         left.append(entry.time_left())
 
     queue.send("a")
-    pod = operator.pod("a", handler=handle)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, handler=handle)
     gate.reached()
     pod.moving({0: 2}, length=120)
     pod.ledger({}, revoking={0: 1})
@@ -270,8 +259,7 @@ async def test_time_left_is_set_when_the_process_ends(operator: Operator, queue:
         left.append(entry.time_left())
 
     queue.send("a")
-    pod = operator.pod("a", grace=PATIENCE, handler=handle)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, grace=PATIENCE, handler=handle)
     gate.reached()
     pod.stop()
     until(lambda: pod.consumer.interrupted)

@@ -65,8 +65,7 @@ async def test_every_partition_gets_its_turn_despite_interruptions(wide: Operato
 
 
 async def test_an_idle_partition_gets_its_turn_beside_a_busy_one(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a")
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1)
     queue.send("before", partition=1)
     until(lambda: pod.values(1) == [b"before"])
     over = threading.Event()
@@ -112,8 +111,7 @@ async def test_a_handler_that_does_not_return_is_logged_repeatedly(
         offsets.append(entry.offset)
         gate(entry)
 
-    pod = operator.pod("a", grace=SHORT, handler=handle, handler_warn_seconds=0.1)
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, grace=SHORT, handler=handle, handler_warn_seconds=0.1)
 
     def told(begin: str) -> list[str]:
         return [record.getMessage() for record in caplog.records if record.getMessage().startswith(begin)]
@@ -133,8 +131,7 @@ async def test_a_pod_at_its_unacked_limit_logs_the_cause_once(
     kept: list[Entry] = []
     await queue.limited(most=3)
     queue.send("a", "b", "c", "d")
-    pod = operator.pod("a", handler=kept.append, manual_ack=True)
-    await operator.grant(pod, (0, 1))
+    await operator.owner(0, handler=kept.append, manual_ack=True)
     until(lambda: "hands out no more to this pod" in caplog.text)
     (line,) = [line for line in caplog.messages if "hands out no more to this pod" in line]
     name = queue.name.removeprefix("shop/")
@@ -148,8 +145,7 @@ async def test_without_queue_and_api_server_shutdown_takes_80_percent_of_grace(
     tmp_path: Path,
 ) -> None:
     async with own_queue(append_only=False) as (server, queue), operating(queue, tmp_path) as operator:
-        pod = operator.pod("a", grace=8.0)
-        await operator.grant(pod, (0, 1))
+        pod = await operator.owner(0, grace=8.0)
         queue.send("a")
         until(lambda: pod.values() == [b"a"])
         pod.lease.away = True
