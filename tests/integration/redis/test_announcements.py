@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+import redis
+
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Uid
 from baton.queues.redis.keys import announcements_key, partition_keys
@@ -127,7 +129,7 @@ async def test_a_terminating_pod_ends_when_its_partitions_were_taken(operator: O
     until(lambda: other.values() == [b"b"])
 
 
-async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Queue) -> None:
+async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Queue, raw: redis.Redis) -> None:
     pod, owner = operator.hearing(), operator.hearing()
     await operator.grant(pod, (0, 1))
     await operator.grant(owner, (1, 1))
@@ -135,10 +137,9 @@ async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Que
         announce(queue, pod, partitions)
     for name in ("nowhere", "../orders", "a}:0}", "x" * 300):
         announce(queue, pod, "0", name)
-    with queue.raw() as raw:
-        raw.set("pq:{shop/odd}:0:owner", "no hash")
-        raw.hset("pq:{shop/odd}:1:owner", mapping={"uid": pod.uid, "epoch": "many"})
-        raw.xadd(announcements_key(GROUP.group, pod.uid), {"other": "fields"})
+    raw.set("pq:{shop/odd}:0:owner", "no hash")
+    raw.hset("pq:{shop/odd}:1:owner", mapping={"uid": pod.uid, "epoch": "many"})
+    raw.xadd(announcements_key(GROUP.group, pod.uid), {"other": "fields"})
     announce(queue, pod, "0-1", "odd")
     queue.send("a")
     queue.send("x", partition=1)
@@ -151,17 +152,16 @@ async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Que
     assert (await queue.stale_refused())[0] == 0
 
 
-async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Operator, queue: Queue) -> None:
+async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Operator, queue: Queue, raw: redis.Redis) -> None:
     pod, other = operator.hearing(), operator.hearing()
     await granted(queue, pod, 0, 1)
     queue.send("a")
     until(lambda: pod.values() == [b"a"])
     await acknowledged(queue)
     await granted(queue, other, 0, 2)
-    with queue.raw() as raw:
-        key = announcements_key(GROUP.group, pod.uid)
-        for _, fields in raw.xrange(key):
-            raw.xadd(key, fields)
+    key = announcements_key(GROUP.group, pod.uid)
+    for _, fields in raw.xrange(key):
+        raw.xadd(key, fields)
     queue.send("b")
     until(lambda: other.values() == [b"b"])
     await granted(queue, pod, 1, 1)
@@ -170,15 +170,14 @@ async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Opera
     assert pod.values() == [b"a"]
 
 
-async def test_old_grants_are_learned_from_the_ledger(operator: Operator, queue: Queue) -> None:
+async def test_old_grants_are_learned_from_the_ledger(operator: Operator, queue: Queue, raw: redis.Redis) -> None:
     uid = Uid(str(uuid4()))
     await queue.operator.grant(0, uid, Epoch(1))
     for epoch in range(1, 101):
         await queue.operator.grant(1, uid, Epoch(epoch))
-    with queue.raw() as raw:
-        key = announcements_key(GROUP.group, uid)
-        assert raw.xlen(key) == 64
-        assert 0 < raw.ttl(key) <= 3600
+    key = announcements_key(GROUP.group, uid)
+    assert raw.xlen(key) == 64
+    assert 0 < raw.ttl(key) <= 3600
     pod = operator.hearing(uid)
     queue.send("a")
     queue.send("x", partition=1)
@@ -207,15 +206,14 @@ async def test_announcements_made_during_an_outage_are_heard_afterwards(tmp_path
         until(lambda: pod.values()[-1] == b"b")
 
 
-async def test_each_round_trip_announces_once_per_pod(queue: Queue) -> None:
+async def test_each_round_trip_announces_once_per_pod(queue: Queue, raw: redis.Redis) -> None:
     one, other = Uid(str(uuid4())), Uid(str(uuid4()))
     await queue.operator.check()
     keys = [partition_keys(queue.name, number) for number in (0, 1)]
     await asyncio.gather(queue.operator.grant(0, one, Epoch(1)), queue.operator.grant(1, one, Epoch(1)))
     await asyncio.gather(queue.operator.grant(0, other, Epoch(2)), queue.operator.pause(1, Epoch(1)))
-    with queue.raw() as raw:
-        heard = {
-            uid: [fields[b"partitions"] for _, fields in raw.xrange(announcements_key(GROUP.group, uid))] for uid in (one, other)
-        }
-        assert raw.hget(keys[0].owner, "uid") == other.encode()
+    heard = {
+        uid: [fields[b"partitions"] for _, fields in raw.xrange(announcements_key(GROUP.group, uid))] for uid in (one, other)
+    }
+    assert raw.hget(keys[0].owner, "uid") == other.encode()
     assert heard == {one: [b"0-1", b"0-1"], other: [b"0"]}

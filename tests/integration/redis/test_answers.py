@@ -92,7 +92,9 @@ async def test_the_byte_limit_counts_keys_and_headers(queue: Queue) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (1, 3, 0, 4, 2)])
 @pytest.mark.parametrize("portion", [1, 2, 5])
-async def test_exactly_the_acknowledged_entries_are_removed(queue: Queue, order: tuple[int, ...], portion: int) -> None:
+async def test_exactly_the_acknowledged_entries_are_removed(
+    queue: Queue, order: tuple[int, ...], portion: int, raw: redis.Redis
+) -> None:
     queue.send("0", "1", "2", "3", "4", "5")
     owner = await queue.granted("a", ONE)
     entries = owner.read(0, ONE, 5)
@@ -100,8 +102,7 @@ async def test_exactly_the_acknowledged_entries_are_removed(queue: Queue, order:
     for begin in range(0, 5, portion):
         owner.ack(0, ONE, [entries[place].offset for place in order[begin : begin + portion]])
         left -= {str(place) for place in order[begin : begin + portion]}
-        with queue.raw() as raw:
-            stands = {fields[b"v"].decode() for _, fields in raw.xrange(partition_keys(queue.name, 0).stream)}
+        stands = {fields[b"v"].decode() for _, fields in raw.xrange(partition_keys(queue.name, 0).stream)}
         assert stands == left
         assert (await queue.operator.check()).lag == {0: len(left), 1: 0}
         assert await queue.operator.outstanding(0) == len(left) - 1
@@ -117,14 +118,13 @@ async def test_entries_may_be_empty_or_have_any_bytes(queue: Queue) -> None:
     ]
 
 
-async def test_sending_and_waking_work_after_the_wake_stream_was_emptied(queue: Queue) -> None:
+async def test_sending_and_waking_work_after_the_wake_stream_was_emptied(queue: Queue, raw: redis.Redis) -> None:
     """Nor from being woken. The owner record went with it: the next wake-up would be below the last."""
     owner = await queue.granted("a", TWO)
     assert owner.read(0, TWO) == []
     keys = partition_keys(queue.name, 0)
-    with queue.raw() as raw:
-        raw.xdel(keys.wake, *(offset for offset, _ in raw.xrange(keys.wake)))
-        raw.delete(keys.owner)
+    raw.xdel(keys.wake, *(offset for offset, _ in raw.xrange(keys.wake)))
+    raw.delete(keys.owner)
     queue.send("1")
     assert (await queue.operator.grant(0, Uid("a"), Epoch(3))).uid == "a"
     assert owner.wait([0], PATIENCE) == {0}

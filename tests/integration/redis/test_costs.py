@@ -56,19 +56,18 @@ async def test_the_cost_of_an_entry_is_independent_of_the_partition_count(server
     assert costs[1] <= costs[0] + 50, "commands for one entry, with 100 partitions as with 1, but for waits that were begun again"
 
 
-async def test_an_entry_crosses_the_network_to_its_consumer_once(queue: Queue, tmp_path: Path) -> None:
+async def test_an_entry_crosses_the_network_to_its_consumer_once(queue: Queue, tmp_path: Path, raw: redis.Redis) -> None:
     """What wakes the consumer does not carry it."""
     size = 1_000_000
     async with operating(queue, tmp_path) as operator:
         pod = await operator.owner(0, 1, uid="owner")
         queue.send("first")
         until(lambda: len(pod.log) == 1)
-        with queue.raw() as raw:
-            until(lambda: _blocked(raw), "it waits for the next entry")
-            before = _sent(raw)
-            queue.send("x" * size)
-            until(lambda: len(pod.log) == 2)
-            assert size < _sent(raw) - before < 1.5 * size
+        until(lambda: _blocked(raw), "it waits for the next entry")
+        before = _sent(raw)
+        queue.send("x" * size)
+        until(lambda: len(pod.log) == 2)
+        assert size < _sent(raw) - before < 1.5 * size
 
 
 async def test_a_check_takes_two_scripts_for_any_number_of_partitions(server: RedisServer) -> None:

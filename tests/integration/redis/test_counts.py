@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -51,7 +52,9 @@ async def test_entries_read_singly_and_in_a_logged_range_count_once(queue: Queue
     assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 0}, 0)
 
 
-async def test_nothing_is_skipped_after_entries_were_read_in_both_ways(queue: Queue, ranges: RedisRanges) -> None:
+async def test_nothing_is_skipped_after_entries_were_read_in_both_ways(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
     """What was counted twice was as many new entries that were taken for done."""
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
@@ -61,19 +64,17 @@ async def test_nothing_is_skipped_after_entries_were_read_in_both_ways(queue: Qu
     owner.ack(0, ONE, [entry.offset for entry in read])
     ranges.finish(query, [RangeToFinish(0, start + 2)])
     queue.send("c", "d")
-    with queue.raw() as raw:
-        raw.execute_command("DEBUG", "CHANGE-REPL-ID")
-        end = ahead(ranges, query, ("a", ONE), start + 2).end
-        logged(ranges, query, start + 2, end)
-        assert Task(query, start + 2, end).rows(raw, queue.name) == [b"c", b"d"]
+    raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+    end = ahead(ranges, query, ("a", ONE), start + 2).end
+    logged(ranges, query, start + 2, end)
+    assert Task(query, start + 2, end).rows(raw, queue.name) == [b"c", b"d"]
 
 
-async def test_foreign_entries_do_not_count_as_done(queue: Queue, ranges: RedisRanges) -> None:
+async def test_foreign_entries_do_not_count_as_done(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     owner.ack(0, ONE, [owner.read(0, ONE)[1].offset])
-    with queue.raw() as raw:
-        raw.xadd(partition_keys(queue.name, 0).stream, {"some": "thing"})
+    raw.xadd(partition_keys(queue.name, 0).stream, {"some": "thing"})
     queue.send("d")
     query, start = ranges.begin(), ranges.positions()[0].committed
     end = ahead(ranges, query, ("a", ONE), start).end

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from click.testing import CliRunner, Result
 
 from baton.cli.main import main
@@ -149,14 +150,13 @@ async def test_redrive_all_keeps_the_order_of_the_letters(queue: Queue) -> None:
     assert [one.partition("/")[0] for one in ids(queue)] == ["1"]
 
 
-async def test_a_letter_that_was_sent_but_not_removed_is_not_sent_twice(queue: Queue) -> None:
+async def test_a_letter_that_was_sent_but_not_removed_is_not_sent_twice(queue: Queue, raw: redis.Redis) -> None:
     """The reply was lost, or the command was killed, between the two."""
     await died(queue, "a", "b")
     dead = partition_keys(queue.name, 0).dead
-    with queue.raw() as raw:
-        before = raw.dump(dead)
-        assert call(queue, "redrive", "--all").exit_code == 0
-        raw.restore(dead, 0, before, replace=True)
+    before = raw.dump(dead)
+    assert call(queue, "redrive", "--all").exit_code == 0
+    raw.restore(dead, 0, before, replace=True)
     assert len(ids(queue)) == 2
     assert call(queue, "redrive", "--all").exit_code == 0
     assert told(read(queue)) == [b"a", b"b"]
@@ -200,13 +200,12 @@ async def test_drop_asks_for_confirmation(queue: Queue) -> None:
     assert "2 dead letters deleted" in call(queue, "drop", "--all", "-y").output
 
 
-async def test_redrive_all_excludes_letters_that_come_later(queue: Queue) -> None:
+async def test_redrive_all_excludes_letters_that_come_later(queue: Queue, raw: redis.Redis) -> None:
     await died(queue, "a")
     with RedisDeadLetters(queue.url, queue.name) as letters:
         now = letters.until_now()
-        with queue.raw() as raw:
-            milliseconds = int(now.partition("-")[0])
-            raw.xadd(partition_keys(queue.name, 0).dead, {"key": "k", "value": "later"}, id=f"{milliseconds + 60_000}-0")
+        milliseconds = int(now.partition("-")[0])
+        raw.xadd(partition_keys(queue.name, 0).dead, {"key": "k", "value": "later"}, id=f"{milliseconds + 60_000}-0")
         assert [[one.size for one in page] for page in letters.every(0, now)] == [[1]]
 
 

@@ -1,6 +1,7 @@
 """Pauses, outstanding entries, and what a new owner gets first."""
 
 import pytest
+import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -131,23 +132,21 @@ async def test_an_ack_of_an_earlier_epoch_does_not_reset_the_reader(queue: Queue
     assert owner.read(0, TWO) == []
 
 
-async def test_an_entry_deleted_by_hand_holds_up_no_other(queue: Queue) -> None:
+async def test_an_entry_deleted_by_hand_holds_up_no_other(queue: Queue, raw: redis.Redis) -> None:
     queue.send("a", "b")
     (entry,) = (await queue.granted("a", ONE)).read(0, ONE, 1)
-    with queue.raw() as raw:
-        raw.xdel(f"pq:{{{queue.name}}}:0:stream:0", entry.offset)
+    raw.xdel(f"pq:{{{queue.name}}}:0:stream:0", entry.offset)
     owner = await queue.granted("b", TWO)
     assert told(owner.read(0, TWO)) == [(b"b", False)]
     assert await queue.operator.outstanding(0) == 1
 
 
-async def test_entries_have_their_time_partition_and_offset(queue: Queue) -> None:
+async def test_entries_have_their_time_partition_and_offset(queue: Queue, raw: redis.Redis) -> None:
     queue.send("a", partition=1)
     owner = await queue.granted("a", ONE, partition=1)
     (entry,) = owner.read(1, ONE)
-    with queue.raw() as raw:
-        ((offset, _),) = raw.xrange(f"pq:{{{queue.name}}}:1:stream:0")
-        seconds, _ = raw.time()
+    ((offset, _),) = raw.xrange(f"pq:{{{queue.name}}}:1:stream:0")
+    seconds, _ = raw.time()
     assert entry.queue == queue.name.partition("/")[2]
     assert (entry.partition, entry.offset, entry.key, entry.epoch) == (1, offset.decode(), queue.key(1), ONE)
     assert abs(entry.timestamp / 1000 - seconds) < PATIENCE

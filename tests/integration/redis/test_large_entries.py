@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 import pytest
+import redis
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
@@ -68,13 +69,12 @@ async def test_the_entries_a_script_reads_depend_on_their_size(queue: Queue) -> 
     assert max(asked_for(queue, lambda: found.extend(all_of(again)))) == MOST, "no large one is there any more"
 
 
-async def test_scripts_read_few_large_foreign_entries_at_once(queue: Queue) -> None:
+async def test_scripts_read_few_large_foreign_entries_at_once(queue: Queue, raw: redis.Redis) -> None:
     """A producer goes on behind them when they are set aside, and that is as many scripts as it takes."""
     queue.send("a")
     stream = partition_keys(queue.name, 0).stream
-    with queue.raw() as raw:
-        for number in range(60):
-            raw.xadd(stream, {"some": "x" * LARGE}, id=f"{8 * 10**15 + number}-0")
+    for number in range(60):
+        raw.xadd(stream, {"some": "x" * LARGE}, id=f"{8 * 10**15 + number}-0")
     assert max(asked_for(queue, lambda: queue.send("b"))) <= MOST_BYTES / LARGE
     owner = await queue.granted("a", ONE)
     assert [entry.value for entry in owner.read(0, ONE)] == [b"a", b"b"]
@@ -92,16 +92,15 @@ async def test_few_large_dead_letters_are_listed_at_once(queue: Queue) -> None:
     assert max(map(len, pages)) <= MOST_BYTES / LARGE
 
 
-async def test_a_dead_letter_has_the_beginning_of_a_large_foreign_entry(queue: Queue) -> None:
+async def test_a_dead_letter_has_the_beginning_of_a_large_foreign_entry(queue: Queue, raw: redis.Redis) -> None:
     """All of it in JSON took the server 20 ms for each megabyte: one of 300 MB was never through."""
     queue.send("a")
     keys = partition_keys(queue.name, 0)
     size = 8_000_000
-    with queue.raw() as raw:
-        raw.xadd(keys.stream, {"some": "x" * size, **{f"field-{number}": "small" for number in range(1000)}})
-        queue.send("b")
-        owner = await queue.granted("a", ONE)
-        assert [entry.value for entry in owner.read(0, ONE)] == [b"a", b"b"]
+    raw.xadd(keys.stream, {"some": "x" * size, **{f"field-{number}": "small" for number in range(1000)}})
+    queue.send("b")
+    owner = await queue.granted("a", ONE)
+    assert [entry.value for entry in owner.read(0, ONE)] == [b"a", b"b"]
     (letter,) = queue.letters()
     some, beginning, *_ = json.loads(letter[b"value"])
     assert (some, beginning) == ("some", "x" * 1000)

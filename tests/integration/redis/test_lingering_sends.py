@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import redis
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
@@ -117,14 +118,13 @@ async def test_deliveries_have_partition_and_offset(queue: Queue, make: Make) ->
     in_order(list(found.values()))
 
 
-async def test_lingering_entries_are_sent_together_without_a_flush(queue: Queue, make: Make) -> None:
+async def test_lingering_entries_are_sent_together_without_a_flush(queue: Queue, make: Make, raw: redis.Redis) -> None:
     producer = make(queue.url, queue.name, linger=0.2)
     await producer.send(queue.key(0), "0")
-    with queue.raw() as raw:
-        before: int = raw.info("commandstats")["cmdstat_evalsha"]["calls"]
-        deliveries = await producer.produce_all([(queue.key(0), str(number)) for number in range(1, 11)])
-        assert [(await producer.result(delivery)).duplicate for delivery in deliveries] == [False] * 10
-        assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 1
+    before: int = raw.info("commandstats")["cmdstat_evalsha"]["calls"]
+    deliveries = await producer.produce_all([(queue.key(0), str(number)) for number in range(1, 11)])
+    assert [(await producer.result(delivery)).duplicate for delivery in deliveries] == [False] * 10
+    assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 1
     in_order(await entries(queue))
 
 

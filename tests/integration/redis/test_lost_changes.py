@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable, Resizing
@@ -15,43 +16,40 @@ from tests.integration.redis.test_resizing import ONE, accepted_once, finish, ke
 from tests.redis_server import RedisServer
 
 
-async def test_a_deleted_queue_record_is_restored_from_its_partitions(queue: Queue) -> None:
+async def test_a_deleted_queue_record_is_restored_from_its_partitions(queue: Queue, raw: redis.Redis) -> None:
     for count in (3, 1, 4, 2):
         await queue.operator.ensure(count)
-    with queue.raw() as raw:
-        before = raw.hget(queue_key(queue.name), "table")
-        for wanted in (2, 5):
-            raw.delete(queue_key(queue.name))
-            assert await queue.operator.ensure(wanted) is None
-            if wanted == 2:
-                assert raw.hget(queue_key(queue.name), "table") == before
-            assert (await queue.operator.check()).partitions == wanted
-            accepted_once(raw, queue.name, 5)
+    before = raw.hget(queue_key(queue.name), "table")
+    for wanted in (2, 5):
+        raw.delete(queue_key(queue.name))
+        assert await queue.operator.ensure(wanted) is None
+        if wanted == 2:
+            assert raw.hget(queue_key(queue.name), "table") == before
+        assert (await queue.operator.check()).partitions == wanted
+        accepted_once(raw, queue.name, 5)
     assert (await queue.operator.check()).owners == {}
 
 
-async def test_a_change_continues_after_the_queue_record_was_deleted(queue: Queue) -> None:
+async def test_a_change_continues_after_the_queue_record_was_deleted(queue: Queue, raw: redis.Redis) -> None:
     owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
     queue.send("before")
     await queue.operator.ensure(3)
     queue.producer.send(key(0, 2), "after")
-    with queue.raw() as raw:
-        raw.delete(queue_key(queue.name))
-        resizing = await queue.operator.ensure(3)
-        assert resizing is not None and resizing.waits_for == (0,)
-        assert finish(new, 2) == []
-        assert finish(owner, 0) == [b"before"]
-        assert await queue.operator.ensure(3) is None
-        assert finish(new, 2) == [b"after"]
-        accepted_once(raw, queue.name, 3)
+    raw.delete(queue_key(queue.name))
+    resizing = await queue.operator.ensure(3)
+    assert resizing is not None and resizing.waits_for == (0,)
+    assert finish(new, 2) == []
+    assert finish(owner, 0) == [b"before"]
+    assert await queue.operator.ensure(3) is None
+    assert finish(new, 2) == [b"after"]
+    accepted_once(raw, queue.name, 3)
 
 
-async def test_slots_that_were_sealed_and_never_opened_come_back_with_the_record(queue: Queue) -> None:
-    with queue.raw() as raw:
-        scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(key(0, 0))])
-        raw.delete(queue_key(queue.name))
-        await queue.operator.ensure(2)
-        accepted_once(raw, queue.name, 2)
+async def test_slots_that_were_sealed_and_never_opened_come_back_with_the_record(queue: Queue, raw: redis.Redis) -> None:
+    scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(key(0, 0))])
+    raw.delete(queue_key(queue.name))
+    await queue.operator.ensure(2)
+    accepted_once(raw, queue.name, 2)
 
 
 SEALED = {
@@ -97,14 +95,13 @@ async def test_sealed_slots_keep_their_order_after_the_record_was_deleted(
     await queue.close()
 
 
-async def test_slots_deleted_at_their_new_partition_wait_there_again(queue: Queue) -> None:
+async def test_slots_deleted_at_their_new_partition_wait_there_again(queue: Queue, raw: redis.Redis) -> None:
     owners = [await queue.granted(f"pod-{partition}", 1, partition) for partition in range(3)]
     moves, others = key(0, 2), key(1, 2)
     queue.producer.send(moves, "1")
     await queue.operator.ensure(3)
     queue.producer.send(moves, "2")
-    with queue.raw() as raw:
-        raw.delete(partition_keys(queue.name, 2).slots)
+    raw.delete(partition_keys(queue.name, 2).slots)
     await queue.operator.check()
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
     queue.producer.send_many([(moves, "3"), (others, "1")])
@@ -145,14 +142,13 @@ async def resizing(queue: Queue) -> Resizing | None:
 
 
 @pytest.mark.parametrize("deleted", ["stage:2.0", "progress:0"])
-async def test_the_backlog_is_counted_correctly_after_a_change(queue: Queue, deleted: str) -> None:
+async def test_the_backlog_is_counted_correctly_after_a_change(queue: Queue, deleted: str, raw: redis.Redis) -> None:
     owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
     queue.send("before")
     await queue.operator.ensure(3)
     queue.producer.send_many((key(0, 2), str(number)) for number in range(5))
     finish(owner, 0)
-    with queue.raw() as raw:
-        raw.delete(f"pq:{{{queue.name}}}:2:{deleted}")
+    raw.delete(f"pq:{{{queue.name}}}:2:{deleted}")
     while await queue.operator.ensure(3) is not None:
         pass
     assert (await queue.operator.check()).lag[2] == (0 if deleted.startswith("stage") else 5)

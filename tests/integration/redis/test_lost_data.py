@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
@@ -98,14 +99,13 @@ def keys(queue: Queue) -> PartitionKeys:
 
 
 async def test_a_deleted_stream_is_created_again_and_the_fence_holds(
-    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture
+    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture, raw: redis.Redis
 ) -> None:
     queue.send("a", "b", "c")
     former = await queue.granted("former", ONE)
     (entry, *_) = former.read(0, ONE, 2)
     owner = await queue.granted("owner", TWO)
-    with queue.raw() as raw:
-        raw.delete(keys.stream)
+    raw.delete(keys.stream)
     with pytest.raises(StaleOwner):
         former.ack(0, ONE, [entry.offset])
     assert owner.read(0, TWO) == []
@@ -125,22 +125,20 @@ async def test_a_deleted_stream_is_created_again_and_the_fence_holds(
 
 @pytest.mark.parametrize("read", [0, 50], ids=["unread", "handed out"])
 async def test_entries_removed_by_hand_are_reported_and_not_counted_as_lag(
-    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture, read: int
+    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture, read: int, raw: redis.Redis
 ) -> None:
     queue.send(*numbers(0, 400))
     owner = await queue.granted("owner", ONE)
     first = owner.read(0, ONE, 40)
     owner.ack(0, ONE, [entry.offset for entry in first])
     held = [entry.offset for entry in owner.read(0, ONE, read)] if read else []
-    with queue.raw() as raw:
-        raw.xtrim(keys.stream, maxlen=10, approximate=False)
+    raw.xtrim(keys.stream, maxlen=10, approximate=False)
     told = (await queue.operator.offsets())[0]
     assert (await lag(queue), told.lag, owner.lag([0])) == (10, 10, 10)
     assert f"350 entries of {queue.name}/0 vanished unfinished" in caplog.text
     warnings = (await queue.operator.check()).warnings
     assert any(f"350 entries of {queue.name} vanished unfinished from 1 partition (0)" in one for one in warnings)
-    with queue.raw() as raw:
-        raw.xdel(keys.stream, *(entry for entry, _ in raw.xrange(keys.stream, count=4)))
+    raw.xdel(keys.stream, *(entry for entry, _ in raw.xrange(keys.stream, count=4)))
     assert await lag(queue) == 6
     queue.send(*numbers(400, 500))
     assert await lag(queue) == 106
@@ -150,11 +148,10 @@ async def test_entries_removed_by_hand_are_reported_and_not_counted_as_lag(
     assert await lag(queue) == 0
     queue.send("a", "b", "c")
     assert (await lag(queue), (await queue.operator.offsets())[0].lag) == (3, 3)
-    with queue.raw() as raw:
-        counted = int(raw.hget(keys.progress, "lost") or 0)
-        assert counted == 354 - read, "what was handed out and acknowledged was done"
-        owner.read(0, ONE, 2)
-        raw.delete(keys.stream)
+    counted = int(raw.hget(keys.progress, "lost") or 0)
+    assert counted == 354 - read, "what was handed out and acknowledged was done"
+    owner.read(0, ONE, 2)
+    raw.delete(keys.stream)
     assert await lag(queue) == 0
     assert owner.read(0, ONE) == []
     queue.send("d")
@@ -186,45 +183,44 @@ async def test_evicted_entries_are_counted_and_not_as_lag(caplog: pytest.LogCapt
         assert (await queue.operator.check()).vanished == 299
 
 
-async def test_entries_missing_from_a_restored_backup_are_not_lag(queue: Queue, keys: PartitionKeys) -> None:
+async def test_entries_missing_from_a_restored_backup_are_not_lag(queue: Queue, keys: PartitionKeys, raw: redis.Redis) -> None:
     queue.send(*numbers(0, 20))
-    with queue.raw() as raw:
-        stream = raw.dump(keys.stream)
-        queue.send(*numbers(20, 50))
-        raw.restore(keys.stream, 0, stream, replace=True)
+    stream = raw.dump(keys.stream)
+    queue.send(*numbers(20, 50))
+    raw.restore(keys.stream, 0, stream, replace=True)
     assert await lag(queue) == 20
     assert any("30 entries" in one for one in (await queue.operator.check()).warnings)
 
 
-async def test_every_request_recovers_from_a_deleted_stream(queue: Queue, keys: PartitionKeys) -> None:
+async def test_every_request_recovers_from_a_deleted_stream(queue: Queue, keys: PartitionKeys, raw: redis.Redis) -> None:
     owner = await queue.granted("owner", ONE)
-    with queue.raw() as raw:
-        asks: tuple[Callable[[], object], ...] = (
-            lambda: queue.send("x"),
-            lambda: owner.read(0, ONE, new=False),
-            lambda: owner.ack(0, ONE, ["1-0"]),
-            lambda: owner.retry(0, ONE, "1-0", "failed"),
-        )
-        for number, ask in enumerate(asks):
-            queue.send("lost", "lost")
-            assert len(owner.read(0, ONE)) == 2
-            raw.delete(keys.stream)
-            ask()
-            queue.send(f"kept-{number}")
-            found = owner.read(0, ONE)
-            assert found[-1].value == b"kept-%d" % number
-            owner.ack(0, ONE, [entry.offset for entry in found])
-            assert await lag(queue) == 0
+    asks: tuple[Callable[[], object], ...] = (
+        lambda: queue.send("x"),
+        lambda: owner.read(0, ONE, new=False),
+        lambda: owner.ack(0, ONE, ["1-0"]),
+        lambda: owner.retry(0, ONE, "1-0", "failed"),
+    )
+    for number, ask in enumerate(asks):
+        queue.send("lost", "lost")
+        assert len(owner.read(0, ONE)) == 2
         raw.delete(keys.stream)
-        assert await queue.operator.pause(0, ONE) == 0
+        ask()
+        queue.send(f"kept-{number}")
+        found = owner.read(0, ONE)
+        assert found[-1].value == b"kept-%d" % number
+        owner.ack(0, ONE, [entry.offset for entry in found])
+        assert await lag(queue) == 0
+    raw.delete(keys.stream)
+    assert await queue.operator.pause(0, ONE) == 0
 
 
-async def test_after_the_stream_group_was_destroyed_entries_come_again_marked(queue: Queue, keys: PartitionKeys) -> None:
+async def test_after_the_stream_group_was_destroyed_entries_come_again_marked(
+    queue: Queue, keys: PartitionKeys, raw: redis.Redis
+) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("owner", ONE)
     owner.ack(0, ONE, [owner.read(0, ONE, 2)[0].offset])
-    with queue.raw() as raw:
-        raw.xgroup_destroy(keys.stream, "baton")
+    raw.xgroup_destroy(keys.stream, "baton")
     heir = await queue.granted("heir", TWO)
     found = heir.read(0, TWO)
     assert [(entry.value, entry.redelivered) for entry in found] == [(b"b", True), (b"c", True)]
@@ -233,17 +229,18 @@ async def test_after_the_stream_group_was_destroyed_entries_come_again_marked(qu
 
 
 @pytest.mark.parametrize("what", [*PartitionKeys._fields, "everything"])
-async def test_the_operator_restores_deleted_keys_and_work_goes_on(queue: Queue, tmp_path: Path, what: str) -> None:
+async def test_the_operator_restores_deleted_keys_and_work_goes_on(
+    queue: Queue, tmp_path: Path, what: str, raw: redis.Redis
+) -> None:
     async with operating(queue, tmp_path) as operator:
         pod = await operator.owner(0, 1)
         queue.send("before")
         until(lambda: len(pod.log) == 1)
         await acknowledged(queue)
-        with queue.raw() as raw:
-            if what == "everything":
-                raw.delete(*partition_keys(queue.name, 0), *partition_keys(queue.name, 1), f"pq:{{{queue.name}}}:queue")
-            else:
-                raw.delete(getattr(partition_keys(queue.name, 0), what))
+        if what == "everything":
+            raw.delete(*partition_keys(queue.name, 0), *partition_keys(queue.name, 1), f"pq:{{{queue.name}}}:queue")
+        else:
+            raw.delete(getattr(partition_keys(queue.name, 0), what))
         for _ in range(2):  # looks
             await queue.operator.ensure(2)
             records = (await queue.operator.check()).owners
@@ -259,16 +256,15 @@ async def test_the_operator_restores_deleted_keys_and_work_goes_on(queue: Queue,
         assert await lag(queue) == 0
 
 
-async def test_a_deleted_owner_record_gets_the_specs_limits_again(queue: Queue, keys: PartitionKeys) -> None:
+async def test_a_deleted_owner_record_gets_the_specs_limits_again(queue: Queue, keys: PartitionKeys, raw: redis.Redis) -> None:
     """Without them an entry that always fails would never be set aside."""
     await queue.limited(7, redeliveries=3)
     await queue.granted("a", ONE)
-    with queue.raw() as raw:
-        raw.delete(keys.owner)
-        await queue.operator.check()
-        await queue.operator.grant(0, Uid("a"), TWO)
-        await queue.operator.ensure(queue.partitions)
-        assert raw.hmget(keys.owner, "uid", "maxDeliveredUnacked", "maxRedeliveries") == [b"a", b"7", b"3"]
+    raw.delete(keys.owner)
+    await queue.operator.check()
+    await queue.operator.grant(0, Uid("a"), TWO)
+    await queue.operator.ensure(queue.partitions)
+    assert raw.hmget(keys.owner, "uid", "maxDeliveredUnacked", "maxRedeliveries") == [b"a", b"7", b"3"]
 
 
 async def test_entries_ahead_of_the_clock_survive_a_deleted_record() -> None:
@@ -300,20 +296,19 @@ async def test_an_imitated_entry_without_a_valid_time_becomes_a_dead_letter(time
             assert raw.xlen(keys.dead) == 1
 
 
-async def test_sending_wakes_the_owner_after_its_record_was_deleted(queue: Queue) -> None:
+async def test_sending_wakes_the_owner_after_its_record_was_deleted(queue: Queue, raw: redis.Redis) -> None:
     owner = await queue.granted("a", THREE)
     queue.send("1")
     owner.ack(0, THREE, [entry.offset for entry in owner.read(0, THREE)])
     owner.read(0, THREE)
     woken: list[set[int]] = []
     waiting = threading.Thread(target=lambda: woken.append(owner.wait([0], PATIENCE)))
-    with queue.raw() as raw:
-        raw.delete(partition_keys(queue.name, 0).owner)
-        waiting.start()
-        until(lambda: raw.info("clients")["blocked_clients"])
-        queue.send("2")
-        waiting.join(PATIENCE)
-        assert woken == [{0}]
-        queue.send("3")
-        assert await queue.operator.grant(0, Uid("a"), THREE) == ("a", 3, False)
-        assert [entry.value for entry in owner.read(0, THREE)] == [b"2", b"3"]
+    raw.delete(partition_keys(queue.name, 0).owner)
+    waiting.start()
+    until(lambda: raw.info("clients")["blocked_clients"])
+    queue.send("2")
+    waiting.join(PATIENCE)
+    assert woken == [{0}]
+    queue.send("3")
+    assert await queue.operator.grant(0, Uid("a"), THREE) == ("a", 3, False)
+    assert [entry.value for entry in owner.read(0, THREE)] == [b"2", b"3"]

@@ -33,7 +33,9 @@ def scripts_run(raw: redis.Redis) -> int:
     return int(raw.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
-async def test_a_batch_over_hundreds_of_partitions_takes_a_few_scripts(queue: Queue, ranges: RedisRanges) -> None:
+async def test_a_batch_over_hundreds_of_partitions_takes_a_few_scripts(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
     for number in range(PARTITIONS):
         await queue.operator.grant(number, Uid(f"uid-{number}"), ONE)
         queue.send(*(f"{n}" for n in range(1 + number % 3)), partition=number)
@@ -44,26 +46,22 @@ async def test_a_batch_over_hundreds_of_partitions_takes_a_few_scripts(queue: Qu
         1 + one.partition % 3 for one in asked
     ], "in the order of the requests"
     told = [RangeToLog(one.partition, one.start, one.start + 1) for one in asked]
-    with queue.raw() as raw:
-        ranges.log(query, told)
-        before = scripts_run(raw)
-        assert {type(one).__name__ for one in ranges.log(query, told)} == {"Logged"}
-        assert scripts_run(raw) - before <= 3
+    ranges.log(query, told)
+    before = scripts_run(raw)
+    assert {type(one).__name__ for one in ranges.log(query, told)} == {"Logged"}
+    assert scripts_run(raw) - before <= 3
     done = ranges.finish(query, [RangeToFinish(one.partition, one.start + 1) for one in asked])
     assert done == [Finished()] * PARTITIONS
     assert all(bounds.committed == starts[number] + 1 for number, bounds in ranges.positions().items())
 
 
-async def test_a_large_removal_is_split_over_several_scripts(queue: Queue, ranges: RedisRanges) -> None:
+async def test_a_large_removal_is_split_over_several_scripts(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.producer.send_many([(queue.key(LONG), b"x")] * ENTRIES)
     query, bounds = ranges.begin(), ranges.positions()
-    with queue.raw() as raw:
-        before = scripts_run(raw)
-        assert (
-            ranges.finish(query, [RangeToFinish(number, bounds[number].last) for number in bounds]) == [Finished()] * PARTITIONS
-        )
-        assert scripts_run(raw) - before > 3
-        assert raw.xlen(partition_keys(queue.name, LONG).stream) == 0
+    before = scripts_run(raw)
+    assert ranges.finish(query, [RangeToFinish(number, bounds[number].last) for number in bounds]) == [Finished()] * PARTITIONS
+    assert scripts_run(raw) - before > 3
+    assert raw.xlen(partition_keys(queue.name, LONG).stream) == 0
 
 
 MANY = 30_000

@@ -48,43 +48,40 @@ async def test_sequential_keys_reach_as_many_partitions_as_chance_would(
     assert list(waiting.values()).count(0) <= most
 
 
-async def test_a_repeated_call_with_the_same_sequences_adds_nothing(queue: Queue) -> None:
+async def test_a_repeated_call_with_the_same_sequences_adds_nothing(queue: Queue, raw: redis.Redis) -> None:
     """A retry after a lost reply."""
     slot = slot_of(queue.key(0))
     request = ["producer", *(field for n in (1, 2) for field in (slot, n, queue.key(0), f"v{n}", ""))]
-    with queue.raw() as raw:
-        first = scripts.ADD.run(raw, partition_keys(queue.name, 0), request)
-        assert raw.xinfo_stream(partition_keys(queue.name, 0).stream)["last-generated-id"] == b"%d-0" % (first + 1)
-        assert scripts.ADD.run(raw, partition_keys(queue.name, 0), request) == [b"dd", b""]
+    first = scripts.ADD.run(raw, partition_keys(queue.name, 0), request)
+    assert raw.xinfo_stream(partition_keys(queue.name, 0).stream)["last-generated-id"] == b"%d-0" % (first + 1)
+    assert scripts.ADD.run(raw, partition_keys(queue.name, 0), request) == [b"dd", b""]
     assert await values(queue) == [b"v1", b"v2"]
 
 
-async def test_a_foreign_slot_is_refused_unless_its_sequence_is_known(queue: Queue) -> None:
+async def test_a_foreign_slot_is_refused_unless_its_sequence_is_known(queue: Queue, raw: redis.Redis) -> None:
     """The sequence is checked first: what had been added before its slot moved is no duplicate at the new place."""
     slot, other = slot_of(queue.key(0)), slot_of(queue.key(1))
     keys = partition_keys(queue.name, 0)
-    with queue.raw() as raw:
-        request = ["p", other, 1, "k", "v", "", slot, 1, "k", "w", "", other, 2, "k", "x", ""]
-        codes, number = scripts.ADD.run(raw, keys, request)
-        assert codes == b"mam"
-        assert raw.xrange(keys.stream)[0][0] == number + b"-0"
-        raw.hdel(keys.slots, str(slot))
-        assert scripts.ADD.run(raw, keys, ["p", slot, 1, "k", "w", "", slot, 2, "k", "y", ""]) == [b"dm", b""]
+    request = ["p", other, 1, "k", "v", "", slot, 1, "k", "w", "", other, 2, "k", "x", ""]
+    codes, number = scripts.ADD.run(raw, keys, request)
+    assert codes == b"mam"
+    assert raw.xrange(keys.stream)[0][0] == number + b"-0"
+    raw.hdel(keys.slots, str(slot))
+    assert scripts.ADD.run(raw, keys, ["p", slot, 1, "k", "w", "", slot, 2, "k", "y", ""]) == [b"dm", b""]
     assert await values(queue) == [b"w"]
 
 
-async def test_entries_of_a_moving_slot_are_held_and_sent_in_order(queue: Queue) -> None:
+async def test_entries_of_a_moving_slot_are_held_and_sent_in_order(queue: Queue, raw: redis.Redis) -> None:
     slot = slot_of(queue.key(0))
     keys = partition_keys(queue.name, 0)
-    with queue.raw() as raw:
-        raw.hdel(keys.slots, str(slot))
-        sending = threading.Thread(target=queue.send, args=[str(number) for number in range(500)])
-        sending.start()
-        with RedisProducer(queue.url, queue.name) as other:
-            other.send(queue.key(1), "elsewhere")
-        assert sending.is_alive(), "it waits for its slot; others do not"
-        raw.hset(keys.slots, str(slot), "2")
-        sending.join(PATIENCE)
+    raw.hdel(keys.slots, str(slot))
+    sending = threading.Thread(target=queue.send, args=[str(number) for number in range(500)])
+    sending.start()
+    with RedisProducer(queue.url, queue.name) as other:
+        other.send(queue.key(1), "elsewhere")
+    assert sending.is_alive(), "it waits for its slot; others do not"
+    raw.hset(keys.slots, str(slot), "2")
+    sending.join(PATIENCE)
     assert await values(queue) == [b"%d" % number for number in range(500)]
 
 
@@ -128,19 +125,18 @@ async def test_entries_of_a_copied_producer_are_reported_as_not_sent(queue: Queu
     assert await values(queue) == [b"one 0", b"one 1", b"copy 2"]
 
 
-async def test_long_silent_producers_are_forgotten(queue: Queue) -> None:
+async def test_long_silent_producers_are_forgotten(queue: Queue, raw: redis.Redis) -> None:
     keys = partition_keys(queue.name, 0)
     slot = slot_of(queue.key(0))
-    with queue.raw() as raw:
-        for begin in range(0, 1023, 100):
-            raw.hset(keys.sequences, mapping={f"{slot}:gone-{n}": "7 1000" for n in range(begin, min(begin + 100, 1023))})
-        new = [f"{slot}:new-{n}".encode() for n in range(400)]
-        for n in range(400):
-            before = raw.hlen(keys.sequences)
-            scripts.ADD.run(raw, keys, [f"new-{n}", slot, 1, "k", "v", ""])
-            assert raw.hlen(keys.sequences) > before - 100, "a few at a time"
-        assert raw.hlen(keys.sequences) < 1024
-        assert set(raw.hkeys(keys.sequences)) >= set(new)
+    for begin in range(0, 1023, 100):
+        raw.hset(keys.sequences, mapping={f"{slot}:gone-{n}": "7 1000" for n in range(begin, min(begin + 100, 1023))})
+    new = [f"{slot}:new-{n}".encode() for n in range(400)]
+    for n in range(400):
+        before = raw.hlen(keys.sequences)
+        scripts.ADD.run(raw, keys, [f"new-{n}", slot, 1, "k", "v", ""])
+        assert raw.hlen(keys.sequences) > before - 100, "a few at a time"
+    assert raw.hlen(keys.sequences) < 1024
+    assert set(raw.hkeys(keys.sequences)) >= set(new)
 
 
 @pytest.mark.parametrize("bad", [("k", None), (7, "v"), ("k", {"a": 1}), ("k", 1.5), ("k", ["v"]), ("k", "v", {"a": 1})])

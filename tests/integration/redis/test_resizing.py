@@ -69,21 +69,20 @@ async def test_a_waiting_reader_is_woken_by_moved_entries(queue: Queue) -> None:
     assert finish(new, 2) == [b"after"]
 
 
-async def test_many_moved_entries_follow_in_portions_and_in_order(queue: Queue) -> None:
+async def test_many_moved_entries_follow_in_portions_and_in_order(queue: Queue, raw: redis.Redis) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("before")
     await queue.operator.ensure(3)
     moves, new = key(0, 2), partition_keys(queue.name, 2)
     queue.producer.send_many((moves, str(number)) for number in range(1200))
     finish(owner, 0)
-    with queue.raw() as raw:
-        history, done = scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [2])
-        assert done == 1
-        slots = [slot for slot, (a, b) in enumerate(ways()) if (a, b) == (0, 2)]
-        answers = [scripts.UNBLOCK.run(raw, new, [history, 2, 0, *slots])]
-        queue.producer.send(moves, "1200")
-        answers += [scripts.UNBLOCK.run(raw, new, [history, 2, 0, *slots]) for _ in range(2)]
-        assert answers == [0, 0, 1]
+    history, done = scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [2])
+    assert done == 1
+    slots = [slot for slot, (a, b) in enumerate(ways()) if (a, b) == (0, 2)]
+    answers = [scripts.UNBLOCK.run(raw, new, [history, 2, 0, *slots])]
+    queue.producer.send(moves, "1200")
+    answers += [scripts.UNBLOCK.run(raw, new, [history, 2, 0, *slots]) for _ in range(2)]
+    assert answers == [0, 0, 1]
     queue.producer.send(moves, "1201")
     assert await queue.operator.ensure(3) is None
     assert finish(await queue.granted("new", 1, 2), 2) == [b"%d" % number for number in range(1202)]
@@ -113,28 +112,26 @@ async def test_a_removed_partition_is_read_until_empty_and_may_come_back(queue: 
     assert finish(await queue.granted("again", 3, 1), 1, Epoch(3)) == [b"4"]
 
 
-async def test_a_retry_across_a_move_adds_no_duplicate(queue: Queue) -> None:
+async def test_a_retry_across_a_move_adds_no_duplicate(queue: Queue, raw: redis.Redis) -> None:
     moves = key(0, 2)
     slot = slot_of(moves)
     request = ["producer", slot, 1, moves, "v1", ""]
-    with queue.raw() as raw:
-        scripts.ADD.run(raw, partition_keys(queue.name, 0), request)
-        finish(await queue.granted("pod", 1), 0)
-        assert await queue.operator.ensure(3) is None
-        again = scripts.ADD.run(raw, partition_keys(queue.name, 2), [*request, slot, 2, moves, "v2", ""])
-        assert again[0] == b"da"
+    scripts.ADD.run(raw, partition_keys(queue.name, 0), request)
+    finish(await queue.granted("pod", 1), 0)
+    assert await queue.operator.ensure(3) is None
+    again = scripts.ADD.run(raw, partition_keys(queue.name, 2), [*request, slot, 2, moves, "v2", ""])
+    assert again[0] == b"da"
     assert finish(await queue.granted("new", 1, 2), 2) == [b"v2"]
 
 
-async def test_known_sequences_move_along_and_higher_ones_stay(queue: Queue) -> None:
+async def test_known_sequences_move_along_and_higher_ones_stay(queue: Queue, raw: redis.Redis) -> None:
     moves, stays = slot_of(key(0, 2)), slot_of(key(0, 0))
     old, new = partition_keys(queue.name, 0).sequences, partition_keys(queue.name, 2).sequences
-    with queue.raw() as raw:
-        raw.hset(old, mapping={f"{slot}:producer-{n}": f"{n} 1000" for slot in (moves, stays) for n in range(2000)})
-        raw.hset(old, f"{moves}:{'a name that is none of ours ' * 20}", "1 1000")
-        raw.hset(new, mapping={f"{moves}:producer-7": "9 1000"})
-        await queue.operator.ensure(3)
-        known = {field.decode(): value.decode() for field, value in raw.hgetall(new).items()}
+    raw.hset(old, mapping={f"{slot}:producer-{n}": f"{n} 1000" for slot in (moves, stays) for n in range(2000)})
+    raw.hset(old, f"{moves}:{'a name that is none of ours ' * 20}", "1 1000")
+    raw.hset(new, mapping={f"{moves}:producer-7": "9 1000"})
+    await queue.operator.ensure(3)
+    known = {field.decode(): value.decode() for field, value in raw.hgetall(new).items()}
     assert known == {f"{moves}:producer-{n}": f"{9 if n == 7 else n} 1000" for n in range(2000)}
 
 
@@ -204,62 +201,61 @@ def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
         assert accepted == {slot for slot, home in enumerate(table.partitions) if home == partition}
 
 
-async def test_a_change_with_many_sequences_continues_where_it_was(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_with_many_sequences_continues_where_it_was(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, raw: redis.Redis
+) -> None:
     monkeypatch.setattr(resizer, "_FOR", 0.0)
     moves = slot_of(key(0, 2))
     old, new = (partition_keys(queue.name, partition).sequences for partition in (0, 2))
     every = {f"{moves}:producer-{n}": f"{n} 1000" for n in range(30_000)}
-    with queue.raw() as raw:
-        raw.hset(old, mapping=every)
-        taken = [0]
-        while await queue.operator.ensure(3) is not None:
-            taken.append(raw.hlen(new))
-            assert taken[-1] > taken[-2], "each question goes on"
-        assert len(taken) > 5
-        assert {field.decode(): value.decode() for field, value in raw.hgetall(new).items()} == every
-        accepted_once(raw, queue.name, 3)
+    raw.hset(old, mapping=every)
+    taken = [0]
+    while await queue.operator.ensure(3) is not None:
+        taken.append(raw.hlen(new))
+        assert taken[-1] > taken[-2], "each question goes on"
+    assert len(taken) > 5
+    assert {field.decode(): value.decode() for field, value in raw.hgetall(new).items()} == every
+    accepted_once(raw, queue.name, 3)
 
 
-async def test_a_moving_slot_holds_up_only_threads_that_send_to_it(queue: Queue) -> None:
+async def test_a_moving_slot_holds_up_only_threads_that_send_to_it(queue: Queue, raw: redis.Redis) -> None:
     moves, stays = key(0, 2), key(0, 0)
     queue.send("warm")
-    with queue.raw() as raw:
-        history = scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(moves)])
-        first, second = (threading.Thread(target=queue.producer.send, args=(moves, value)) for value in ("1", "2"))
-        first.start()
-        until(lambda: queue.producer._outbox.stale, "it was refused")
-        second.start()
-        other = threading.Thread(target=queue.producer.send, args=(stays, "stays"))
-        other.start()
-        other.join(PATIENCE / 4)
-        assert not other.is_alive()
-        assert first.is_alive() and second.is_alive()
-        scripts.OPEN.run(raw, partition_keys(queue.name, 1), [history, 2, 0, slot_of(moves)])
-        raw.hset(queue_key(queue.name), mapping={"version": 2, "table": RoutingTable(2, (1,) * 1024).to_text()})
-        first.join(PATIENCE)
-        second.join(PATIENCE)
-        staged = raw.xrange(f"pq:{{{queue.name}}}:1:stage:2.0")
-        assert [entry[b"v"] for _, entry in staged] == [b"1", b"2"]
+    history = scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(moves)])
+    first, second = (threading.Thread(target=queue.producer.send, args=(moves, value)) for value in ("1", "2"))
+    first.start()
+    until(lambda: queue.producer._outbox.stale, "it was refused")
+    second.start()
+    other = threading.Thread(target=queue.producer.send, args=(stays, "stays"))
+    other.start()
+    other.join(PATIENCE / 4)
+    assert not other.is_alive()
+    assert first.is_alive() and second.is_alive()
+    scripts.OPEN.run(raw, partition_keys(queue.name, 1), [history, 2, 0, slot_of(moves)])
+    raw.hset(queue_key(queue.name), mapping={"version": 2, "table": RoutingTable(2, (1,) * 1024).to_text()})
+    first.join(PATIENCE)
+    second.join(PATIENCE)
+    staged = raw.xrange(f"pq:{{{queue.name}}}:1:stage:2.0")
+    assert [entry[b"v"] for _, entry in staged] == [b"1", b"2"]
 
 
-async def test_a_stage_empties_while_entries_keep_coming(queue: Queue) -> None:
+async def test_a_stage_empties_while_entries_keep_coming(queue: Queue, raw: redis.Redis) -> None:
     owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
     queue.send("before")
     await queue.operator.ensure(3)
     moves = key(0, 2)
     queue.producer.send_many((moves, str(number)) for number in range(2000))
     finish(owner, 0)
-    with queue.raw() as raw:
-        arguments = unblocking(raw, queue)
-        assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 0
-        sent = 2000
-        while raw.xlen(stage := f"pq:{{{queue.name}}}:2:stage:2.0"):
-            before = raw.xlen(stage)
-            queue.producer.send_many((moves, str(sent + number)) for number in range(150))
-            sent += 150
-            assert raw.xlen(stage) == max(0, before - 150)
-        assert (await queue.operator.check()).lag == {0: 0, 1: 0, 2: sent}
-        assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 1
+    arguments = unblocking(raw, queue)
+    assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 0
+    sent = 2000
+    while raw.xlen(stage := f"pq:{{{queue.name}}}:2:stage:2.0"):
+        before = raw.xlen(stage)
+        queue.producer.send_many((moves, str(sent + number)) for number in range(150))
+        sent += 150
+        assert raw.xlen(stage) == max(0, before - 150)
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0, 2: sent}
+    assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 1
     assert finish(new, 2) == [b"%d" % number for number in range(sent)]
 
 
@@ -270,16 +266,15 @@ def unblocking(raw: redis.Redis, queue: Queue) -> list[str | int]:
     return [history, 2, 0, *(slot for slot, way in enumerate(ways()) if way == (0, 2))]
 
 
-async def test_large_moved_entries_follow_a_few_at_a_time(queue: Queue) -> None:
+async def test_large_moved_entries_follow_a_few_at_a_time(queue: Queue, raw: redis.Redis) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("before")
     await queue.operator.ensure(3)
     finish(owner, 0)
     moves, new = key(0, 2), partition_keys(queue.name, 2)
     queue.producer.send_many((moves, b"x" * 600_000) for _ in range(7))
-    with queue.raw() as raw:
-        arguments = unblocking(raw, queue)
-        left = [7]
-        while not scripts.UNBLOCK.run(raw, new, arguments):
-            left.append(raw.xlen(f"pq:{{{queue.name}}}:2:stage:2.0"))
-        assert left == [7, 5, 3, 1]
+    arguments = unblocking(raw, queue)
+    left = [7]
+    while not scripts.UNBLOCK.run(raw, new, arguments):
+        left.append(raw.xlen(f"pq:{{{queue.name}}}:2:stage:2.0"))
+    assert left == [7, 5, 3, 1]

@@ -68,9 +68,8 @@ async def test_a_queue_is_taken_over_from_the_named_group_only(queue: Queue) -> 
         await one.close()
 
 
-async def test_an_invalid_recorded_group_name_is_not_printed(queue: Queue) -> None:
-    with queue.raw() as raw:
-        raw.hset(f"pq:{{{queue.name}}}:queue", mapping={"group": "\x1b[2Jshop", "uid": "a b\n" * 1000})
+async def test_an_invalid_recorded_group_name_is_not_printed(queue: Queue, raw: redis.Redis) -> None:
+    raw.hset(f"pq:{{{queue.name}}}:queue", mapping={"group": "\x1b[2Jshop", "uid": "a b\n" * 1000})
     with pytest.raises(QueueConflict) as conflict:
         await queue.operator.ensure(2)
     assert "(unreadable)" in str(conflict.value) and "\x1b" not in str(conflict.value) and "a b" not in str(conflict.value)
@@ -135,10 +134,9 @@ async def test_a_server_at_maxclients_is_explained_and_retried() -> None:
         await queue.close()
 
 
-async def test_foreign_data_under_the_queues_keys_is_named(queue: Queue) -> None:
-    with queue.raw() as raw:
-        raw.delete(f"pq:{{{queue.name}}}:0:owner")
-        raw.set(f"pq:{{{queue.name}}}:0:owner", "something else")
+async def test_foreign_data_under_the_queues_keys_is_named(queue: Queue, raw: redis.Redis) -> None:
+    raw.delete(f"pq:{{{queue.name}}}:0:owner")
+    raw.set(f"pq:{{{queue.name}}}:0:owner", "something else")
     with pytest.raises(QueueUnreachable, match="has other data under the keys pq:"):
         await queue.operator.grant(0, Uid("a"), ONE)
 

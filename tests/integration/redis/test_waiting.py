@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import pytest
+import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -110,18 +111,17 @@ async def test_another_thread_may_end_a_wait(queue: Queue) -> None:
         assert waiting.result() == set()
 
 
-async def test_a_waiting_reader_sends_no_requests(queue: Queue) -> None:
+async def test_a_waiting_reader_sends_no_requests(queue: Queue, raw: redis.Redis) -> None:
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE)
     waiting = Waiting(owner, 0)
     waiting.until_blocked(queue)
-    with queue.raw() as raw:
 
-        def silent() -> bool:
-            clients: Any = raw.client_list()
-            return any("b" in client["flags"] and int(client["idle"]) >= 1 for client in clients)
+    def silent() -> bool:
+        clients: Any = raw.client_list()
+        return any("b" in client["flags"] and int(client["idle"]) >= 1 for client in clients)
 
-        until(silent, "who waits has asked nothing for a second")
+    until(silent, "who waits has asked nothing for a second")
     owner.interrupt()
     assert waiting.result() == set()
 
@@ -147,7 +147,7 @@ async def test_a_partition_of_another_owner_is_not_read_again(queue: Queue) -> N
     assert reader.ready(0, Epoch(3))
 
 
-async def test_waiting_again_takes_a_single_request(queue: Queue) -> None:
+async def test_waiting_again_takes_a_single_request(queue: Queue, raw: redis.Redis) -> None:
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE)
 
@@ -158,15 +158,14 @@ async def test_waiting_again_takes_a_single_request(queue: Queue) -> None:
         queue.send("an entry")
         assert waiting.result() == {0}
         assert len(owner.read(0, ONE)) == 1
-        with queue.raw() as raw:
-            stats: Any = raw.info("commandstats")
+        stats: Any = raw.info("commandstats")
         return {name: stats[f"cmdstat_{name}"]["calls"] for name in ("client|id", "eval", "xread")}
 
     first, second = woken(), woken()
     assert {name: second[name] - first[name] for name in first} == {"client|id": 0, "eval": 0, "xread": 1}
 
 
-async def test_after_a_lost_connection_all_partitions_are_read(queue: Queue) -> None:
+async def test_after_a_lost_connection_all_partitions_are_read(queue: Queue, raw: redis.Redis) -> None:
     for partition in (0, 1):
         owner = await queue.granted("a", ONE, partition)
     assert (owner.read(0, ONE), owner.read(1, ONE)) == ([], [])
@@ -175,8 +174,7 @@ async def test_after_a_lost_connection_all_partitions_are_read(queue: Queue) -> 
         waiting.until_blocked(queue)
         owner.interrupt()
         assert waiting.result() == set()
-    with queue.raw() as raw:
-        raw.client_kill_filter(_type="normal", skipme=True)
+    raw.client_kill_filter(_type="normal", skipme=True)
     assert owner.wait([0, 1], PATIENCE) == {0, 1}
 
 
