@@ -14,9 +14,8 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import PartitionPaused
 from baton.queues.logged_ranges import Ahead, AheadRequest, Finished, Gone, Logged, RangeToFinish, RangeToLog
 from baton.queues.redis.keys import partition_keys
-from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.logged import Task, ahead, logged, ranges_of
+from tests.integration.redis.logged import Query, Task, ranges_of
 from tests.redis_server import RedisServer
 
 ONE = Epoch(1)
@@ -37,50 +36,33 @@ async def queue(forgetful: RedisServer, new_name: Callable[[], str]) -> AsyncIte
     await made.close()
 
 
-async def test_entries_read_singly_and_in_a_logged_range_count_once(queue: Queue, ranges: RedisRanges) -> None:
+async def test_entries_read_singly_and_in_a_logged_range_count_once(queue: Queue, query: Query) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     read = owner.read(0, ONE, 2)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 3)
+    query.logged(0, 3)
     assert await queue.operator.outstanding(0) == 3
     owner.ack(0, ONE, [read[0].offset])
     owner.retry(0, ONE, read[1].offset, "failed")
     owner.set_aside(0, ONE, read[1].offset, "hopeless")
     assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 1}, 0)
-    assert ranges.finish(query, [RangeToFinish(0, start + 3)]) == [Finished()]
+    assert query.finish(3) == Finished()
     assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 0}, 0)
 
 
-async def test_nothing_is_skipped_after_entries_were_read_in_both_ways(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    """What was counted twice was as many new entries that were taken for done."""
+async def test_nothing_is_skipped_after_entries_were_read_in_both_ways(queue: Queue, query: Query, raw: redis.Redis) -> None:
+    """Entries counted twice would have made new ones count as done."""
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
     read = owner.read(0, ONE)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 2)
+    query.logged(0, 2)
     owner.ack(0, ONE, [entry.offset for entry in read])
-    ranges.finish(query, [RangeToFinish(0, start + 2)])
+    query.finish(2)
     queue.send("c", "d")
     raw.execute_command("DEBUG", "CHANGE-REPL-ID")
-    end = ahead(ranges, query, ("a", ONE), start + 2).end
-    logged(ranges, query, start + 2, end)
-    assert Task(query, start + 2, end).rows(raw, queue.name) == [b"c", b"d"]
-
-
-async def test_foreign_entries_do_not_count_as_done(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
-    queue.send("a", "b", "c")
-    owner = await queue.granted("a", ONE)
-    owner.ack(0, ONE, [owner.read(0, ONE)[1].offset])
-    raw.xadd(partition_keys(queue.name, 0).stream, {"some": "thing"})
-    queue.send("d")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    end = ahead(ranges, query, ("a", ONE), start).end
-    logged(ranges, query, start, end)
-    ranges.finish(query, [RangeToFinish(0, end)])
-    assert (await queue.operator.check()).lag == {0: 0}
+    end = query.end(2)
+    query.logged(2, end)
+    assert query.rows(2, end) == [b"c", b"d"]
 
 
 class OwnersOfAPartition(RuleBasedStateMachine):

@@ -147,24 +147,6 @@ async def test_a_partition_of_another_owner_is_not_read_again(queue: Queue) -> N
     assert reader.ready(0, Epoch(3))
 
 
-async def test_waiting_again_takes_a_single_request(queue: Queue, raw: redis.Redis) -> None:
-    owner = await queue.granted("a", ONE)
-    owner.read(0, ONE)
-
-    def woken() -> dict[str, int]:
-        """The commands of clients so far, after an entry more."""
-        waiting = Waiting(owner, 0)
-        waiting.until_blocked(queue)
-        queue.send("an entry")
-        assert waiting.result() == {0}
-        assert len(owner.read(0, ONE)) == 1
-        stats: Any = raw.info("commandstats")
-        return {name: stats[f"cmdstat_{name}"]["calls"] for name in ("client|id", "eval", "xread")}
-
-    first, second = woken(), woken()
-    assert {name: second[name] - first[name] for name in first} == {"client|id": 0, "eval": 0, "xread": 1}
-
-
 async def test_after_a_lost_connection_all_partitions_are_read(queue: Queue, raw: redis.Redis) -> None:
     for partition in (0, 1):
         owner = await queue.granted("a", ONE, partition)

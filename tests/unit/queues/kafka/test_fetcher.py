@@ -143,13 +143,6 @@ def test_the_total_fetched_is_tracked(fetcher: Fetcher) -> None:
     assert fetcher._ahead == AllAhead(1, 0, 0)
 
 
-def test_partitions_with_little_fetched_are_not_checked_one_by_one(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr("baton.queues.kafka.fetcher.should_rest", lambda *those: asked.append(those))
-    fetcher._add_polled(of(0, *range(100)))
-    assert (fetcher._has_enough(), asked) == (False, [])
-
-
 class Endless(Silent):
     """A consumer with endless messages of partition 0."""
 
