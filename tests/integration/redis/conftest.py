@@ -167,7 +167,7 @@ def raw(queue: Queue) -> Iterator[redis.Redis]:
 @pytest.fixture
 def query(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> "Query":
     """The first query over the queue."""
-    from tests.integration.redis.logged import Query
+    from tests.integration.redis.logged import Query  # which imports this module
 
     return Query(queue, ranges, raw)
 
@@ -175,7 +175,7 @@ def query(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> "Query":
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator["Operator"]:
     """Of the queue; its pods are stopped after the test."""
-    from tests.integration.redis.pods import operating
+    from tests.integration.redis.pods import operating  # which imports this module
 
     async with operating(queue, tmp_path) as operator:
         yield operator
