@@ -2,23 +2,20 @@
 
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import QueueUnreachable, Resizing
+from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
-from tests.integration.redis.conftest import Queue, make_queue, own_queue
+from tests.integration.redis.conftest import make_queue, own_queue
 from tests.integration.redis.pods import operating
-from tests.integration.redis.test_resizing import ONE, finish, key
+from tests.integration.redis.test_resizing import ONE
 from tests.listener import Listener
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
-
-T = TypeVar("T")
 
 
 class Address:
@@ -161,43 +158,6 @@ async def test_a_producer_waits_for_min_replicas_to_write() -> None:
             sending.join(PATIENCE)
         owner = await queue.granted("a", 1)
         assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"1"]
-
-
-async def test_a_partition_count_change_continues_at_the_new_primary(pair: Pair) -> None:
-    queue = await make_queue(pair.address.url)
-    owner, new = await queue.granted("old", 1), await queue.granted("new", 1, 2)
-    moves = key(0, 2)
-    queue.producer.send(moves, "1")
-    assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
-    queue.producer.send(moves, "2")
-    pair.change_places()
-    assert await resizing(queue) == Resizing(2, 3, (0,))
-    queue.producer.send(moves, "3")
-    assert at_the_primary(lambda: new.read(2, ONE)) == []
-    assert at_the_primary(lambda: finish(owner, 0)) == [b"1"]
-    pair.change_places()
-    assert await resizing(queue) is None
-    queue.producer.send(moves, "4")
-    assert at_the_primary(lambda: finish(new, 2)) == [b"2", b"3", b"4"]
-    await queue.close()
-
-
-async def resizing(queue: Queue) -> Resizing | None:
-    """What the operator hears when it has found the primary."""
-    while True:
-        try:
-            return await queue.operator.ensure(3)
-        except QueueUnreachable as problem:
-            assert "READONLY" in str(problem)
-
-
-def at_the_primary(ask: Callable[[], T]) -> T:
-    """The answer when who asks has found the primary."""
-    while True:
-        try:
-            return ask()
-        except QueueUnreachable as problem:
-            assert "READONLY" in str(problem)
 
 
 async def test_a_grant_right_after_a_failover_loads_its_script_again(pair: Pair) -> None:

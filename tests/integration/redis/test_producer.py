@@ -1,18 +1,28 @@
 """Entries get into the queue once each and in order per key, whatever happens on the way."""
 
+import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pytest
 import redis
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import get_current_span
 
+from baton.consumer.tracing import context_headers, traced
 from baton.model.ids import Epoch
+from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisProducer, RedisReader, scripts, sending
+from baton.queues.redis import AsyncRedisProducer, RedisProducer, RedisReader, scripts, sending
+from baton.queues.redis.async_producer import AsyncPendingSend
 from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.routing import slot_of
 from tests.integration.redis.conftest import Queue, make_queue, own_queue
+from tests.integration.redis.pods import Operator
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -177,3 +187,62 @@ async def test_nothing_is_written_to_another_database(queue: Queue) -> None:
                 ask()
     with redis.Redis.from_url(elsewhere) as raw:
         assert raw.dbsize() == 0
+
+
+ALL_BYTES = bytes(range(256))
+
+
+async def test_headers_travel_with_their_entry(queue: Queue) -> None:
+    key = queue.key(0)
+    queue.producer.send(key, "a", headers={"traceparent": "00-4bf9-00", "Grüße": ALL_BYTES})
+    queue.producer.send_many([(key, "b"), (key, "c", {"n": b"1"}), (key, "d", None)])
+    owner = await queue.granted("a", ONE)
+    found = owner.read(0, ONE)
+    assert [entry.value for entry in found] == [b"a", b"b", b"c", b"d"]
+    assert [entry.headers for entry in found] == [{"traceparent": b"00-4bf9-00", "Grüße": ALL_BYTES}, {}, {"n": b"1"}, {}]
+
+
+async def test_the_handler_runs_in_the_producers_trace(queue: Queue, operator: Operator) -> None:
+    provider, seen = TracerProvider(), []
+
+    def handle(entry: Entry) -> None:
+        seen.append((entry.value, get_current_span().get_span_context().trace_id))
+
+    with provider.get_tracer("shop").start_as_current_span("order") as span:
+        queue.producer.send(queue.key(0), "a", headers=context_headers())
+    await operator.owner(0, handler=traced(handle, provider))
+    until(lambda: len(seen) == 1)
+    assert seen == [(b"a", span.get_span_context().trace_id)]
+    provider.shutdown()
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["in the task that sends", "in a call"])
+@pytest.mark.parametrize("raised", [SystemExit, ZeroDivisionError])
+async def test_an_interrupted_async_producer_settles_every_entry(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException], nth: int
+) -> None:
+    """SystemExit ends the event loop; another exception ends a task. Either left an entry that waited for ever."""
+    calls, place, given = count(), Outbox._place, list[AsyncPendingSend]()
+
+    def interrupted(*arguments: Any) -> None:
+        if next(calls) == nth:
+            raise raised
+        place(*arguments)
+
+    monkeypatch.setattr(Outbox, "_place", interrupted)
+
+    async def work() -> None:
+        async with AsyncRedisProducer(queue.url, queue.name, patience=PATIENCE) as producer:
+            given.extend([await producer.produce(key, "1") for key in "ab"])
+            await producer.flush()
+            given.append(await producer.produce("a", "2"))
+
+    def run() -> None:
+        with suppress(raised, QueueUnreachable):
+            asyncio.run(work())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    await asyncio.to_thread(thread.join, PATIENCE)
+    assert not thread.is_alive()
+    assert [one.done() for one in given] == [True] * len(given)

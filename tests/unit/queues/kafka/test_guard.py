@@ -1,6 +1,6 @@
 """The guard member follows the group's coordinator, and reports why it was kept out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,11 +58,15 @@ async def member(brokers: Brokers) -> AsyncIterator[GuardMember]:
     await made.close()
 
 
-async def in_the_group(member: GuardMember) -> None:
-    async def joined() -> bool:
-        return member.joined
+async def soon(look: Callable[[], bool], what: str) -> None:
+    async def so() -> bool:
+        return look()
 
-    await eventually(joined, "it is in the group")
+    await eventually(so, what)
+
+
+async def in_the_group(member: GuardMember) -> None:
+    await soon(lambda: member.joined, "it is in the group")
 
 
 async def test_the_guard_follows_the_coordinator_between_live_brokers(brokers: Brokers, member: GuardMember) -> None:
@@ -83,11 +87,7 @@ async def test_a_refused_guard_reports_the_reason_after_a_while(
 ) -> None:
     brokers.refuses = Code.INVALID_SESSION_TIMEOUT
     member.start()
-
-    async def refused() -> bool:
-        return bool(member._why)
-
-    await eventually(refused, "it was refused")
+    await soon(lambda: bool(member._why), "it was refused")
     assert member.warnings() == (), "that may be over in a moment"
     monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
     assert "JoinGroup was answered by INVALID_SESSION_TIMEOUT" in member.warnings()[0]
@@ -104,12 +104,8 @@ async def test_the_guard_reports_an_unexpected_error_and_recovers(
     monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
     member.start()
     await in_the_group(member)
-    brokers.raises = ValueError("an answer that nobody can decode")
-
-    async def told() -> bool:
-        return any("an answer that nobody can decode" in warning for warning in member.warnings())
-
-    await eventually(told, "it says that it is not in the group")
+    brokers.raises = ValueError("an undecodable answer")
+    await soon(lambda: any("undecodable" in one for one in member.warnings()), "it says that it is not in the group")
     brokers.raises = None
     await in_the_group(member)
     assert [record.levelname for record in caplog.records] == ["ERROR"], "once"
