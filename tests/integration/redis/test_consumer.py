@@ -310,7 +310,7 @@ async def test_entries_in_hand_come_again_when_the_ledger_names_their_partition_
     until(lambda: pod.values(1) == [b"x", b"y"])
 
 
-async def test_a_wrong_database_is_logged_once_and_shown_on_the_lease(
+async def test_a_wrong_database_is_logged_and_on_the_lease(
     queue: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However many partitions it has been told to read there."""

@@ -56,7 +56,7 @@ async def test_with_order_key_other_keys_of_the_partition_go_on(queue: Queue, tm
 
 
 @pytest.mark.parametrize("options", [{}, {"max_entries": 20}], ids=["entries", "batches"])
-async def test_with_a_limit_only_the_fatal_entry_becomes_a_dead_letter(
+async def test_only_the_fatal_entry_becomes_a_dead_letter(
     server: RedisServer, tmp_path: Path, options: dict[str, object]
 ) -> None:
     """And nothing else that the same processes had in their hands: each of these has one try left."""
@@ -81,9 +81,7 @@ async def test_with_a_limit_only_the_fatal_entry_becomes_a_dead_letter(
     ("options", "last"),
     [({}, [0]), pytest.param({"order": "key", "concurrency": 2}, [1], id="last is read ahead")],
 )
-async def test_attempts_go_on_counting_after_a_restart(
-    queue: Queue, tmp_path: Path, options: dict[str, Any], last: list[int]
-) -> None:
+async def test_attempts_count_on_after_a_restart(queue: Queue, tmp_path: Path, options: dict[str, Any], last: list[int]) -> None:
     queue.send("bad", "last")
     crashes = await loop(queue, tmp_path, program=RETRIES, **options)
     for _ in range(3):

@@ -20,9 +20,7 @@ from tests.waiting import eventually, until
 
 @pytest.mark.parametrize("valkey", [False, True])
 @pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
-async def test_a_change_of_owner_does_not_wait_for_the_disk(
-    caplog: pytest.LogCaptureFixture, fsync: str, *, valkey: bool
-) -> None:
+async def test_a_change_of_owner_waits_for_no_disk(caplog: pytest.LogCaptureFixture, fsync: str, *, valkey: bool) -> None:
     """To wait for it took a second, and where the server leaves that to its machine it was in vain."""
     caplog.set_level(logging.WARNING)
     with RedisServer(fsync=fsync, valkey=valkey) as server, server.client() as raw:

@@ -158,9 +158,7 @@ async def test_a_producer_blocked_by_a_foreign_entry_says_so(valkey: RedisServer
     await queue.close()
 
 
-async def test_a_blocked_partition_does_not_delay_lingering_entries_of_others(
-    valkey: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_blocked_partition_does_not_delay_lingering_others(valkey: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of partition 0 the next try would be in an hour."""
     monkeypatch.setattr(outbox, "_FIRST_PAUSE", HOUR)
     queue = await make_queue(valkey.url)

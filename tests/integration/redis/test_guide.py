@@ -180,9 +180,7 @@ sys.modules["orders_pb2"].Order = message_factory.GetMessageClass(orders.message
     ],
     ids=["pydantic", "avro", "protobuf"],
 )
-async def test_the_model_programs_set_bad_values_aside(
-    fleet: Fleet, queue: Queue, program: str, values: list[str | bytes]
-) -> None:
+async def test_model_programs_set_bad_values_aside(fleet: Fleet, queue: Queue, program: str, values: list[str | bytes]) -> None:
     process = await fleet.start(program)
     queue.send(*values)
     until(lambda: all(f"{line}\n" in process.output for line in ("1 2.5", "3 4.0")), process.output)

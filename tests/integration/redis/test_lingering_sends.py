@@ -230,9 +230,7 @@ async def test_produce_waits_for_room_in_a_full_buffer(make: Make) -> None:
         await other.close()
 
 
-async def test_a_failure_the_program_did_not_see_is_raised_once(
-    server: RedisServer, make: Make, new_name: Callable[[], str]
-) -> None:
+async def test_an_unseen_failure_is_raised_once(server: RedisServer, make: Make, new_name: Callable[[], str]) -> None:
     name, told = new_name(), list[Any]()
     producer = make(server.url, name, patience=0.1)
     looked_at = await producer.produce("k", "1")
@@ -255,9 +253,7 @@ async def test_a_failure_the_program_did_not_see_is_raised_once(
         await producer.produce("k", "6")
 
 
-async def test_each_entry_gets_its_callback_and_failing_callbacks_do_no_harm(
-    queue: Queue, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_callbacks_do_no_harm(queue: Queue, make: Make, caplog: pytest.LogCaptureFixture) -> None:
     producer, told = make(queue.url, queue.name), list[Any]()
 
     def harm(delivery: object) -> None:

@@ -94,9 +94,7 @@ async def test_refusals_are_counted(queue: Queue, query: Query, ranges: RedisRan
     assert await refused() == 2
 
 
-async def test_query_numbers_grow_whatever_is_lost_and_whatever_clocks_say(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
+async def test_query_numbers_grow_despite_losses_and_wrong_clocks(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     first, second = ranges.begin(), ranges.begin()
     assert 0 < second - first < _A_MINUTE
     ahead_of_time = second + 100 * _A_MINUTE
@@ -298,9 +296,7 @@ async def test_marks_of_finished_entries_are_removed(queue: Queue, raw: redis.Re
     assert raw.xlen(partition_keys(queue.name, 0).marks) <= 4
 
 
-async def test_foreign_entries_become_dead_letters_when_the_range_is_finished(
-    queue: Queue, query: Query, raw: redis.Redis
-) -> None:
+async def test_foreign_entries_become_dead_letters_with_their_range(queue: Queue, query: Query, raw: redis.Redis) -> None:
     queue.send("a")
     query.add_foreign(1)
     queue.send("b")
@@ -436,9 +432,7 @@ async def test_an_entry_deleted_by_hand_is_not_left_over_after_the_numbers_jumpe
 
 
 @pytest.mark.parametrize("jumped", [False, True], ids=["dense", "jumped"])
-async def test_foreign_entries_are_looked_for_when_the_range_is_finished(
-    queue: Queue, query: Query, ranges: RedisRanges, jumped: bool
-) -> None:
+async def test_finishing_a_range_looks_for_foreign_entries(queue: Queue, query: Query, ranges: RedisRanges, jumped: bool) -> None:
     """By as many scripts as it takes, whatever their numbers, and nothing else goes with them."""
     queue.send("a")
     query.add_foreign(1, 1500)
@@ -461,7 +455,7 @@ async def test_foreign_entries_are_looked_for_when_the_range_is_finished(
     assert await query.counts() == (1501, 0, 0)
 
 
-async def test_foreign_entries_are_looked_for_when_the_next_range_is_logged(queue: Queue, query: Query) -> None:
+async def test_logging_the_next_range_looks_for_foreign_entries(queue: Queue, query: Query) -> None:
     queue.send("a")
     query.add_foreign(1, 1500)
     queue.send("b", "c")
@@ -513,9 +507,7 @@ async def test_ranges_go_on_behind_numbers_that_were_never_given(queue: Queue, q
     assert sizes == [1500, 500, 1500, 500]
 
 
-async def test_a_position_stays_valid_after_the_numbers_jumped_with_nothing_to_do(
-    queue: Queue, query: Query, raw: redis.Redis
-) -> None:
+async def test_a_position_stays_valid_when_numbers_jump_while_idle(queue: Queue, query: Query, raw: redis.Redis) -> None:
     queue.send("a")
     await queue.granted("a", ONE)
     query.logged(0, 1)

@@ -38,9 +38,7 @@ def numbers(start: int, end: int) -> list[str]:
     return [str(number) for number in range(start, end)]
 
 
-async def test_after_a_rollback_offsets_are_unique_and_uncertain_entries_marked(
-    tmp_path: Path,
-) -> None:
+async def test_after_a_rollback_offsets_are_unique_and_uncertain_entries_marked(tmp_path: Path) -> None:
     async with own_queue(fsync="always") as (server, queue):
         queue.send(*numbers(0, 100))
         owner = await queue.granted("a", ONE)
@@ -214,7 +212,7 @@ async def test_every_request_recovers_from_a_deleted_stream(queue: Queue, keys: 
     assert await queue.operator.pause(0, ONE) == 0
 
 
-async def test_after_the_stream_group_was_destroyed_entries_come_again_marked(
+async def test_entries_come_again_marked_if_their_group_was_destroyed(
     queue: Queue, keys: PartitionKeys, raw: redis.Redis
 ) -> None:
     queue.send("a", "b", "c")
@@ -229,7 +227,7 @@ async def test_after_the_stream_group_was_destroyed_entries_come_again_marked(
 
 
 @pytest.mark.parametrize("what", [*PartitionKeys._fields, "everything"])
-async def test_the_operator_restores_deleted_keys_and_work_goes_on(
+async def test_work_goes_on_after_the_operator_restored_deleted_keys(
     queue: Queue, tmp_path: Path, what: str, raw: redis.Redis
 ) -> None:
     async with operating(queue, tmp_path) as operator:

@@ -46,9 +46,7 @@ async def test_each_key_goes_to_one_partition_and_keeps_its_order(queue: Queue) 
 
 
 @pytest.mark.parametrize(("keys", "partitions", "most"), [(10, 2, 0), (10, 6, 2), (100, 24, 1)])
-async def test_sequential_keys_reach_as_many_partitions_as_chance_would(
-    server: RedisServer, keys: int, partitions: int, most: int
-) -> None:
+async def test_sequential_keys_reach_most_partitions(server: RedisServer, keys: int, partitions: int, most: int) -> None:
     """`most`: partitions without an entry, where chance gives 0.002, 1.0 and 0.3 on average."""
     queue = await make_queue(server.url, partitions)
     queue.producer.send_many((f"customer-{number}", "v") for number in range(keys))

@@ -201,9 +201,7 @@ def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
         assert accepted == {slot for slot, home in enumerate(table.partitions) if home == partition}
 
 
-async def test_a_change_with_many_sequences_continues_where_it_was(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, raw: redis.Redis
-) -> None:
+async def test_a_change_of_many_sequences_is_resumed(queue: Queue, monkeypatch: pytest.MonkeyPatch, raw: redis.Redis) -> None:
     monkeypatch.setattr(resizer, "_FOR", 0.0)
     moves = slot_of(key(0, 2))
     old, new = (partition_keys(queue.name, partition).sequences for partition in (0, 2))

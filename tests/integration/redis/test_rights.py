@@ -236,9 +236,7 @@ async def test_each_missing_right_is_named(roles: Roles, user: str) -> None:
     assert not_missed <= NOT_MISSED
 
 
-async def test_without_rights_to_announcements_work_goes_on_with_a_warning(
-    roles: Roles, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_work_goes_on_without_rights_to_announcements(roles: Roles, caplog: pytest.LogCaptureFixture) -> None:
     with roles.server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "operator", "resetkeys", "~pq:{shop/orders}:*")
         raw.execute_command("ACL", "SETUSER", "consumer", "resetkeys", "~pq:{shop/orders}:*")

@@ -101,7 +101,7 @@ async def test_the_grace_period_is_kept_while_redis_hangs(tmp_path: Path) -> Non
             server.thaw()
 
 
-async def test_a_handler_that_does_not_return_is_logged_repeatedly(
+async def test_a_handler_that_hangs_is_logged_repeatedly(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, offsets = Gate(), list[str]()
@@ -125,9 +125,7 @@ async def test_a_handler_that_does_not_return_is_logged_repeatedly(
     assert all(entry in line for line in (*told("the handler has not returned from"), end))
 
 
-async def test_a_pod_at_its_unacked_limit_logs_the_cause_once(
-    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_pod_at_its_unacked_limit_logs_why(operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     kept: list[Entry] = []
     await queue.limited(most=3)
     queue.send("a", "b", "c", "d")
@@ -141,9 +139,7 @@ async def test_a_pod_at_its_unacked_limit_logs_the_cause_once(
     until(lambda: len(kept) == 4)
 
 
-async def test_without_queue_and_api_server_shutdown_takes_80_percent_of_grace(
-    tmp_path: Path,
-) -> None:
+async def test_without_queue_and_api_server_shutdown_takes_80_percent_of_grace(tmp_path: Path) -> None:
     async with own_queue(append_only=False) as (server, queue), operating(queue, tmp_path) as operator:
         pod = await operator.owner(0, grace=8.0)
         queue.send("a")

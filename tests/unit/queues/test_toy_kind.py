@@ -20,9 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return folder / "generated", found
 
 
-def test_a_new_kind_works_with_operator_and_consumer(
-    made: tuple[Path, dict[str, Any]],
-) -> None:
+def test_a_new_kind_works_with_operator_and_consumer(made: tuple[Path, dict[str, Any]]) -> None:
     _, found = made
     assert (found["type"], found["server"], found["sessions"], found["most"]) == ("Toy", "one", True, 8)
     assert len(found["owned"]) == 2

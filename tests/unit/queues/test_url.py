@@ -47,9 +47,7 @@ def test_a_url_has_an_address_and_options(url: str, place: str, options: dict[st
         ("rediss+sentinel://s/7/0?ssl_check_hostname=false", (("s", 26379),), "7", False, {"db": 0, "ssl_check_hostname": False}),
     ],
 )
-def test_a_url_names_sentinels_and_their_service(
-    url: str, hosts: object, service: str, password: bool, options: dict[str, object]
-) -> None:
+def test_a_url_names_sentinels(url: str, hosts: object, service: str, password: bool, options: dict[str, object]) -> None:
     found = read(url)
     assert found.sentinels is not None
     assert (found.sentinels.hosts, found.sentinels.service, found.sentinels.password) == (hosts, service, password)

@@ -241,16 +241,14 @@ def test_an_urgent_commit_is_made_at_the_next_look(monkeypatch: pytest.MonkeyPat
     assert EVERY < first < EVERY + 0.1, "at the first look"
 
 
-def test_an_unexpected_failure_of_a_look_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unexpected_failed_look_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock(monkeypatch, 0.5)
     clock.look_fails = True
     assert clock.of_three() == [SELDOM, SELDOM]
     assert len(clock.looked) == 8 and len(caplog.messages) == 1
 
 
-def test_an_unexpected_failure_does_not_end_the_loop(
+def test_an_unexpected_failure_ends_nothing(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("baton.queues.kafka.background_commits.EVERY", 0.01)

@@ -60,9 +60,7 @@ def announcements() -> Closes:
 
 
 @pytest.mark.parametrize(("connected", "many"), [(reader, 1), (ranges, 1), (announcements, 2)])
-def test_closing_a_client_closes_its_connections(
-    connected: Callable[[], Closes], many: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_closes_the_connections(connected: Callable[[], Closes], many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Connection] = []
 
     async def connect(*_: object) -> Connection:

@@ -101,9 +101,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 LATE = 3, replace(RECORD, reader="p-1").to_text()
 
 
-async def test_a_commit_after_its_transaction_is_aborted_with_the_next(
-    coordinator: Coordinator,
-) -> None:
+async def test_a_commit_after_its_transaction_is_aborted_with_the_next(coordinator: Coordinator) -> None:
     transactions = PartitionTransactions(coordinator, "orders")
     coordinator.under_way[7] = LATE
     assert await transactions.committed((0,)) == {0: Committed(5, replace(RECORD, token=Token(7, 1)))}

@@ -82,9 +82,7 @@ async def test_the_guard_follows_the_coordinator_between_live_brokers(brokers: B
         await in_the_group(member)
 
 
-async def test_a_refused_guard_reports_the_reason_after_a_while(
-    brokers: Brokers, member: GuardMember, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_guard_reports_the_reason(brokers: Brokers, member: GuardMember, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers.refuses = Code.INVALID_SESSION_TIMEOUT
     member.start()
     await soon(lambda: bool(member._why), "it was refused")

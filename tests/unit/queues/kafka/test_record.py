@@ -109,9 +109,7 @@ def test_again_ends_at_the_reservation(change: dict[str, Any], again: int) -> No
         ({"reserved": 40, "end": 8}, {8: 2}),  # nothing was there
     ],
 )
-def test_a_process_that_ended_without_a_last_record_counts_for_its_first_entry(
-    change: dict[str, Any], ends: dict[int, int]
-) -> None:
+def test_a_process_without_a_last_record_counts_for_its_first_entry(change: dict[str, Any], ends: dict[int, int]) -> None:
     end = change.pop("end", 20)
     left = replace(RECORD, query=0, released=False, ends={8: 2})
     assert replace(left, **change).ends_for_next(8, end) == ends
