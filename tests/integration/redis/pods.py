@@ -19,6 +19,7 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, TROUBLE_ANNOTATION
 from baton.model.ranges import format_grants
 from baton.model.session import Release
+from baton.queues.entry import Entry as ReadEntry
 from baton.queues.redis import RedisAnnouncements, RedisReader
 from tests.in_memory_lease import InMemoryLease
 from tests.integration.redis.conftest import GROUP, Queue
@@ -35,11 +36,11 @@ SHORT = 5.5
 class Gate:
     """A handler, or what runs `before` one: it waits in the entries that it holds until the gate is opened."""
 
-    def __init__(self, holds: Callable[[Entry], bool] = lambda entry: True) -> None:
+    def __init__(self, holds: Callable[[ReadEntry], bool] = lambda entry: True) -> None:
         self._holds = holds
         self._entered, self._open = threading.Event(), threading.Event()
 
-    def __call__(self, entry: Entry) -> None:
+    def __call__(self, entry: ReadEntry) -> None:
         if self._holds(entry):
             self._entered.set()
             self._open.wait(PATIENCE)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sized
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import redis
@@ -152,7 +153,7 @@ async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Que
     assert (await queue.stale_refused())[0] == 0
 
 
-async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Operator, queue: Queue, raw: redis.Redis) -> None:
+async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Operator, queue: Queue, raw: Any) -> None:
     pod, other = operator.hearing(), operator.hearing()
     await granted(queue, pod, 0, 1)
     queue.send("a")
@@ -206,7 +207,7 @@ async def test_announcements_made_during_an_outage_are_heard_afterwards(tmp_path
         until(lambda: pod.values()[-1] == b"b")
 
 
-async def test_each_round_trip_announces_once_per_pod(queue: Queue, raw: redis.Redis) -> None:
+async def test_each_round_trip_announces_once_per_pod(queue: Queue, raw: Any) -> None:
     one, other = Uid(str(uuid4())), Uid(str(uuid4()))
     await queue.operator.check()
     keys = [partition_keys(queue.name, number) for number in (0, 1)]

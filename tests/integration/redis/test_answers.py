@@ -92,9 +92,7 @@ async def test_the_byte_limit_counts_keys_and_headers(queue: Queue) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (1, 3, 0, 4, 2)])
 @pytest.mark.parametrize("portion", [1, 2, 5])
-async def test_exactly_the_acknowledged_entries_are_removed(
-    queue: Queue, order: tuple[int, ...], portion: int, raw: redis.Redis
-) -> None:
+async def test_exactly_the_acknowledged_entries_are_removed(queue: Queue, order: tuple[int, ...], portion: int, raw: Any) -> None:
     queue.send("0", "1", "2", "3", "4", "5")
     owner = await queue.granted("a", ONE)
     entries = owner.read(0, ONE, 5)
@@ -118,7 +116,7 @@ async def test_entries_may_be_empty_or_have_any_bytes(queue: Queue) -> None:
     ]
 
 
-async def test_sending_and_waking_work_after_the_wake_stream_was_emptied(queue: Queue, raw: redis.Redis) -> None:
+async def test_sending_and_waking_work_after_the_wake_stream_was_emptied(queue: Queue, raw: Any) -> None:
     """Nor from being woken. The owner record went with it: the next wake-up would be below the last."""
     owner = await queue.granted("a", TWO)
     assert owner.read(0, TWO) == []

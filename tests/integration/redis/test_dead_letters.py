@@ -150,7 +150,7 @@ async def test_redrive_all_keeps_the_order_of_the_letters(queue: Queue) -> None:
     assert [one.partition("/")[0] for one in ids(queue)] == ["1"]
 
 
-async def test_a_letter_that_was_sent_but_not_removed_is_not_sent_twice(queue: Queue, raw: redis.Redis) -> None:
+async def test_a_letter_that_was_sent_but_not_removed_is_not_sent_twice(queue: Queue, raw: Any) -> None:
     """The reply was lost, or the command was killed, between the two."""
     await died(queue, "a", "b")
     dead = partition_keys(queue.name, 0).dead

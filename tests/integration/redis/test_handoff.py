@@ -1,5 +1,7 @@
 """Pauses, outstanding entries, and what a new owner gets first."""
 
+from typing import Any
+
 import pytest
 import redis
 
@@ -141,7 +143,7 @@ async def test_an_entry_deleted_by_hand_holds_up_no_other(queue: Queue, raw: red
     assert await queue.operator.outstanding(0) == 1
 
 
-async def test_entries_have_their_time_partition_and_offset(queue: Queue, raw: redis.Redis) -> None:
+async def test_entries_have_their_time_partition_and_offset(queue: Queue, raw: Any) -> None:
     queue.send("a", partition=1)
     owner = await queue.granted("a", ONE, partition=1)
     (entry,) = owner.read(1, ONE)

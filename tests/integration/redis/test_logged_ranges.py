@@ -1,6 +1,6 @@
 """Logged ranges: any task may read one, as often as needed, until it is finished."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import redis
@@ -335,7 +335,8 @@ async def test_a_query_resumes_when_a_full_disk_has_room_again() -> None:
             query = Query(queue, ranges, raw)
             query.logged(0, 1)
             server.fill_disk()
-            for ask in (query.ahead, lambda: query.log(0, 2), lambda: query.finish(1), ranges.begin):
+            asks: list[Callable[[], object]] = [query.ahead, lambda: query.log(0, 2), lambda: query.finish(1), ranges.begin]
+            for ask in asks:
                 with pytest.raises(QueueUnreachable, match="cannot write to its disk"):
                     ask()
             assert query.bounds().last == query.start + 2, "looking changes nothing"

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -123,7 +124,7 @@ async def test_a_deleted_stream_is_created_again_and_the_fence_holds(
 
 @pytest.mark.parametrize("read", [0, 50], ids=["unread", "handed out"])
 async def test_entries_removed_by_hand_are_reported_and_not_counted_as_lag(
-    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture, read: int, raw: redis.Redis
+    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture, read: int, raw: Any
 ) -> None:
     queue.send(*numbers(0, 400))
     owner = await queue.granted("owner", ONE)
@@ -181,7 +182,7 @@ async def test_evicted_entries_are_counted_and_not_as_lag(caplog: pytest.LogCapt
         assert (await queue.operator.check()).vanished == 299
 
 
-async def test_entries_missing_from_a_restored_backup_are_not_lag(queue: Queue, keys: PartitionKeys, raw: redis.Redis) -> None:
+async def test_entries_missing_from_a_restored_backup_are_not_lag(queue: Queue, keys: PartitionKeys, raw: Any) -> None:
     queue.send(*numbers(0, 20))
     stream = raw.dump(keys.stream)
     queue.send(*numbers(20, 50))

@@ -3,7 +3,7 @@
 import itertools
 import threading
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import redis
@@ -124,7 +124,7 @@ async def test_a_retry_across_a_move_adds_no_duplicate(queue: Queue, raw: redis.
     assert finish(await queue.granted("new", 1, 2), 2) == [b"v2"]
 
 
-async def test_known_sequences_move_along_and_higher_ones_stay(queue: Queue, raw: redis.Redis) -> None:
+async def test_known_sequences_move_along_and_higher_ones_stay(queue: Queue, raw: Any) -> None:
     moves, stays = slot_of(key(0, 2)), slot_of(key(0, 0))
     old, new = partition_keys(queue.name, 0).sequences, partition_keys(queue.name, 2).sequences
     raw.hset(old, mapping={f"{slot}:producer-{n}": f"{n} 1000" for slot in (moves, stays) for n in range(2000)})
@@ -201,7 +201,7 @@ def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
         assert accepted == {slot for slot, home in enumerate(table.partitions) if home == partition}
 
 
-async def test_a_change_of_many_sequences_is_resumed(queue: Queue, monkeypatch: pytest.MonkeyPatch, raw: redis.Redis) -> None:
+async def test_a_change_of_many_sequences_is_resumed(queue: Queue, monkeypatch: pytest.MonkeyPatch, raw: Any) -> None:
     monkeypatch.setattr(resizer, "_FOR", 0.0)
     moves = slot_of(key(0, 2))
     old, new = (partition_keys(queue.name, partition).sequences for partition in (0, 2))
@@ -216,7 +216,7 @@ async def test_a_change_of_many_sequences_is_resumed(queue: Queue, monkeypatch: 
     accepted_once(raw, queue.name, 3)
 
 
-async def test_a_moving_slot_holds_up_only_threads_that_send_to_it(queue: Queue, raw: redis.Redis) -> None:
+async def test_a_moving_slot_holds_up_only_threads_that_send_to_it(queue: Queue, raw: Any) -> None:
     moves, stays = key(0, 2), key(0, 0)
     queue.send("warm")
     history = scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(moves)])

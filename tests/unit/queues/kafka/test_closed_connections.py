@@ -32,7 +32,7 @@ class Connection:
         self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=1)], broker_metadata=lambda node: node)
 
     async def send(self, *_: object, **__: object) -> Any:
-        topics = [("orders", [(0, 5, 0, OWNED.to_text(), 0, {})], {})]
+        topics: list[Any] = [("orders", [(0, 5, 0, OWNED.to_text(), 0, {})], {})]
         return SimpleNamespace(error_code=0, coordinator_id=1, topics=topics)
 
     async def close(self) -> None:

@@ -319,11 +319,12 @@ def test_entries_come_one_by_one_past_all_possibly_fatal_ones() -> None:
 def test_a_reservation_is_low_once_three_quarters_are_handed_out() -> None:
     one = position(replace(GRANTED, reserved=10 + AHEAD))
     one.progress.handed_out(range(10, 10 + 3 * AHEAD // 4))
-    assert not one.reservation_low
+    found = [one.reservation_low]
     one.progress.handed_out([10 + 3 * AHEAD // 4])
-    assert one.reservation_low
+    found.append(one.reservation_low)
     one.commit_taken(10, one.next_record(), 1.0)
-    assert not one.reservation_low
+    found.append(one.reservation_low)
+    assert found == [False, True, False]
 
 
 def test_a_reservation_follows_the_rate_of_handed_out_entries() -> None:
