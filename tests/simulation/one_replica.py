@@ -2,7 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial, wraps
+from inspect import Signature, signature
 from typing import Any, TypeVar
 
 from baton.controller.capacity import MOST_IN_ALL
@@ -189,6 +191,14 @@ class OneReplica:
             await asyncio.sleep(0.05)
         return self.now() - begun
 
+    async def until_gone(self, path: str, seconds: float = 60.0) -> float:
+        """Wait until an object is deleted."""
+
+        async def gone() -> bool:
+            return await self.found(path) is None
+
+        return await self.until(gone, True, seconds)
+
     async def until_told(self, reason: str, group: str = "orders", seconds: float = 60.0) -> float:
         """Wait for a reason of the condition Ready."""
 
@@ -212,14 +222,17 @@ def lives(story: Callable[[World], Coroutine[Any, Any, None]], make: Callable[[]
     run(all_of_it())
 
 
-def in_virtual_time(
-    story: Callable[[World], Coroutine[Any, Any, None]],
-    make: Callable[[], World] = OneReplica,  # type: ignore[assignment]
-) -> Callable[[], None]:
-    """Turn a story into a test."""
+def as_test(story: Callable[..., Awaitable[None]], live: Callable[[Callable[[Any], Any]], None]) -> Callable[..., None]:
+    """Turn a story into a test. Its first parameter is the world; pytest gives the others."""
 
-    def test() -> None:
-        lives(story, make)
+    @wraps(story)
+    def test(**given: Any) -> None:
+        live(lambda world: story(world, **given))
 
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    test.__signature__ = Signature(list(signature(story).parameters.values())[1:])  # type: ignore[attr-defined]
     return test
+
+
+def in_virtual_time(story: Callable[..., Awaitable[None]], make: Callable[[], OneReplica] = OneReplica) -> Callable[..., None]:
+    """Turn a story of one replica into a test."""
+    return as_test(story, partial(lives, make=make))

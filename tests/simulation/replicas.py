@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from baton.controller.adapters import OpenQueue
@@ -21,6 +22,7 @@ from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation import virtual_time
 from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, WatchFeed
+from tests.simulation.one_replica import as_test
 from tests.simulation.seeds import manifests
 
 EPOCH = 1_800_000_000.0
@@ -154,9 +156,12 @@ async def _open(queue: QueueView, claimant: Claimant) -> QueueAdapter:
     return ExternalQueue()
 
 
-def played(story: Callable[[Lone], Awaitable[None]], namespaces: Sequence[str] = ("shop", "bank")) -> None:
-    """Run a story in virtual time."""
+def played(story: Callable[..., Awaitable[None]], namespaces: Sequence[str] = ("shop", "bank")) -> Callable[..., None]:
+    """Turn a story, which runs in virtual time, into a test."""
+    return as_test(story, partial(_play, namespaces=namespaces))
 
+
+def _play(story: Callable[[Lone], Awaitable[None]], namespaces: Sequence[str]) -> None:
     async def main() -> None:
         lone = Lone(namespaces)
         await story(lone)

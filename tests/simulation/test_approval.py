@@ -90,20 +90,20 @@ def live_through(seed: int) -> Approving:
 
 
 @pytest.mark.parametrize("seed", [*range(30), 118])
-def test_nothing_is_taken_from_who_works_without_an_approval(seed: int) -> None:
+def test_no_partition_leaves_a_working_pod_without_an_approval(seed: int) -> None:
     fleet = live_through(seed)
     fleet.spec = GroupSpec(delay=2.0)  # what still waits is carried out, and the fleet comes to rest
     fleet.automatic = True
     fleet.calm_down()
 
 
-def test_proposals_come_and_some_are_approved() -> None:
+def test_some_proposals_are_made_and_approved() -> None:
     fleets = [live_through(seed) for seed in range(10)]
     assert sum(len(fleet.proposals) for fleet in fleets) > 10
     assert sum(fleet.moves for fleet in fleets) > 10
 
 
-def test_eager_fleets_pause_nobody_without_an_approval() -> None:
+def test_eager_pauses_no_partition_without_an_approval() -> None:
     fleet = Approving(spec=GroupSpec(approval=Approval.MANUAL, protocol=Protocol.EAGER, delay=2.0))
     for name in ("a", "b"):
         fleet.join(name)

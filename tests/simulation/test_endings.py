@@ -24,7 +24,7 @@ async def finalizers(world: OneReplica) -> list[str] | None:
 
 
 @in_virtual_time
-async def test_a_queue_that_was_released_is_not_claimed_by_the_next_leader(world: OneReplica) -> None:
+async def test_the_next_leader_does_not_claim_a_released_queue(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders")
     world.pod("a")
@@ -48,7 +48,7 @@ async def test_a_queue_that_was_released_is_not_claimed_by_the_next_leader(world
 
 
 @in_virtual_time
-async def test_the_next_leader_waits_some_seconds_for_a_queue_that_may_have_been_claimed(world: OneReplica) -> None:
+async def test_the_next_leader_waits_for_a_queue_that_may_have_been_claimed(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders")
     await world.until_told("NoMembers")
@@ -68,7 +68,7 @@ async def test_the_next_leader_waits_some_seconds_for_a_queue_that_may_have_been
 
 
 @in_virtual_time
-async def test_a_group_that_is_held_by_anothers_finalizer_is_left_alone(world: OneReplica) -> None:
+async def test_a_group_held_by_a_foreign_finalizer_is_left_alone(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders")
     world.pod("a")
@@ -87,7 +87,7 @@ async def test_a_group_that_is_held_by_anothers_finalizer_is_left_alone(world: O
 
 
 @in_virtual_time
-async def test_no_pod_stays_cheap_to_lose_where_its_group_is_deleted(world: OneReplica) -> None:
+async def test_a_deleted_group_removes_the_deletion_costs_of_its_pods(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders", replicas=1, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}})
     for pod in ("a", "b"):
@@ -105,7 +105,7 @@ async def test_no_pod_stays_cheap_to_lose_where_its_group_is_deleted(world: OneR
 
 
 @in_virtual_time
-async def test_a_group_ends_also_where_a_pod_refuses_to_have_its_mark_taken_off(world: OneReplica) -> None:
+async def test_a_group_ends_even_if_a_deletion_cost_cannot_be_removed(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders", replicas=1, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}})
     pods = {core_path("shop", "pods", pod) for pod in ("a", "b")}
@@ -130,27 +130,25 @@ async def test_a_group_ends_also_where_a_pod_refuses_to_have_its_mark_taken_off(
     assert await cheap() == 1 and 0 < asked < 20
 
 
-def test_what_is_told_at_the_end_is_posted_and_the_lead_is_given_up_after_the_loops_have_ended() -> None:
-    async def story(lone: Lone) -> None:
-        led: list[bool] = []
-        running = lone.replica.group_loops.run
+@played
+async def test_the_last_events_are_posted_and_the_lead_is_released_last(lone: Lone) -> None:
+    led: list[bool] = []
+    running = lone.replica.group_loops.run
 
-        async def fleet() -> None:
-            try:
-                await running()
-            finally:
-                await asyncio.sleep(1)
-                led.append(lone.replica.elector.leading)
+    async def fleet() -> None:
+        try:
+            await running()
+        finally:
+            await asyncio.sleep(1)
+            led.append(lone.replica.elector.leading)
 
-        lone.replica.group_loops.run = fleet  # type: ignore[method-assign]
-        await lone.group("shop", "a")
-        await asyncio.sleep(0.2)
-        assert await lone.owned("shop") == {"a": 4}
-        await lone.stop()
-        assert led == [True]
-        found: dict[str, Any] = await lone.api.get(group_path(EVENTS, "shop", "events"))
-        assert "Granted" in [event["reason"] for event in found["items"]]
-        assert (await lone.api.get(leases_path("baton", "operator")))["spec"]["holderIdentity"] == ""
-        lone.start("two", ["shop"])
-
-    played(story)
+    lone.replica.group_loops.run = fleet  # type: ignore[method-assign]
+    await lone.group("shop", "a")
+    await asyncio.sleep(0.2)
+    assert await lone.owned("shop") == {"a": 4}
+    await lone.stop()
+    assert led == [True]
+    found: dict[str, Any] = await lone.api.get(group_path(EVENTS, "shop", "events"))
+    assert "Granted" in [event["reason"] for event in found["items"]]
+    assert (await lone.api.get(leases_path("baton", "operator")))["spec"]["holderIdentity"] == ""
+    lone.start("two", ["shop"])

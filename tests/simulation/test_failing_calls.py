@@ -24,218 +24,198 @@ REPORTED = 30 + 15 + 10 + 1
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-def test_what_a_watch_shows_is_acted_on_while_lists_fail(failure: Fault) -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a", "b")
-        await asyncio.sleep(10)
-        assert await lone.owned("shop") == {"a": 2, "b": 2}
-        lone.fails = lambda verb, path: failure if verb == "list" else None
-        relists = lone.replica.relists
-        for namespace in ("shop", "bank"):
-            for of in WATCHED:
-                relists.watch_broke(of, namespace)  # as kopf tells where a watch breaks
-        await asyncio.sleep(25)
-        await lone.delete_pod("shop", "b")
-        await asyncio.sleep(1)
-        assert await lone.owned("shop") == {"a": 4}
-        await asyncio.sleep(REPORTED)
-        assert await lone.ready("shop") == ("False", "NotSeen")
-        assert lone.replica.stuck() is None
-        await lone.pod("shop", "c")
-        await asyncio.sleep(1)
-        assert await lone.owned("shop") == {"a": 2, "c": 2}
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(30)
-        assert await lone.ready("shop") == ("True", "Ready")
-
-    played(story)
+@played
+async def test_watches_are_acted_on_while_lists_fail(lone: Lone, failure: Fault) -> None:
+    await lone.group("shop", "a", "b")
+    await asyncio.sleep(10)
+    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    lone.fails = lambda verb, path: failure if verb == "list" else None
+    relists = lone.replica.relists
+    for namespace in ("shop", "bank"):
+        for of in WATCHED:
+            relists.watch_broke(of, namespace)  # as kopf tells where a watch breaks
+    await asyncio.sleep(25)
+    await lone.delete_pod("shop", "b")
+    await asyncio.sleep(1)
+    assert await lone.owned("shop") == {"a": 4}
+    await asyncio.sleep(REPORTED)
+    assert await lone.ready("shop") == ("False", "NotSeen")
+    assert lone.replica.stuck() is None
+    await lone.pod("shop", "c")
+    await asyncio.sleep(1)
+    assert await lone.owned("shop") == {"a": 2, "c": 2}
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(30)
+    assert await lone.ready("shop") == ("True", "Ready")
 
 
 @pytest.mark.parametrize("of", list(WatchedKind))
-def test_what_cannot_be_listed_is_said_where_it_is_and_nowhere_else(of: WatchedKind) -> None:
-    async def story(lone: Lone) -> None:
-        for namespace in ("shop", "bank"):
-            await lone.group(namespace, "a", "b")
-        await asyncio.sleep(10)
-        lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and path == of.path("bank") else None
-        lone.replica.api.drop_watches()  # type: ignore[attr-defined]
-        await asyncio.sleep(LEDGERS_EVERY + REPORTED)
-        assert await lone.ready("bank") == ("False", "NotSeen")
-        assert await lone.ready("shop") == ("True", "Ready")
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(30)
-        assert await lone.ready("bank") == ("True", "Ready")
-
-    played(story)
+@played
+async def test_a_failing_list_is_reported_in_its_namespace_only(lone: Lone, of: WatchedKind) -> None:
+    for namespace in ("shop", "bank"):
+        await lone.group(namespace, "a", "b")
+    await asyncio.sleep(10)
+    lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and path == of.path("bank") else None
+    lone.replica.api.drop_watches()  # type: ignore[attr-defined]
+    await asyncio.sleep(LEDGERS_EVERY + REPORTED)
+    assert await lone.ready("bank") == ("False", "NotSeen")
+    assert await lone.ready("shop") == ("True", "Ready")
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(30)
+    assert await lone.ready("bank") == ("True", "Ready")
 
 
-def test_sessions_that_cannot_be_seen_do_not_lapse() -> None:
-    async def story(lone: Lone) -> None:
-        for namespace in ("shop", "bank"):
-            await lone.group(namespace, "a", "b")
-        hidden = False
-        lone.fails = lambda verb, path: (
-            FAILURES["403"] if hidden and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
-        )
-        for second in range(120):
-            for namespace, pod in (("shop", "a"), ("bank", "a"), ("bank", "b")):
-                await lone.renew(namespace, pod)
-            if second < 20:
-                await lone.renew("shop", "b")
-            if second == 20:
-                hidden = True
-                lone.replica.api.drop_watches()  # type: ignore[attr-defined]
-            await asyncio.sleep(1)
-        assert await lone.owned("shop") == {"a": 4}  # b's session has lapsed
-        assert await lone.owned("bank") == {"a": 2, "b": 2}
-        hidden = False
-        for _ in range(40):
-            await lone.renew("bank", "a")
-            await asyncio.sleep(1)
-        assert await lone.owned("bank") == {"a": 4}
-
-    played(story)
-
-
-def test_who_could_not_renew_while_sessions_could_not_be_seen_has_a_full_term_after_that() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("bank", "a", "b")
-        away = False
-        lone.fails = lambda verb, path: (
-            FAILURES["503"] if away and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
-        )
-        for second in range(150):
-            if not away and second % 8 == 0:
-                await lone.renew("bank", "a")
-                await lone.renew("bank", "b")
-            if second in (20, 100):
-                away = not away
-                lone.replica.api.drop_watches()  # type: ignore[attr-defined]
-            await asyncio.sleep(1)
-            if second > 2:
-                assert await lone.owned("bank") == {"a": 2, "b": 2}
-
-    played(story)
-
-
-def test_a_watch_that_is_silent_ends_no_session() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a", "b")
-        silent = False
-        lone.fails = lambda verb, path: Hang() if silent and verb == "watch" else None
-        for second in range(100):
-            await lone.renew("shop", "a")
+@played
+async def test_sessions_do_not_lapse_while_leases_cannot_be_read(lone: Lone) -> None:
+    for namespace in ("shop", "bank"):
+        await lone.group(namespace, "a", "b")
+    hidden = False
+    lone.fails = lambda verb, path: (
+        FAILURES["403"] if hidden and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
+    )
+    for second in range(120):
+        for namespace, pod in (("shop", "a"), ("bank", "a"), ("bank", "b")):
+            await lone.renew(namespace, pod)
+        if second < 20:
             await lone.renew("shop", "b")
-            if second == 20:
-                silent = True
-                lone.replica.api.drop_watches()  # type: ignore[attr-defined]
-            await asyncio.sleep(1)
-            if second > 2:
-                assert await lone.owned("shop") == {"a": 2, "b": 2}
+        if second == 20:
+            hidden = True
+            lone.replica.api.drop_watches()  # type: ignore[attr-defined]
+        await asyncio.sleep(1)
+    assert await lone.owned("shop") == {"a": 4}  # b's session has lapsed
+    assert await lone.owned("bank") == {"a": 2, "b": 2}
+    hidden = False
+    for _ in range(40):
+        await lone.renew("bank", "a")
+        await asyncio.sleep(1)
+    assert await lone.owned("bank") == {"a": 4}
 
-    played(story)
+
+@played
+async def test_a_session_has_a_full_term_after_leases_could_not_be_read(lone: Lone) -> None:
+    await lone.group("bank", "a", "b")
+    away = False
+    lone.fails = lambda verb, path: (
+        FAILURES["503"] if away and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
+    )
+    for second in range(150):
+        if not away and second % 8 == 0:
+            await lone.renew("bank", "a")
+            await lone.renew("bank", "b")
+        if second in (20, 100):
+            away = not away
+            lone.replica.api.drop_watches()  # type: ignore[attr-defined]
+        await asyncio.sleep(1)
+        if second > 2:
+            assert await lone.owned("bank") == {"a": 2, "b": 2}
 
 
-def test_a_group_of_which_nothing_was_seen_is_told_so_and_no_other_waits_for_it() -> None:
-    async def story(lone: Lone) -> None:
-        lone.fails = lambda verb, path: FAILURES["403"] if verb == "list" and path == WatchedKind.PODS.path("bank") else None
-        for namespace in ("shop", "bank"):
-            await lone.group(namespace, "a")
-        await asyncio.sleep(2)
-        assert await lone.owned("shop") == {"a": 4}
-        assert await lone.owned("bank") == {}
-        await asyncio.sleep(REPORTED)
-        assert await lone.ready("bank") == ("False", "NotSeen")
-        assert await lone.owned("bank") == {}
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(20)
-        assert await lone.owned("bank") == {"a": 4}
-        assert await lone.ready("bank") == ("True", "Ready")
+@played
+async def test_a_silent_watch_ends_no_session(lone: Lone) -> None:
+    await lone.group("shop", "a", "b")
+    silent = False
+    lone.fails = lambda verb, path: Hang() if silent and verb == "watch" else None
+    for second in range(100):
+        await lone.renew("shop", "a")
+        await lone.renew("shop", "b")
+        if second == 20:
+            silent = True
+            lone.replica.api.drop_watches()  # type: ignore[attr-defined]
+        await asyncio.sleep(1)
+        if second > 2:
+            assert await lone.owned("shop") == {"a": 2, "b": 2}
 
-    played(story)
+
+@played
+async def test_a_group_with_unreadable_pods_reports_that_and_delays_no_other(lone: Lone) -> None:
+    lone.fails = lambda verb, path: FAILURES["403"] if verb == "list" and path == WatchedKind.PODS.path("bank") else None
+    for namespace in ("shop", "bank"):
+        await lone.group(namespace, "a")
+    await asyncio.sleep(2)
+    assert await lone.owned("shop") == {"a": 4}
+    assert await lone.owned("bank") == {}
+    await asyncio.sleep(REPORTED)
+    assert await lone.ready("bank") == ("False", "NotSeen")
+    assert await lone.owned("bank") == {}
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(20)
+    assert await lone.owned("bank") == {"a": 4}
+    assert await lone.ready("bank") == ("True", "Ready")
 
 
 @pytest.mark.parametrize("status", ["403", "404"])
-def test_a_namespace_goes_whose_rights_are_gone_before_a_replica_has_seen_it(status: str) -> None:
+@played
+async def test_a_namespace_is_deleted_though_its_rights_went_first(lone: Lone, status: str) -> None:
     """With watchNamespaces and rbac.finishDeletions: groups can be listed and patched, and nothing else in there."""
 
-    async def story(lone: Lone) -> None:
-        def refuse(verb: str, path: str) -> Fault | None:
-            finishing = path == groups_path("shop") or (verb == "patch" and path == groups_path("shop", "orders"))
-            return FAILURES[status] if "/namespaces/shop/" in path and not finishing else None
+    def refuse(verb: str, path: str) -> Fault | None:
+        finishing = path == groups_path("shop") or (verb == "patch" and path == groups_path("shop", "orders"))
+        return FAILURES[status] if "/namespaces/shop/" in path and not finishing else None
 
-        for namespace in ("shop", "bank"):
-            await lone.group(namespace, "a")
-        await asyncio.sleep(10)
-        await lone.stop()
-        lone.fails = refuse
-        lone.server.request("delete", core_path(None, "namespaces", "shop"))
-        await asyncio.sleep(10)
-        assert await lone.api.find(groups_path("shop", "orders")) is not None
-        lone.start("two", ("shop", "bank"))
-        await asyncio.sleep(60)
-        assert await lone.api.find(groups_path("shop", "orders")) is None
-        assert await lone.owned("bank") == {"a": 4}
-
-    played(story)
+    for namespace in ("shop", "bank"):
+        await lone.group(namespace, "a")
+    await asyncio.sleep(10)
+    await lone.stop()
+    lone.fails = refuse
+    lone.server.request("delete", core_path(None, "namespaces", "shop"))
+    await asyncio.sleep(10)
+    assert await lone.api.find(groups_path("shop", "orders")) is not None
+    lone.start("two", ("shop", "bank"))
+    await asyncio.sleep(60)
+    assert await lone.api.find(groups_path("shop", "orders")) is None
+    assert await lone.owned("bank") == {"a": 4}
 
 
-def test_a_group_that_is_deleted_waits_for_lists_that_fail_for_a_while_only() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(10)
-        await lone.stop()
-        lone.fails = lambda verb, path: FAILURES["503"] if verb == "list" and path == WatchedKind.PODS.path("shop") else None
-        lone.server.request("delete", groups_path("shop", "orders"))
-        lone.start("two", ("shop", "bank"))
-        await asyncio.sleep(REPORTED)
-        assert await lone.api.find(groups_path("shop", "orders")) is not None
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(30)
-        assert await lone.api.find(groups_path("shop", "orders")) is None
-
-    played(story)
+@played
+async def test_a_deleted_group_waits_only_briefly_for_failing_lists(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    await lone.stop()
+    lone.fails = lambda verb, path: FAILURES["503"] if verb == "list" and path == WatchedKind.PODS.path("shop") else None
+    lone.server.request("delete", groups_path("shop", "orders"))
+    lone.start("two", ("shop", "bank"))
+    await asyncio.sleep(REPORTED)
+    assert await lone.api.find(groups_path("shop", "orders")) is not None
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(30)
+    assert await lone.api.find(groups_path("shop", "orders")) is None
 
 
-def test_only_rounds_that_come_to_their_end_are_counted() -> None:
-    async def story(lone: Lone) -> None:
-        for namespace in ("shop", "bank"):
-            await lone.group(namespace, "a")
-        await asyncio.sleep(30)
-        lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and "/bank/" in path else None
-        lone.replica.api.drop_watches()  # type: ignore[attr-defined]
-        await asyncio.sleep(200)
-        ages = {
-            namespace: lone.metric("baton_reconcile_age_seconds", namespace=namespace, group="orders")
-            for namespace in ("shop", "bank")
-        }
-        assert ages["bank"] is not None and ages["shop"] is not None
-        assert ages["bank"] > 120 and ages["shop"] < 40
-        assert lone.replica.stuck() is None
-
-    played(story)
+@played
+async def test_only_completed_rounds_count(lone: Lone) -> None:
+    for namespace in ("shop", "bank"):
+        await lone.group(namespace, "a")
+    await asyncio.sleep(30)
+    lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and "/bank/" in path else None
+    lone.replica.api.drop_watches()  # type: ignore[attr-defined]
+    await asyncio.sleep(200)
+    ages = {
+        namespace: lone.metric("baton_reconcile_age_seconds", namespace=namespace, group="orders")
+        for namespace in ("shop", "bank")
+    }
+    assert ages["bank"] is not None and ages["shop"] is not None
+    assert ages["bank"] > 120 and ages["shop"] < 40
+    assert lone.replica.stuck() is None
 
 
-def test_no_queue_is_called_unused_before_the_groups_of_its_namespace_were_seen() -> None:
-    async def reasons(lone: Lone) -> list[str]:
+@played
+async def test_no_queue_is_unused_before_the_groups_of_its_namespace_were_seen(lone: Lone) -> None:
+    async def reasons() -> list[str]:
         queue = await lone.api.get(queues_path("shop", "orders"))
         return [one["reason"] for one in queue["status"]["conditions"] if one["type"] == "Ready"]
 
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(10)
-        assert await reasons(lone) == ["Reachable"]
-        await lone.stop()
-        hidden = True
-        groups = WatchedKind.GROUPS.path("shop")
-        lone.fails = lambda verb, path: FAILURES["403"] if hidden and verb in ("list", "watch") and path == groups else None
-        lone.start("one again", ["shop", "bank"])
-        await asyncio.sleep(100)
-        assert await reasons(lone) == ["Reachable"]
-        await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
-        await lone.api.delete(groups_path("shop", "orders"))
-        hidden = False
-        await asyncio.sleep(100)
-        assert await reasons(lone) == ["Unused"]
-
-    played(story)
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    assert await reasons() == ["Reachable"]
+    await lone.stop()
+    hidden = True
+    groups = WatchedKind.GROUPS.path("shop")
+    lone.fails = lambda verb, path: FAILURES["403"] if hidden and verb in ("list", "watch") and path == groups else None
+    lone.start("one again", ["shop", "bank"])
+    await asyncio.sleep(100)
+    assert await reasons() == ["Reachable"]
+    await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
+    await lone.api.delete(groups_path("shop", "orders"))
+    hidden = False
+    await asyncio.sleep(100)
+    assert await reasons() == ["Unused"]

@@ -11,7 +11,7 @@ from baton.kube.objects import queues_path
 from baton.model.names import LEDGER_KEY_ANNOTATION, ledger_name
 from tests.simulation.api_server import Refuse
 from tests.simulation.api_server.faults import no_trouble
-from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 EXTERNAL = {"partitions": 4, "source": {"type": "External"}, "rebalance": {"delaySeconds": 0}}
 LEDGERS = core_path("shop", "configmaps")
@@ -31,7 +31,7 @@ async def served(world: OneReplica) -> None:
 
 
 @in_virtual_time
-async def test_pods_that_were_there_before_their_operator_cost_one_write_of_moves_and_one_of_grants(world: OneReplica) -> None:
+async def test_existing_pods_cost_a_write_of_moves_and_a_write_of_grants(world: OneReplica) -> None:
     world.queue("orders", delaySeconds=0)
     for name in ("orders-a", "orders-b", "orders-c", "orders-d"):
         world.pod(name)
@@ -66,14 +66,14 @@ async def test_a_pod_of_an_external_queue_that_goes_costs_one_write_of_the_ledge
 
 
 @in_virtual_time
-async def test_a_group_that_is_created_after_the_list_of_ledgers_costs_no_look_at_its_ledger(world: OneReplica) -> None:
+async def test_a_new_group_costs_no_read_of_its_ledger(world: OneReplica) -> None:
     await asyncio.sleep(30)
     await served(world)
     assert of_ledgers(world) == ["create", "update", "update"]
 
 
 @in_virtual_time
-async def test_a_leader_whose_lists_of_ledgers_fail_looks_before_it_writes_and_carries_the_ledger_on(world: OneReplica) -> None:
+async def test_a_leader_that_cannot_list_ledgers_reads_before_it_writes(world: OneReplica) -> None:
     await served(world)
     epochs = await world.epochs()
     await world.stop()
@@ -87,7 +87,7 @@ async def test_a_leader_whose_lists_of_ledgers_fail_looks_before_it_writes_and_c
 
 
 @in_virtual_time
-async def test_a_ledger_that_a_former_leader_creates_after_the_list_is_carried_on_also_if_the_claim_fails(
+async def test_a_ledger_created_late_by_a_former_leader_is_continued(
     world: OneReplica,
 ) -> None:
     await served(world)
@@ -119,15 +119,15 @@ async def test_a_ledger_that_a_former_leader_creates_after_the_list_is_carried_o
 @pytest.mark.parametrize(
     ("source", "annotated"), [({"type": "External"}, True), ({"type": "Redis", "redis": {"url": "redis://memory:6379"}}, False)]
 )
-def test_kubelets_are_asked_where_the_queue_does_not_tell_its_consumers(source: Mapping[str, object], annotated: bool) -> None:
-    async def story(world: OneReplica) -> None:
-        world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": {"partitions": 4, "source": source}})
-        world.group("orders")
-        world.pod("orders-a")
-        await world.until(world.counts, [4])
-        await asyncio.sleep(1)
-        pod = await world.found(core_path("shop", "pods", "orders-a"))
-        assert pod is not None
-        assert (LEDGER_KEY_ANNOTATION in pod["metadata"].get("annotations", {})) is annotated
-
-    lives(story)
+@in_virtual_time
+async def test_pods_are_annotated_only_if_the_queue_does_not_notify_consumers(
+    world: OneReplica, source: Mapping[str, object], annotated: bool
+) -> None:
+    world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": {"partitions": 4, "source": source}})
+    world.group("orders")
+    world.pod("orders-a")
+    await world.until(world.counts, [4])
+    await asyncio.sleep(1)
+    pod = await world.found(core_path("shop", "pods", "orders-a"))
+    assert pod is not None
+    assert (LEDGER_KEY_ANNOTATION in pod["metadata"].get("annotations", {})) is annotated

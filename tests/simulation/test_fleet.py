@@ -87,7 +87,7 @@ def test_solace_never_moves_more_than_the_lower_bound(
 
 
 @given(st.lists(NAMES, min_size=1, max_size=6, unique=True), st.lists(NAMES, max_size=4, unique=True), st.integers(1, 12))
-def test_a_fleet_that_is_back_within_the_delay_has_moved_nothing(first: list[str], gone: list[str], partitions: int) -> None:
+def test_a_fleet_that_is_back_within_the_delay_moves_nothing(first: list[str], gone: list[str], partitions: int) -> None:
     fleet = Fleet(queues={QueueName("orders"): ObservedQueue(partitions)})
     for name in first:
         fleet.join(name)

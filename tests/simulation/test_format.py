@@ -35,7 +35,7 @@ def lines(tmp_path: Path, text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.output.splitlines()]
 
 
-def test_the_lines_are_these_byte_for_byte(tmp_path: Path) -> None:
+def test_the_json_output_is_stable(tmp_path: Path) -> None:
     assert run(tmp_path, SMALL, "--json").output.splitlines() == [
         '{"t":0,"event":"state","state":"Holddown","until":2}',
         '{"t":2,"event":"state","state":"Rebalancing"}',
@@ -54,7 +54,7 @@ def test_the_lines_are_these_byte_for_byte(tmp_path: Path) -> None:
     ]
 
 
-def test_times_are_rounded_and_sums_of_the_same_durations_are_the_same_instant(tmp_path: Path) -> None:
+def test_equal_sums_of_durations_are_the_same_instant(tmp_path: Path) -> None:
     text = """
 queues: {orders: 2}
 group: {rebalance: {delaySeconds: 0.1, maxHandoffSeconds: 0.2}}
@@ -68,7 +68,7 @@ until: 2
     assert [line["t"] for line in lines(tmp_path, text) if line["event"] == "miss"] == [1]
 
 
-def test_one_instant_shows_releases_then_grants_then_revokes_then_standbys(tmp_path: Path) -> None:
+def test_one_instant_lists_releases_grants_revokes_standbys(tmp_path: Path) -> None:
     text = """
 queues: {orders: 4}
 group: {rebalance: {delaySeconds: 5, maxHandoffSeconds: 3, maxConcurrentHandoffs: 1}}
@@ -86,7 +86,7 @@ until: 60
     assert at_16 == sorted(at_16) and {1, 2, 3} <= set(at_16)
 
 
-def test_the_story_tells_every_change_with_its_reason(tmp_path: Path) -> None:
+def test_the_story_gives_the_reason_of_every_change(tmp_path: Path) -> None:
     story = run(tmp_path, SMALL, "--story").output
     assert "12.5  Rebalancing" in story
     assert "a is to let go of orders 1 by 15.5" in story
@@ -94,7 +94,7 @@ def test_the_story_tells_every_change_with_its_reason(tmp_path: Path) -> None:
     assert "1 move; the rebalances needed 1 at least." in story
 
 
-def test_a_check_that_holds_is_quiet_and_zero(tmp_path: Path) -> None:
+def test_a_check_that_holds_exits_zero(tmp_path: Path) -> None:
     result = run(tmp_path, SMALL + "expect: {moves: 1, most_paused: 1, lines: [{t: 12.75, member: b}]}", "--check")
     assert result.exit_code == 0
     assert result.output.endswith("scenario.yaml: ok\n")
@@ -113,13 +113,13 @@ def test_a_check_that_holds_is_quiet_and_zero(tmp_path: Path) -> None:
         ("{lines: 5}", "expect.lines: give a list of partial objects"),
     ],
 )
-def test_a_check_that_fails_says_which_expectation(tmp_path: Path, expect: str, message: str) -> None:
+def test_a_failing_check_names_the_expectation(tmp_path: Path, expect: str, message: str) -> None:
     result = run(tmp_path, SMALL + f"expect: {expect}", "--check")
     assert result.exit_code == 1
     assert message in result.output
 
 
-def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_path: Path) -> None:
+def test_a_failing_check_with_json_reports_on_stderr(tmp_path: Path) -> None:
     result = run(tmp_path, SMALL + "expect: {moves: 2}", "--check", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout.splitlines()[-1])["event"] == "summary"
@@ -179,7 +179,7 @@ def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_pa
     ],
 )
 @pytest.mark.parametrize("option", ["--json", "--check"])
-def test_a_bad_file_gets_one_line_that_names_the_field(tmp_path: Path, text: str, message: str, option: str) -> None:
+def test_a_bad_file_gets_one_line_with_the_field(tmp_path: Path, text: str, message: str, option: str) -> None:
     result = run(tmp_path, text, option)
     assert result.exit_code == (2 if option == "--json" else 1)
     assert message in result.output
@@ -192,7 +192,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "No such file" in result.output
 
 
-def test_a_setting_with_several_values_prints_what_each_costs(tmp_path: Path) -> None:
+def test_a_setting_with_several_values_prints_a_table(tmp_path: Path) -> None:
     result = run(tmp_path, SMALL, "--set", "group.rebalance.delaySeconds=0,4", "--set", "queues.orders=2,4")
     assert result.output.splitlines() == [
         "| delaySeconds | orders | moves | at least | paused s | paused at once | unowned s | missed |",
@@ -204,7 +204,7 @@ def test_a_setting_with_several_values_prints_what_each_costs(tmp_path: Path) ->
     ]
 
 
-def test_a_setting_with_one_value_is_a_changed_file(tmp_path: Path) -> None:
+def test_a_setting_with_one_value_changes_the_file(tmp_path: Path) -> None:
     changed = run(tmp_path, SMALL, "--json", "--set", "group.rebalance.delaySeconds=3", "--set", "queues.orders.partitions=3")
     assert '{"t":0,"event":"state","state":"Holddown","until":3}' in changed.output
     assert '"partition":2' in changed.output
@@ -221,13 +221,13 @@ def test_a_setting_with_one_value_is_a_changed_file(tmp_path: Path) -> None:
         ("group.assignors=[", "--set group.assignors=[: line 1: not YAML"),
     ],
 )
-def test_a_setting_that_makes_no_sense_gets_one_line(tmp_path: Path, setting: str, message: str) -> None:
+def test_an_invalid_setting_gets_one_line(tmp_path: Path, setting: str, message: str) -> None:
     result = run(tmp_path, SMALL, "--set", setting)
     assert result.exit_code == 2
     assert message in result.output and len(result.output.splitlines()) == 1
 
 
-def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
+def test_json_needs_a_single_value(tmp_path: Path) -> None:
     assert run(tmp_path, SMALL, "--json", "--set", "until=5,10").exit_code == 2
 
 
@@ -273,12 +273,12 @@ def test_a_nasty_file_gets_one_line_too(tmp_path: Path, text: str, message: str)
     assert message in result.output and len(result.output.splitlines()) == 1
 
 
-def test_more_work_than_anybody_waits_for_is_refused_in_mid_life() -> None:
+def test_a_simulation_with_too_much_work_is_refused() -> None:
     with pytest.raises(TooMuchWork, match=r"more than a simulation can do: it came to 12\.75 of 20 s; give fewer partitions"):
         live(parse_scenario(yaml.safe_load(SMALL)), most_work=40)
 
 
-def test_more_combinations_than_anybody_reads_are_refused(tmp_path: Path) -> None:
+def test_too_many_combinations_are_refused(tmp_path: Path) -> None:
     many = ",".join(map(str, range(40)))
     result = run(tmp_path, SMALL, "--set", f"until={many}", "--set", f"group.rebalance.delaySeconds={many}")
     assert result.exit_code == 2 and "these are 1,600 combinations; 1,000 is the most" in result.output

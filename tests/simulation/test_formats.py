@@ -23,7 +23,7 @@ VOLATILE = {
 
 
 @in_virtual_time
-async def test_what_the_operator_writes(world: OneReplica) -> None:
+async def test_the_operators_writes_keep_their_format(world: OneReplica) -> None:
     """A plan waits for its approval; then hand-offs wait for what is outstanding, a static member is away, and a queue has
     shrunk."""
     world.queue("orders", 6, delaySeconds=0, maxHandoffSeconds=600)

@@ -7,6 +7,7 @@ import pytest
 
 from baton.controller.group_loop import FITS_AFTER
 from baton.engine.step import size
+from baton.kube.objects import groups_path
 from baton.model.ids import QueueName
 from tests.simulation.one_replica import OneReplica, lives
 
@@ -61,7 +62,7 @@ def limit() -> int:
 
 
 @pytest.mark.parametrize("released", [True, False], ids=["acknowledged", "at the deadline"])
-def test_a_hand_off_in_flight_comes_to_its_end_and_the_next_plan_waits_until_there_is_room(released: bool) -> None:
+def test_a_full_ledger_finishes_hand_offs_and_delays_the_next_plan(released: bool) -> None:
     async def story(world: OneReplica) -> None:
         await held_up(world)
         for number in range(10):
@@ -87,7 +88,7 @@ def test_a_hand_off_in_flight_comes_to_its_end_and_the_next_plan_waits_until_the
     lives(story, partial(OneReplica, limit()))
 
 
-def test_a_plan_for_which_there_is_no_room_at_once_is_carried_out_in_parts() -> None:
+def test_a_plan_that_does_not_fit_is_carried_out_in_parts() -> None:
     told: set[str] = set()
     at_once: list[int] = []
 
@@ -113,7 +114,7 @@ def test_a_plan_for_which_there_is_no_room_at_once_is_carried_out_in_parts() -> 
     assert "SizeLimit" not in told
 
 
-def test_a_pod_that_goes_is_replaced_where_there_is_no_room_for_a_plan() -> None:
+def test_a_lost_pod_is_replaced_without_room_for_a_plan() -> None:
     async def story(world: OneReplica) -> None:
         await held_up(world)
         world.queues["orders"].left.clear()
@@ -131,7 +132,7 @@ def test_a_pod_that_goes_is_replaced_where_there_is_no_room_for_a_plan() -> None
     lives(story, partial(OneReplica, limit() - 90))
 
 
-def test_a_group_whose_ledger_is_full_is_deleted() -> None:
+def test_a_group_with_a_full_ledger_can_be_deleted() -> None:
     async def story(world: OneReplica) -> None:
         await held_up(world)
         for number in range(10):
@@ -140,16 +141,13 @@ def test_a_group_whose_ledger_is_full_is_deleted() -> None:
         world.queues["orders"].left.clear()
         world.delete_group("orders")
 
-        async def gone() -> bool:
-            return await world.found("/apis/baton.dev/v1alpha1/namespaces/shop/consumergroups/orders") is None
-
-        assert await world.until(gone, True) < 10
+        assert await world.until_gone(groups_path("shop", "orders")) < 10
         assert world.queues["orders"].released
 
     lives(story, partial(OneReplica, limit()))
 
 
-def test_a_group_for_which_there_is_no_room_at_all_is_looked_at_now_and_then() -> None:
+def test_a_group_that_never_fits_is_retried_seldom() -> None:
     async def story(world: OneReplica) -> None:
         world.queue("orders")
         world.group("orders")

@@ -79,7 +79,7 @@ story = partial(in_virtual_time, make=Full)
 
 
 @story
-async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(world: Full) -> None:
+async def test_a_group_without_room_is_refused_and_affects_no_other(world: Full) -> None:
     world.fleet("first", 12)
     await world.serves("first", 12)
     before = await world.epochs("first")
@@ -107,26 +107,23 @@ async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(wo
 
 
 @pytest.mark.parametrize("how", ["the group goes", "the queue shrinks"])
-def test_whoever_was_refused_is_let_in_as_soon_as_there_is_room(how: str) -> None:
-    @story
-    async def play(world: Full) -> None:
-        world.fleet("first", 12)
-        await world.serves("first", 12)
-        world.fleet("second", 14)
-        await world.refuses("second")
-        if how == "the group goes":
-            world.delete(groups_path("shop", "first"))
-        else:
-            world.resize("first", 4)
-        await world.serves("second", 14, seconds=10)
-        assert world.booked() == (14 if how == "the group goes" else 14 + 4 + 8 / WITHDRAWN_OF_ONE)
-        assert world.metric("baton_groups_without_room", release=world.replica.elector.release, namespace="shop") is None
-
-    play()
+@story
+async def test_a_refused_group_is_admitted_once_there_is_room(world: Full, how: str) -> None:
+    world.fleet("first", 12)
+    await world.serves("first", 12)
+    world.fleet("second", 14)
+    await world.refuses("second")
+    if how == "the group goes":
+        world.delete(groups_path("shop", "first"))
+    else:
+        world.resize("first", 4)
+    await world.serves("second", 14, seconds=10)
+    assert world.booked() == (14 if how == "the group goes" else 14 + 4 + 8 / WITHDRAWN_OF_ONE)
+    assert world.metric("baton_groups_without_room", release=world.replica.elector.release, namespace="shop") is None
 
 
 @story
-async def test_what_is_freed_and_is_of_no_use_to_whoever_waits_does_not_concern_them(world: Full) -> None:
+async def test_freed_room_that_is_too_small_wakes_no_refused_group(world: Full) -> None:
     world.fleet("large", 10)
     world.fleet("small", 8)
     await world.serves("large", 10)
@@ -154,7 +151,7 @@ async def test_what_is_freed_and_is_of_no_use_to_whoever_waits_does_not_concern_
 
 
 @story
-async def test_a_restart_does_not_change_who_is_refused(world: Full) -> None:
+async def test_a_restart_refuses_the_same_group(world: Full) -> None:
     world.fleet("z", 12)
     await world.serves("z", 12)
     world.fleet("a", 12)
@@ -170,7 +167,7 @@ async def test_a_restart_does_not_change_who_is_refused(world: Full) -> None:
 
 
 @story
-async def test_lists_of_ledgers_that_fail_hold_up_nobody(world: Full) -> None:
+async def test_failing_lists_of_ledgers_delay_no_group(world: Full) -> None:
     world.fleet("first", 12)
     await world.serves("first", 12)
     lists = 0
@@ -193,7 +190,7 @@ async def test_lists_of_ledgers_that_fail_hold_up_nobody(world: Full) -> None:
 
 
 @story
-async def test_groups_without_members_and_those_that_end_book_nothing(world: Full) -> None:
+async def test_groups_without_members_or_deleted_book_no_room(world: Full) -> None:
     for number in range(10):
         world.fleet(f"idle-{number}", 20, pods=0)
     await asyncio.sleep(30)
@@ -209,7 +206,7 @@ async def test_groups_without_members_and_those_that_end_book_nothing(world: Ful
 
 
 @story
-async def test_a_queue_that_grows_beyond_the_room_stays_as_it_was(world: Full) -> None:
+async def test_a_queue_that_outgrows_the_room_keeps_its_size(world: Full) -> None:
     world.fleet("first", 8)
     world.fleet("second", 10)
     await world.serves("first", 8)
@@ -227,7 +224,7 @@ async def test_a_queue_that_grows_beyond_the_room_stays_as_it_was(world: Full) -
 
 
 @story
-async def test_what_a_lower_limit_leaves_out_stays_as_its_ledger_says_until_there_is_room(world: Full) -> None:
+async def test_a_group_left_out_by_a_lower_limit_keeps_its_ledger(world: Full) -> None:
     world.fleet("a", 8)
     world.fleet("z", 8)
     await world.serves("a", 8)
@@ -246,7 +243,7 @@ async def test_what_a_lower_limit_leaves_out_stays_as_its_ledger_says_until_ther
 
 
 @story
-async def test_a_group_that_was_left_out_can_be_deleted(world: Full) -> None:
+async def test_a_left_out_group_can_be_deleted(world: Full) -> None:
     world.fleet("a", 8)
     world.fleet("z", 8)
     await world.serves("a", 8)
@@ -263,7 +260,7 @@ async def test_a_group_that_was_left_out_can_be_deleted(world: Full) -> None:
 
 
 @story
-async def test_a_ledger_that_tells_less_than_it_has_is_not_read_either(world: Full) -> None:
+async def test_a_ledger_that_understates_its_size_is_not_read(world: Full) -> None:
     world.fleet("a", 8)
     world.fleet("z", 8)
     await world.serves("a", 8)
@@ -283,7 +280,7 @@ def kept(group: str) -> list[GroupState]:
 
 
 @story
-async def test_who_leads_no_more_keeps_nothing_of_its_groups_until_garbage_is_collected(world: Full) -> None:
+async def test_a_deposed_leader_keeps_no_group_in_memory(world: Full) -> None:
     """That may be an hour later. And whoever leads again would have all of it twice."""
     world.fleet("first", 12)
     await world.serves("first", 12)

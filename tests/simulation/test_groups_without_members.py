@@ -48,11 +48,11 @@ async def grows() -> None:
         await world.stop()
 
 
-def test_groups_without_members_keep_nothing_for_each_partition_of_their_queue() -> None:
+def test_memberless_groups_keep_nothing_per_partition() -> None:
     timed(grows)
 
 
-def test_the_cost_of_groups_without_members_grows_as_they_do_and_stops_nothing_else() -> None:
+def test_the_cost_of_memberless_groups_is_linear() -> None:
     """Four times as many cost about four times as much: sixteen times would be the square."""
     turns: list[float] = []
 

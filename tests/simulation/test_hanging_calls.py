@@ -1,6 +1,7 @@
 """Calls that are never answered in some namespaces, as by an admission webhook: the groups of others do not wait for them."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.simulation.api_server import Delay, Fault, Hang
 from tests.simulation.replicas import Lone, played
 from tests.simulation.seeds import manifests
 
+in_all_namespaces = partial(played, namespaces=())
 BUSY = [f"busy-{number}" for number in range(100)]
 QUEUE = {"source": {"type": "External", "external": {"onDeadline": "Force"}}, "partitions": 2, "rebalance": {"delaySeconds": 0}}
 
@@ -60,61 +62,58 @@ CROWDS = {"one namespace of many groups": (["busy-0"], 200), "many namespaces": 
 
 @pytest.mark.parametrize("hangs", [writes_hang, all_hang])
 @pytest.mark.parametrize(("namespaces", "groups"), CROWDS.values(), ids=CROWDS)
-def test_calls_that_hang_in_some_namespaces_hold_up_nobody_elsewhere(namespaces: list[str], groups: int, hangs: object) -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        lone.fails = hangs  # type: ignore[assignment]
-        await crowd(lone, namespaces, groups)
-        await asyncio.sleep(10)  # until all that hangs has been found to
-        for number in range(8):  # longer than a list may be old
-            await granted_within(lone, 1, f"b{number}")
-            assert await oldest_list(lone) < 65
-            assert lone.replica.stuck() is None
-            await asyncio.sleep(10)
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(45)
-        for namespace in namespaces:
-            for number in range(groups):
-                ledger = await lone.api.find(core_path(namespace, "configmaps", ledger_name(f"group-{number}")))
-                assert ledger is not None, f"{namespace}/group-{number}"
+@in_all_namespaces
+async def test_calls_that_hang_in_some_namespaces_delay_no_other_namespace(
+    lone: Lone, namespaces: list[str], groups: int, hangs: object
+) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    lone.fails = hangs  # type: ignore[assignment]
+    await crowd(lone, namespaces, groups)
+    await asyncio.sleep(10)  # until all that hangs has been found to
+    for number in range(8):  # longer than a list may be old
+        await granted_within(lone, 1, f"b{number}")
+        assert await oldest_list(lone) < 65
         assert lone.replica.stuck() is None
+        await asyncio.sleep(10)
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(45)
+    for namespace in namespaces:
+        for number in range(groups):
+            ledger = await lone.api.find(core_path(namespace, "configmaps", ledger_name(f"group-{number}")))
+            assert ledger is not None, f"{namespace}/group-{number}"
+    assert lone.replica.stuck() is None
 
-    played(story, namespaces=())
 
-
-def test_a_group_does_not_wait_until_the_pods_that_it_may_lose_are_marked() -> None:
+@played
+async def test_a_group_does_not_wait_until_the_pods_that_it_may_lose_are_marked(lone: Lone) -> None:
     """Each patch of a pod passes a webhook that takes its time; and the workload is made smaller when all of them are through."""
     workers = group_path("apps/v1", "shop", "deployments", "workers")
+    pods = [f"pod-{number:02}" for number in range(42)]
 
-    async def story(lone: Lone) -> None:
-        pods = [f"pod-{number:02}" for number in range(42)]
+    async def marked() -> int:
+        found = [await lone.api.find(core_path("shop", "pods", pod)) or {"metadata": {}} for pod in pods]
+        return len([pod for pod in found if DELETION_COST in (pod["metadata"].get("annotations") or {})])
 
-        async def marked() -> int:
-            found = [await lone.api.find(core_path("shop", "pods", pod)) or {"metadata": {}} for pod in pods]
-            return len([pod for pod in found if DELETION_COST in (pod["metadata"].get("annotations") or {})])
+    lowered = asyncio.Event()
 
-        lowered = asyncio.Event()
+    def slow(verb: str, path: str) -> Fault | None:
+        if verb == "patch" and path == f"{workers}/scale":
+            lowered.set()
+            return Hang()
+        return Delay(there=5.0) if verb == "patch" and "/pods/" in path else None
 
-        def slow(verb: str, path: str) -> Fault | None:
-            if verb == "patch" and path == f"{workers}/scale":
-                lowered.set()
-                return Hang()
-            return Delay(there=5.0) if verb == "patch" and "/pods/" in path else None
-
-        await lone.api.create(group_path("apps/v1", "shop", "deployments"), manifests.deployment("workers"))
-        scale = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "workers"}}
-        await lone.group("shop", *pods, scale=scale)
-        await asyncio.sleep(10)
-        owner = next(pod for pod, count in (await lone.owned("shop")).items() if count)
-        lone.fails = slow
-        await lone.api.merge(groups_path("shop", "orders"), {"spec": {"replicas": 2}})
-        await asyncio.sleep(1)
-        await lone.delete_pod("shop", owner)
-        await asyncio.sleep(2)
-        owned = await lone.owned("shop")
-        assert not owned.get(owner) and sum(owned.values()) == 4
-        await lowered.wait()
-        assert await marked() >= 39
-
-    played(story)
+    await lone.api.create(group_path("apps/v1", "shop", "deployments"), manifests.deployment("workers"))
+    scale = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "workers"}}
+    await lone.group("shop", *pods, scale=scale)
+    await asyncio.sleep(10)
+    owner = next(pod for pod, count in (await lone.owned("shop")).items() if count)
+    lone.fails = slow
+    await lone.api.merge(groups_path("shop", "orders"), {"spec": {"replicas": 2}})
+    await asyncio.sleep(1)
+    await lone.delete_pod("shop", owner)
+    await asyncio.sleep(2)
+    owned = await lone.owned("shop")
+    assert not owned.get(owner) and sum(owned.values()) == 4
+    await lowered.wait()
+    assert await marked() >= 39

@@ -66,7 +66,7 @@ def test_a_large_fleet_moves_no_more_than_it_must(events: Any, moves: int) -> No
 
 
 @in_virtual_time
-async def test_a_fleet_that_shrinks_as_its_queue_grows_says_why(world: OneReplica) -> None:
+async def test_a_fleet_that_shrinks_as_its_queue_grows_reports_why(world: OneReplica) -> None:
     world.queue("orders", 12)
     deployments = group_path("apps/v1", "shop", "deployments")
     world.make(deployments, {"metadata": {"name": "workers"}, "spec": {"replicas": 3}})

@@ -150,7 +150,7 @@ def least(limit: float, measured: Callable[[], float]) -> float:
     return found
 
 
-def test_the_cost_of_granting_an_external_queue_grows_as_its_partitions_do() -> None:
+def test_the_cost_of_granting_an_external_queue_is_linear() -> None:
     """Four times as many cost about four times as much: sixteen times would be the square."""
     assert least(8, lambda: timed(grants, 20_000)[0] / timed(grants, 5_000)[0]) < 8
 

@@ -34,115 +34,103 @@ def age(of: Replica) -> float | None:
     return of.metrics.registry.get_sample_value("baton_reconcile_age_seconds", {"namespace": "shop", "group": "orders"})
 
 
-def test_who_follows_serves_no_group_and_tells_nothing() -> None:
-    async def story(lone: Lone) -> None:
-        second = await followed(lone)
-        await lone.group("shop", "a")
-        await lone.api.create(core_path("bank", "pods"), _stray())
-        await lone.api.merge(core_path("bank", "pods", "stray") + "/status", _ready())
-        await asyncio.sleep(60)
-        assert await lone.owned("shop") == {"a": 4}
-        assert age(lone.replica) is not None
-        assert age(second) is None
-        events = (await lone.api.get(group_path(EVENTS, "bank", "events")))["items"]
-        assert [event["reason"] for event in events] == ["NoSuchGroup"]
-
-    played(story)
+@played
+async def test_a_follower_serves_no_group_and_posts_nothing(lone: Lone) -> None:
+    second = await followed(lone)
+    await lone.group("shop", "a")
+    await lone.api.create(core_path("bank", "pods"), _stray())
+    await lone.api.merge(core_path("bank", "pods", "stray") + "/status", _ready())
+    await asyncio.sleep(60)
+    assert await lone.owned("shop") == {"a": 4}
+    assert age(lone.replica) is not None
+    assert age(second) is None
+    events = (await lone.api.get(group_path(EVENTS, "bank", "events")))["items"]
+    assert [event["reason"] for event in events] == ["NoSuchGroup"]
 
 
-def test_who_begins_to_lead_forgets_what_vanished_while_its_watches_began_again() -> None:
-    async def story(lone: Lone) -> None:
-        second = await followed(lone)
-        await lone.group("shop", "a", "b")
-        await asyncio.sleep(20)
-        assert {pod.name for pod in second.cache.pods} == {"a", "b"}
-        lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
-        second.api.drop_watches()  # type: ignore[attr-defined]
-        await lone.delete_pod("shop", "b")
+@played
+async def test_a_new_leader_forgets_pods_deleted_while_its_watches_restarted(lone: Lone) -> None:
+    second = await followed(lone)
+    await lone.group("shop", "a", "b")
+    await asyncio.sleep(20)
+    assert {pod.name for pod in second.cache.pods} == {"a", "b"}
+    lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
+    second.api.drop_watches()  # type: ignore[attr-defined]
+    await lone.delete_pod("shop", "b")
+    await asyncio.sleep(1)
+    lone.server.compact()
+    lone.fails = lambda verb, path: None
+    await lone.stop()
+    await asyncio.sleep(20)
+    assert second.elector.leading
+    assert {pod.name for pod in second.cache.pods} == {"a"}
+
+
+@played
+async def test_a_deposed_leader_serves_no_group(lone: Lone) -> None:
+    second = await followed(lone)
+    await lone.group("shop", "a")
+    await asyncio.sleep(20)
+    lone.server.request("patch", LEADERS_LEASE, body={"spec": {"holderIdentity": "two"}})
+    await asyncio.sleep(20)
+    assert second.elector.leading and not lone.replica.elector.leading
+    assert age(second) is not None
+    assert age(lone.replica) is None
+    await lone.pod("shop", "b")
+    await asyncio.sleep(5)
+    assert await lone.owned("shop") == {"a": 2, "b": 2}
+
+
+@played
+async def test_sessions_have_a_full_term_under_a_new_leader(lone: Lone) -> None:
+    second = await followed(lone)
+    await lone.group("shop", "a", "b")
+    for moment in range(100):
+        if not 30 < moment < 50:  # there was an outage of everything
+            for pod in ("a", "b"):
+                await lone.renew("shop", pod)
+        if moment == 31:
+            lone.crash()
         await asyncio.sleep(1)
-        lone.server.compact()
-        lone.fails = lambda verb, path: None
-        await lone.stop()
-        await asyncio.sleep(20)
-        assert second.elector.leading
-        assert {pod.name for pod in second.cache.pods} == {"a"}
-
-    played(story)
+        if moment > 2:
+            assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert second.elector.leading
 
 
-def test_who_loses_the_lead_keeps_no_group() -> None:
-    async def story(lone: Lone) -> None:
-        second = await followed(lone)
-        await lone.group("shop", "a")
-        await asyncio.sleep(20)
-        lone.server.request("patch", LEADERS_LEASE, body={"spec": {"holderIdentity": "two"}})
-        await asyncio.sleep(20)
-        assert second.elector.leading and not lone.replica.elector.leading
-        assert age(second) is not None
-        assert age(lone.replica) is None
-        await lone.pod("shop", "b")
-        await asyncio.sleep(5)
-        assert await lone.owned("shop") == {"a": 2, "b": 2}
-
-    played(story)
-
-
-def test_who_could_not_renew_while_nobody_led_has_a_full_term_under_the_new_leader() -> None:
-    async def story(lone: Lone) -> None:
-        second = await followed(lone)
-        await lone.group("shop", "a", "b")
-        for moment in range(100):
-            if not 30 < moment < 50:  # there was an outage of everything
-                for pod in ("a", "b"):
-                    await lone.renew("shop", pod)
-            if moment == 31:
-                lone.crash()
-            await asyncio.sleep(1)
-            if moment > 2:
-                assert await lone.owned("shop") == {"a": 2, "b": 2}
-        assert second.elector.leading
-
-    played(story)
-
-
-def test_a_group_that_was_made_again_while_nobody_saw_it_is_another() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(10)
-        path = groups_path("shop", "orders")
-        before = await lone.api.get(path)
-        lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
-        lone.replica.api.drop_watches()  # type: ignore[attr-defined]
-        assert FINALIZER in before["metadata"]["finalizers"]
-        await lone.api.delete(path)
-        await lone.api.merge(path, {"metadata": {"finalizers": None}})
-        await asyncio.sleep(1)
-        spec = {key: value for key, value in before.items() if key in ("apiVersion", "kind", "spec")}
-        made = await lone.api.create(groups_path("shop"), {**spec, "metadata": {"name": "orders"}})
-        assert made["metadata"]["uid"] != before["metadata"]["uid"]
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(60)
-        ledger = await lone.api.get(core_path("shop", "configmaps", ledger_name("orders")))
-        assert [owner["uid"] for owner in ledger["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
-        assert await lone.owned("shop") == {"a": 4}
-
-    played(story)
+@played
+async def test_a_group_recreated_unseen_is_another_group(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    path = groups_path("shop", "orders")
+    before = await lone.api.get(path)
+    lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
+    lone.replica.api.drop_watches()  # type: ignore[attr-defined]
+    assert FINALIZER in before["metadata"]["finalizers"]
+    await lone.api.delete(path)
+    await lone.api.merge(path, {"metadata": {"finalizers": None}})
+    await asyncio.sleep(1)
+    spec = {key: value for key, value in before.items() if key in ("apiVersion", "kind", "spec")}
+    made = await lone.api.create(groups_path("shop"), {**spec, "metadata": {"name": "orders"}})
+    assert made["metadata"]["uid"] != before["metadata"]["uid"]
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(60)
+    ledger = await lone.api.get(core_path("shop", "configmaps", ledger_name("orders")))
+    assert [owner["uid"] for owner in ledger["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
+    assert await lone.owned("shop") == {"a": 4}
 
 
 @pytest.mark.parametrize("fault", [Refuse(403, "Forbidden", "no"), Refuse(503, "ServiceUnavailable", "away")], ids=str)
-def test_an_event_that_is_refused_keeps_back_no_other(fault: Fault) -> None:
-    async def story(lone: Lone) -> None:
-        events = group_path(EVENTS, "shop", "events")
-        lone.fails = lambda verb, path: fault if (verb, path) == ("create", events) else None
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        assert (await lone.api.get(events))["items"] == []
-        lone.fails = lambda verb, path: None
-        await lone.pod("shop", "b")
-        await asyncio.sleep(5)
-        assert (await lone.api.get(events))["items"]
-
-    played(story)
+@played
+async def test_a_refused_event_holds_back_no_other(lone: Lone, fault: Fault) -> None:
+    events = group_path(EVENTS, "shop", "events")
+    lone.fails = lambda verb, path: fault if (verb, path) == ("create", events) else None
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    assert (await lone.api.get(events))["items"] == []
+    lone.fails = lambda verb, path: None
+    await lone.pod("shop", "b")
+    await asyncio.sleep(5)
+    assert (await lone.api.get(events))["items"]
 
 
 def _stray() -> dict[str, object]:
@@ -157,49 +145,45 @@ def _ready() -> dict[str, object]:
     return {"status": {"phase": "Running", "conditions": [condition]}}
 
 
-def test_who_wins_again_and_no_other_led_meanwhile_asks_only_for_what_changed() -> None:
-    async def story(lone: Lone) -> None:
-        for namespace in ("shop", "bank"):
-            await lone.group(namespace, "a")
-        await asyncio.sleep(60)
-        loops = dict(lone.replica.group_loops._loops)
-        reign, lease = lone.replica.elector.reign, await lone.api.get(LEADERS_LEASE)
-        asked: list[tuple[str, str]] = []
+@played
+async def test_a_leader_that_wins_again_reads_only_changes(lone: Lone) -> None:
+    for namespace in ("shop", "bank"):
+        await lone.group(namespace, "a")
+    await asyncio.sleep(60)
+    loops = dict(lone.replica.group_loops._loops)
+    reign, lease = lone.replica.elector.reign, await lone.api.get(LEADERS_LEASE)
+    asked: list[tuple[str, str]] = []
 
-        def noted(verb: str, path: str) -> None:
-            asked.append((verb, path))
+    def noted(verb: str, path: str) -> None:
+        asked.append((verb, path))
 
-        lone.fails = noted
-        lone.unreachable = True
-        await asyncio.sleep(Terms().renew_deadline + 1)
-        assert lone.replica.elector.reign is None
-        await lone.pod("shop", "b")
-        asked.clear()
-        await asyncio.sleep(5)
-        assert [one for one in asked if one[0] not in ("list", "watch")] == [], "it does not lead"
-        lone.unreachable = False
-        await asyncio.sleep(Terms().retry + 10)
-        assert lone.replica.elector.reign == reign
-        assert (await lone.api.get(LEADERS_LEASE))["spec"]["acquireTime"] == lease["spec"]["acquireTime"]
-        assert await lone.owned("shop") == {"a": 2, "b": 2}
-        assert lone.replica.group_loops._loops == loops
-        assert [one for one in asked if one[0] not in ("list", "watch") and "/bank/" in one[1]] == [], "nothing changed there"
-
-    played(story)
+    lone.fails = noted
+    lone.unreachable = True
+    await asyncio.sleep(Terms().renew_deadline + 1)
+    assert lone.replica.elector.reign is None
+    await lone.pod("shop", "b")
+    asked.clear()
+    await asyncio.sleep(5)
+    assert [one for one in asked if one[0] not in ("list", "watch")] == [], "it does not lead"
+    lone.unreachable = False
+    await asyncio.sleep(Terms().retry + 10)
+    assert lone.replica.elector.reign == reign
+    assert (await lone.api.get(LEADERS_LEASE))["spec"]["acquireTime"] == lease["spec"]["acquireTime"]
+    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert lone.replica.group_loops._loops == loops
+    assert [one for one in asked if one[0] not in ("list", "watch") and "/bank/" in one[1]] == [], "nothing changed there"
 
 
-def test_what_waits_for_the_lead_goes_on_though_it_came_back_between_two_looks() -> None:
-    async def story(lone: Lone) -> None:
-        await asyncio.sleep(60.5)  # and no group has a round that would wake what waits
-        loops = lone.replica.group_loops
-        reign, loops.reign = loops.reign, (-1, "another")
-        waiting = asyncio.create_task(lone.replica.pacing.turn())
-        await asyncio.sleep(0.001)
-        loops.reign = reign
-        await asyncio.sleep(LOOK_EVERY + 0.1)
-        assert waiting.done()
-
-    played(story)
+@played
+async def test_waiters_for_the_lead_notice_that_it_came_back(lone: Lone) -> None:
+    await asyncio.sleep(60.5)  # and no group has a round that would wake what waits
+    loops = lone.replica.group_loops
+    reign, loops.reign = loops.reign, (-1, "another")
+    waiting = asyncio.create_task(lone.replica.pacing.turn())
+    await asyncio.sleep(0.001)
+    loops.reign = reign
+    await asyncio.sleep(LOOK_EVERY + 0.1)
+    assert waiting.done()
 
 
 class LateWrites(MemoryApi):
@@ -218,16 +202,14 @@ class LateWrites(MemoryApi):
         return await super().replace(path, body)
 
 
-def test_who_ends_in_the_midst_of_a_renewal_gives_the_lease_up() -> None:
-    async def story(lone: Lone) -> None:
-        await asyncio.sleep(5)
-        lone.replica.elector._api = late = LateWrites(lone.server)
-        await late.sent.wait()
-        await lone.stop()
-        await asyncio.sleep(1)
-        assert (await lone.api.get(LEADERS_LEASE))["spec"]["holderIdentity"] == ""
-
-    played(story)
+@played
+async def test_a_replica_that_ends_during_a_renewal_releases_the_lease(lone: Lone) -> None:
+    await asyncio.sleep(5)
+    lone.replica.elector._api = late = LateWrites(lone.server)
+    await late.sent.wait()
+    await lone.stop()
+    await asyncio.sleep(1)
+    assert (await lone.api.get(LEADERS_LEASE))["spec"]["holderIdentity"] == ""
 
 
 # -- What a replica keeps of groups that another leads by now: nothing.
@@ -240,7 +222,7 @@ class SlowToClose(MemoryQueue):
 
 
 @in_virtual_time
-async def test_a_group_that_is_cancelled_again_while_its_queues_close_leaves_no_metrics(world: OneReplica) -> None:
+async def test_a_group_cancelled_twice_leaves_no_metrics(world: OneReplica) -> None:
     world.queues["orders"] = SlowToClose()
     world.queue("orders")
     world.group("orders")

@@ -44,7 +44,7 @@ def file(folder: Path, *documents: str) -> Path:
     return path
 
 
-def test_the_specs_are_those_of_the_resources(tmp_path: Path) -> None:
+def test_the_specs_of_the_resources_are_simulated(tmp_path: Path) -> None:
     scenario = read_scenario(file(tmp_path, QUEUE, GROUP, DEPLOYMENT))
     result = simulate(scenario)
     granted = [line for line in result.lines if line["event"] == "grant" and line["t"] == 7]
@@ -55,13 +55,13 @@ def test_the_specs_are_those_of_the_resources(tmp_path: Path) -> None:
     assert result.summary["deadline_misses"] > 0, "a hand-off does not wait"
 
 
-def test_a_list_as_kubectl_prints_it_is_its_items(tmp_path: Path) -> None:
+def test_a_list_from_kubectl_is_read_as_its_items(tmp_path: Path) -> None:
     items = "".join("- " + one.strip().replace("\n", "\n  ") + "\n" for one in (QUEUE, GROUP))
     listed = file(tmp_path, f"apiVersion: v1\nkind: List\nitems:\n{items}")
     assert simulate(read_scenario(listed)).lines == simulate(read_scenario(file(tmp_path, QUEUE, GROUP))).lines
 
 
-def test_the_members_that_there_are_join_and_one_comes_one_crashes_and_one_is_replaced(tmp_path: Path) -> None:
+def test_the_members_in_the_status_join_crash_and_are_replaced(tmp_path: Path) -> None:
     rebalance = "spec:\n  rebalance: {delaySeconds: 20, maxConcurrentHandoffs: 1000}"
     scenario = read_scenario(file(tmp_path, QUEUE, GROUP.replace("spec:", rebalance)))
     joined, more, crash, replaced = scenario.events
@@ -73,7 +73,7 @@ def test_the_members_that_there_are_join_and_one_comes_one_crashes_and_one_is_re
     assert read_scenario(file(tmp_path, QUEUE, GROUP, "until: 5\n")).events == (joined,)
 
 
-def test_what_a_document_without_a_kind_says_is_laid_over_that(tmp_path: Path) -> None:
+def test_a_document_without_a_kind_overrides_the_resources(tmp_path: Path) -> None:
     own = "group: {rebalance: {delaySeconds: 0.5}}\nevents: [{at: 0, join: [a]}]\nuntil: 9\n"
     scenario = read_scenario(file(tmp_path, QUEUE, GROUP, own))
     assert (len(scenario.events), scenario.until) == (1, 9)
@@ -81,7 +81,7 @@ def test_what_a_document_without_a_kind_says_is_laid_over_that(tmp_path: Path) -
     assert [line["t"] for line in result.lines if line["event"] == "grant"] == [0.5] * 6
 
 
-def test_of_several_groups_one_is_chosen(tmp_path: Path) -> None:
+def test_one_of_several_groups_is_chosen(tmp_path: Path) -> None:
     path = file(tmp_path, QUEUE, GROUP, ANOTHER)
     assert read_scenario(path, "shop/mail").events == read_scenario(path, "mail").events
     assert read_scenario(path, "mail").events[0].join[0].id == "mail-1"
@@ -132,12 +132,12 @@ def test_of_several_groups_one_is_chosen(tmp_path: Path) -> None:
         ((QUEUE, GROUP, "a: 1\n", "b: 2\n"), "a scenario is a mapping with queues, group"),
     ],
 )
-def test_what_cannot_be_simulated_is_said_with_the_cure(documents: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_simulated_is_rejected_with_the_cure(documents: tuple[str, ...], said: str, tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=said):
         read_scenario(file(tmp_path, *documents))
 
 
-def test_of_a_topic_a_document_beside_it_says_how_many_partitions_it_has(tmp_path: Path) -> None:
+def test_the_partitions_of_a_topic_come_from_another_document(tmp_path: Path) -> None:
     example = (EXAMPLES / "kafka-consumer" / "queue.yaml").read_text()
     with pytest.raises(
         ScenarioError, match=r"its topic says .*; add a document with queues: \{orders: \{partitions: 12\}\}, or "
@@ -149,7 +149,7 @@ def test_of_a_topic_a_document_beside_it_says_how_many_partitions_it_has(tmp_pat
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/queue.yaml")), ids=lambda path: path.parent.name)
-def test_the_shipped_examples_simulate_as_they_are(path: Path, tmp_path: Path) -> None:
+def test_the_shipped_examples_can_be_simulated(path: Path, tmp_path: Path) -> None:
     documents = path.read_text()
     if "type: Kafka" in documents:
         documents += "\n---\nqueues: {orders: {partitions: 12}}\n"

@@ -24,77 +24,68 @@ LATE = {
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 @pytest.mark.parametrize("forged", [{}, {"conditions": [LATE]}, {"partitions": 77}], ids=["nothing", "a late write", "a field"])
-def test_a_status_that_somebody_else_wrote_is_put_right(path: str, forged: dict[str, Any]) -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(10)
-        before = (await lone.api.get(path))["status"]
-        lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": forged})
-        assert (await lone.api.get(path))["status"] == forged
-        await asyncio.sleep(REPORTS_EVERY + 10)
-        after = (await lone.api.get(path))["status"]
-        assert _timeless(after) == _timeless(before)
-
-    played(story)
+@played
+async def test_an_overwritten_status_is_restored(lone: Lone, path: str, forged: dict[str, Any]) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    before = (await lone.api.get(path))["status"]
+    lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": forged})
+    assert (await lone.api.get(path))["status"] == forged
+    await asyncio.sleep(REPORTS_EVERY + 10)
+    after = (await lone.api.get(path))["status"]
+    assert _timeless(after) == _timeless(before)
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
-def test_a_status_that_nobody_touches_is_not_written(path: str) -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(10)
-        before = await lone.api.get(path)
-        await asyncio.sleep(600)
-        assert await lone.api.get(path) == before
-
-    played(story)
+@played
+async def test_an_unchanged_status_is_not_written(lone: Lone, path: str) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    before = await lone.api.get(path)
+    await asyncio.sleep(600)
+    assert await lone.api.get(path) == before
 
 
-def test_a_status_that_is_refused_is_tried_ever_more_seldom() -> None:
-    async def story(lone: Lone) -> None:
-        tries: list[float] = []
+@played
+async def test_a_refused_status_is_retried_with_growing_pauses(lone: Lone) -> None:
+    tries: list[float] = []
 
-        def refuse(verb: str, path: str) -> Refuse | None:
-            if verb == "patch" and path == PATHS["queue"] + "/status":
-                tries.append(lone.loop.time())
-                return Refuse(403, "Forbidden", "no")
-            return None
+    def refuse(verb: str, path: str) -> Refuse | None:
+        if verb == "patch" and path == PATHS["queue"] + "/status":
+            tries.append(lone.loop.time())
+            return Refuse(403, "Forbidden", "no")
+        return None
 
-        lone.fails = refuse
-        await lone.group("shop", "a")
-        await asyncio.sleep(600)
-        assert 10 <= len(tries) <= 600 / LONGEST_RETRY + 10
-        assert max(after - before for before, after in pairwise(tries)) <= LONGEST_RETRY + 1
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(LONGEST_RETRY + 1)
-        assert (await lone.api.get(PATHS["queue"]))["status"]["conditions"]
-
-    played(story)
+    lone.fails = refuse
+    await lone.group("shop", "a")
+    await asyncio.sleep(600)
+    assert 10 <= len(tries) <= 600 / LONGEST_RETRY + 10
+    assert max(after - before for before, after in pairwise(tries)) <= LONGEST_RETRY + 1
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(LONGEST_RETRY + 1)
+    assert (await lone.api.get(PATHS["queue"]))["status"]["conditions"]
 
 
 @pytest.mark.parametrize("code", [404, 409])
-def test_one_refusal_leaves_no_status_of_a_queue_that_is_there_stale(code: int) -> None:
+@played
+async def test_a_single_refusal_leaves_no_stale_status(lone: Lone, code: int) -> None:
     """Of two who wrote at once one may be told 409, and 404 while the kind is not served."""
+    path, refused = PATHS["queue"], list[float]()
 
-    async def story(lone: Lone) -> None:
-        path, refused = PATHS["queue"], list[float]()
+    def refuse_once(verb: str, at: str) -> Refuse | None:
+        if verb == "patch" and at == f"{path}/status" and not refused:
+            refused.append(lone.loop.time())
+            return Refuse(code, "", "once")
+        return None
 
-        def refuse_once(verb: str, at: str) -> Refuse | None:
-            if verb == "patch" and at == f"{path}/status" and not refused:
-                refused.append(lone.loop.time())
-                return Refuse(code, "", "once")
-            return None
-
-        await lone.group("shop", "a")
-        await asyncio.sleep(10)
-        before = (await lone.api.get(path))["status"]
-        lone.fails = refuse_once
-        lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": {"conditions": [LATE]}})
-        await asyncio.sleep(REPORTS_EVERY + LONGEST_RETRY)
-        assert refused
-        assert _timeless((await lone.api.get(path))["status"]) == _timeless(before)
-
-    played(story)
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    before = (await lone.api.get(path))["status"]
+    lone.fails = refuse_once
+    lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": {"conditions": [LATE]}})
+    await asyncio.sleep(REPORTS_EVERY + LONGEST_RETRY)
+    assert refused
+    assert _timeless((await lone.api.get(path))["status"]) == _timeless(before)
 
 
 def _timeless(status: dict[str, Any]) -> dict[str, Any]:

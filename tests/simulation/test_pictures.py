@@ -39,14 +39,14 @@ def squeezed(cells: str) -> str:
     return "".join(char for char, _ in groupby(cells.replace("⋮", "")))
 
 
-def test_partitions_that_fared_alike_share_a_row_and_pauses_and_lonely_times_are_seen() -> None:
+def test_partitions_with_the_same_history_share_a_row() -> None:
     lines = text()
     assert squeezed(row(lines, "orders 0,2")) == "·A"
     assert squeezed(row(lines, "orders 3")) == "·B░C"
     assert squeezed(row(lines, "orders 1")) == "·B·C"
 
 
-def test_above_the_rows_stand_the_events_and_the_state() -> None:
+def test_events_and_state_are_above_the_rows() -> None:
     lines = text()
     assert "╭ a, b join" in lines[0] and any("╭ b leaves" in line for line in lines)
     assert row(lines, "state").startswith("─ Holddown ─")
@@ -58,13 +58,13 @@ def test_no_line_is_wider_than_asked_for() -> None:
         assert max(map(len, text(width))) <= width
 
 
-def test_time_at_rest_is_shortened_so_that_a_short_hand_off_is_seen_in_a_long_life() -> None:
+def test_time_at_rest_is_shortened() -> None:
     lines = text(until=100_000)
     assert any("░" in line for line in lines)
     assert any("⋮" in line for line in lines)
 
 
-def test_a_partition_that_does_not_exist_has_no_owner_and_no_lack_of_one() -> None:
+def test_a_missing_partition_is_blank() -> None:
     lines = text(events=[{"at": 0, "join": ["a"]}, {"at": 10, "scale": {"orders": 5}}, {"at": 20, "scale": {"orders": 4}}])
     cells = next(line for line in lines if line.strip().startswith("orders 4")).split("orders 4", 1)[1]
     assert squeezed(cells) == " A░"
@@ -78,13 +78,13 @@ AWAY = [
 ]
 
 
-def test_who_is_gone_while_no_operator_looks_does_not_work_on() -> None:
+def test_a_pod_that_vanishes_unnoticed_is_shown() -> None:
     lines = text(events=AWAY)
     assert squeezed(row(lines, "orders 1,3")) == "·B!·A"
     assert any("! without a live owner, unnoticed" in line for line in lines)
 
 
-def test_a_pod_that_is_back_works_on_and_another_of_its_name_does_not() -> None:
+def test_a_pod_that_is_back_goes_on_working() -> None:
     back = [*AWAY[:3], {"at": 15, "join": ["b"]}, AWAY[3]]
     assert squeezed(row(text(events=back), "orders 1,3")) == "·B!B"
     other = [*AWAY[:3], {"at": 15, "join": [{"id": "b", "uid": "new"}]}, AWAY[3]]
@@ -93,12 +93,12 @@ def test_a_pod_that_is_back_works_on_and_another_of_its_name_does_not() -> None:
     assert [(one.start, one.end) for one in orphaned_partitions(result)] == [(12, 20), (12, 20)]
 
 
-def test_a_lost_observation_leaves_work_without_a_live_owner_too() -> None:
+def test_a_lost_observation_shows_partitions_without_a_live_owner() -> None:
     events = [{"at": 0, "join": ["a", "b"]}, {"at": 10, "lose": "observation"}, {"at": 12, "leave": ["b"]}]
     assert squeezed(row(text(events=events), "orders 1,3")) == "·B!·A", "until the resync at 20"
 
 
-def test_what_had_no_live_owner_is_in_the_drawing_the_story_and_the_verdict() -> None:
+def test_missing_owners_are_in_drawing_story_and_verdict() -> None:
     drawn = drawing(events=AWAY)
     assert "<title>without a live owner: b is gone, 12 to 20 s</title>" in drawn
     assert "16 s more with an owner that was gone, while no operator noticed." in drawn
@@ -106,12 +106,12 @@ def test_what_had_no_live_owner_is_in_the_drawing_the_story_and_the_verdict() ->
     assert any(re.fullmatch(r" +12  b is gone: orders 1,3 have no live owner +no operator has noticed", line) for line in told)
 
 
-def test_where_somebody_looks_nobody_is_gone_unnoticed() -> None:
+def test_no_pod_is_missed_while_the_operator_runs() -> None:
     assert orphaned_partitions(run(parse_scenario(BASE))) == ()
     assert not any("!" in line for line in text())
 
 
-def test_many_rows_are_folded_by_what_happened_and_not_by_whom_it_happened_to() -> None:
+def test_many_rows_are_folded_by_their_history() -> None:
     members = [f"m-{n}" for n in range(60)]
     lines = text(queues={"orders": 120}, events=[{"at": 0, "join": members}, {"at": 10, "leave": ["m-7"]}])
     assert len([line for line in lines if line.strip().startswith("orders")]) < 10
@@ -126,14 +126,14 @@ def test_hundreds_of_events_share_a_few_flags() -> None:
     assert any("and" in line and "more" in line for line in lines)
 
 
-def test_in_a_file_there_are_no_colours(tmp_path: Path) -> None:
+def test_a_file_has_no_colours(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("queues: {orders: 2}\nevents: [{at: 0, join: [a]}]\nuntil: 9\n")
     output = CliRunner().invoke(simulate, [str(path)]).output
     assert "\x1b" not in output and "AAA" in output
 
 
-def test_an_output_without_box_drawing_characters_shows_what_it_can(tmp_path: Path) -> None:
+def test_ascii_output_has_no_box_drawing_characters(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("queues: {orders: 2}\nevents: [{at: 0, join: [a]}]\nuntil: 9\n")
     result = CliRunner(charset="ascii").invoke(main, ["simulate", str(path)])
@@ -146,14 +146,14 @@ def drawing(**changes: object) -> str:
     return svg(history(scenario, result), "a <title> & more", list(verdict(result)))
 
 
-def test_the_drawing_is_the_same_every_time_and_needs_nothing_from_elsewhere() -> None:
+def test_the_drawing_is_deterministic_and_self_contained() -> None:
     once = drawing()
     assert once == drawing()
     assert once.count("http") == once.count('xmlns="http://www.w3.org/2000/svg"') == 1
     assert "<script" not in once and "@import" not in once
 
 
-def test_the_drawing_tells_in_words_what_it_shows() -> None:
+def test_the_drawing_is_described_in_words() -> None:
     root = ElementTree.fromstring(drawing())
     space = "{http://www.w3.org/2000/svg}"
     assert root.get("role") == "img"
@@ -166,13 +166,13 @@ def test_the_drawing_tells_in_words_what_it_shows() -> None:
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", 'a"b', "a&b", "ä€😀"])
-def test_names_are_only_ever_words_in_the_drawing(name: str) -> None:
+def test_names_are_escaped_in_the_drawing(name: str) -> None:
     root = ElementTree.fromstring(drawing(events=[{"at": 0, "join": [name]}]))
     assert any(element.text == name for element in root.iter("{http://www.w3.org/2000/svg}text"))
     assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
 
 
-def test_nothing_happens_and_that_can_be_drawn_too() -> None:
+def test_an_empty_life_can_be_drawn() -> None:
     nothing: list[dict[str, Any]] = [{"until": 0, "events": []}, {"events": []}, {"queues": {}}, {"queues": {"orders": 0}}]
     for changes in nothing:
         ElementTree.fromstring(drawing(**changes))

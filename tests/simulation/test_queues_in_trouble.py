@@ -54,16 +54,10 @@ class Shop(OneReplica):
         self.change_group("orders", queues=[{"name": name} for name in queues])
 
     async def spread(self, queue: str, *shares: int, seconds: float = 10) -> float:
-        async def counts() -> list[int]:
-            return await self.counts(queue=queue)
-
-        return await self.until(counts, sorted(shares), seconds)
+        return await self.until(partial(self.counts, queue=queue), sorted(shares), seconds)
 
     async def gone(self, seconds: float) -> float:
-        async def so() -> bool:
-            return await self.found(groups_path("shop", "orders")) is None
-
-        took = await self.until(so, True, seconds)
+        took = await self.until_gone(groups_path("shop", "orders"), seconds)
         await asyncio.sleep(1)  # its last events are posted behind it
         return took
 
@@ -81,7 +75,7 @@ in_virtual_time = partial(one_replica.in_virtual_time, make=Shop)
 
 
 @in_virtual_time
-async def test_a_hung_queue_that_is_let_go_of_delays_nothing_of_the_others(shop: Shop) -> None:
+async def test_a_hung_queue_that_is_removed_delays_no_other(shop: Shop) -> None:
     shop.orders("good", "hung")
     shop.pod("a")
     await shop.spread("good", 4)
@@ -103,7 +97,7 @@ async def test_a_hung_queue_that_is_let_go_of_delays_nothing_of_the_others(shop:
 
 
 @in_virtual_time
-async def test_a_queue_that_never_answered_is_taken_out_without_delaying_a_hand_off(shop: Shop) -> None:
+async def test_removing_a_queue_that_never_answered_delays_no_hand_off(shop: Shop) -> None:
     shop.orders("good", "hung")
     shop.queues["hung"].hangs = True
     shop.pod("a")
@@ -116,7 +110,7 @@ async def test_a_queue_that_never_answered_is_taken_out_without_delaying_a_hand_
 
 
 @in_virtual_time
-async def test_a_group_with_twenty_hung_queues_is_deleted_in_time_and_says_what_it_left(shop: Shop) -> None:
+async def test_a_group_with_twenty_hung_queues_is_deleted_in_time(shop: Shop) -> None:
     names = [f"queue-{number}" for number in range(20)]
     shop.orders(*names)
     shop.pod("a")
@@ -132,24 +126,20 @@ async def test_a_group_with_twenty_hung_queues_is_deleted_in_time_and_says_what_
 
 
 @pytest.mark.parametrize("refused", [("pause", "grant"), ("release",), ("grant", "release")])
-def test_a_group_is_deleted_in_time_whose_queue_answers_to_looks_alone(refused: tuple[str, ...]) -> None:
+@in_virtual_time
+async def test_a_group_whose_queue_is_read_only_is_deleted_in_time(shop: Shop, refused: tuple[str, ...]) -> None:
     """As a server that has no room, or whose user may no more write."""
-
-    @in_virtual_time
-    async def lives(shop: Shop) -> None:
-        shop.orders()
-        shop.pod("a")
-        await shop.spread("orders", 4)
-        shop.queues["orders"].refuses = frozenset(refused)
-        shop.delete_group("orders")
-        assert await shop.gone(QUEUES_WITHIN + 4 * ANSWERS_WITHIN) >= QUEUES_WITHIN
-        assert "stays as it is" in (await shop.notes("NotReleased"))[0]
-
-    lives()
+    shop.orders()
+    shop.pod("a")
+    await shop.spread("orders", 4)
+    shop.queues["orders"].refuses = frozenset(refused)
+    shop.delete_group("orders")
+    assert await shop.gone(QUEUES_WITHIN + 4 * ANSWERS_WITHIN) >= QUEUES_WITHIN
+    assert "stays as it is" in (await shop.notes("NotReleased"))[0]
 
 
 @in_virtual_time
-async def test_a_queue_that_answers_to_looks_alone_is_in_trouble_until_something_is_done(shop: Shop) -> None:
+async def test_a_read_only_queue_is_unreachable_until_a_write_succeeds(shop: Shop) -> None:
     """And not Ready for a moment at each look, with two events, while an alert never sees it for long enough."""
     shop.orders()
     shop.pod("a")
@@ -171,7 +161,7 @@ async def test_a_queue_that_answers_to_looks_alone_is_in_trouble_until_something
 
 
 @in_virtual_time
-async def test_a_group_that_is_deleted_waits_as_long_as_its_queue_lets_something_be_done(shop: Shop) -> None:
+async def test_a_deleted_group_waits_while_its_queue_makes_progress(shop: Shop) -> None:
     shop.orders(partitions=20)
     shop.pod("a")
     await shop.spread("orders", 20)
@@ -217,7 +207,7 @@ async def test_slow_looks_at_a_queue_delay_no_hand_off(shop: Shop) -> None:
 
 
 @in_virtual_time
-async def test_a_queue_that_is_down_is_asked_ever_more_rarely_and_soon_again_when_it_is_back(shop: Shop) -> None:
+async def test_a_queue_that_is_down_is_retried_with_growing_pauses(shop: Shop) -> None:
     shop.orders()
     shop.pod("a")
     await shop.told("Ready")
@@ -230,7 +220,7 @@ async def test_a_queue_that_is_down_is_asked_ever_more_rarely_and_soon_again_whe
 
 
 @in_virtual_time
-async def test_an_event_says_what_keeps_a_queue_away_now_where_it_was_something_else_before(shop: Shop) -> None:
+async def test_an_event_reports_a_new_cause_of_a_queue_outage(shop: Shop) -> None:
     shop.orders()
     shop.pod("a")
     await shop.told("Ready")
@@ -245,7 +235,7 @@ async def test_an_event_says_what_keeps_a_queue_away_now_where_it_was_something_
 
 
 @in_virtual_time
-async def test_while_all_pods_stop_a_group_is_not_ready_with_partitions_that_have_no_owner(shop: Shop) -> None:
+async def test_a_group_without_owners_is_not_ready_while_its_pods_stop(shop: Shop) -> None:
     shop.orders()
     for name in ("a", "b"):
         shop.pod(name, node="node")
@@ -267,7 +257,7 @@ async def test_while_all_pods_stop_a_group_is_not_ready_with_partitions_that_hav
 
 
 @in_virtual_time
-async def test_a_queue_that_stops_to_answer_is_not_called_ready_for_long(shop: Shop) -> None:
+async def test_a_queue_that_stops_answering_is_soon_unreachable(shop: Shop) -> None:
     shop.orders()
     shop.pod("a")
     await shop.spread("orders", 4)
@@ -279,7 +269,7 @@ async def test_a_queue_that_stops_to_answer_is_not_called_ready_for_long(shop: S
 
 
 @in_virtual_time
-async def test_a_group_whose_queue_another_took_over_goes_without_touching_it(shop: Shop) -> None:
+async def test_a_deleted_group_leaves_a_taken_over_queue_alone(shop: Shop) -> None:
     shop.orders()
     shop.pod("a")
     await shop.spread("orders", 4)
@@ -294,7 +284,7 @@ async def test_a_group_whose_queue_another_took_over_goes_without_touching_it(sh
 
 
 @in_virtual_time
-async def test_a_queue_that_moved_while_it_hung_is_used_where_it_is_now(shop: Shop) -> None:
+async def test_a_hung_queue_is_used_at_its_new_address(shop: Shop) -> None:
     shop.orders()
     shop.pod("a")
     await shop.spread("orders", 4)
@@ -312,7 +302,7 @@ async def test_a_queue_that_moved_while_it_hung_is_used_where_it_is_now(shop: Sh
 
 
 @in_virtual_time
-async def test_what_nobody_thought_of_is_a_condition_in_its_own_words(shop: Shop) -> None:
+async def test_an_unexpected_error_is_reported_in_the_condition(shop: Shop) -> None:
     shop.orders()
     shop.queues["orders"].fails = RuntimeError("the server said\n\x1b[2J" + "x" * 5000)
     message = await shop.told("QueueUnreachable")
@@ -325,7 +315,7 @@ async def test_what_nobody_thought_of_is_a_condition_in_its_own_words(shop: Shop
 
 
 @in_virtual_time
-async def test_a_group_asks_for_a_queue_in_its_own_name_and_with_what_it_may_take_over(shop: Shop) -> None:
+async def test_a_group_claims_a_queue_with_its_uid_and_take_overs(shop: Shop) -> None:
     shop.orders()
     shop.pod("a")
     await shop.spread("orders", 4)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from tests.simulation.api_server import Fault, Hang, LoseAnswer, Refuse
-from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 CONFIG_MAPS = core_path("shop", "configmaps")
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
@@ -78,97 +79,86 @@ def bound(fault: Fault) -> float:
 
 
 @pytest.mark.parametrize("fault", AT_ONCE + TOO_LARGE + IN_A_WHILE, ids=str)
-def test_a_ledger_that_cannot_be_written_is_told_and_nothing_is_done_that_it_does_not_say(fault: Fault) -> None:
-    async def story(world: OneReplica) -> None:
-        await serve(world)
-        before, records = await world.ledger(), dict(world.queues["orders"].records)
-        failures = world.measured("baton_ledger_failures_total", **LABELS)
-        world.trouble = of_ledgers(fault)
-        world.delete_pod("orders-b")
-        assert await world.until_told(reason(fault)) <= bound(fault)
-        _, message = await world.ready()
-        assert "ConfigMap shop/orders-assignments, the group's ledger, cannot be written" in message
-        if type(fault) is Refuse:
-            assert fault.message in message
-            assert any(cure in message for cure in CURES), message
-        world.pod("orders-c")
-        await asyncio.sleep(30)
-        assert (await world.ready())[0] == reason(fault)
-        assert await world.ledger() == before
-        assert world.queues["orders"].records == records, "nothing was granted"
-        assert world.measured("baton_ledger_failures_total", **LABELS) > failures
-        assert world.measured("baton_ledger_failing_seconds", **LABELS) >= 30
-        assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
-        assert (await world.events()).count(reason(fault)) == 1
-        assert world.measured("baton_reconcile_age_seconds", **LABELS) <= 30, "rounds come to their end"
-        world.trouble = lambda verb, path: None
-        assert await world.until_told("Ready") <= LONGEST_PAUSE + REQUEST_TIMEOUT + 1
-        await world.until(world.counts, [2, 2])
-        assert world.metric("baton_ledger_failing_seconds", **LABELS) == 0
+@in_virtual_time
+async def test_a_refused_ledger_is_reported_and_nothing_else_is_done(world: OneReplica, fault: Fault) -> None:
+    await serve(world)
+    before, records = await world.ledger(), dict(world.queues["orders"].records)
+    failures = world.measured("baton_ledger_failures_total", **LABELS)
+    world.trouble = of_ledgers(fault)
+    world.delete_pod("orders-b")
+    assert await world.until_told(reason(fault)) <= bound(fault)
+    _, message = await world.ready()
+    assert "ConfigMap shop/orders-assignments, the group's ledger, cannot be written" in message
+    if type(fault) is Refuse:
+        assert fault.message in message
+        assert any(cure in message for cure in CURES), message
+    world.pod("orders-c")
+    await asyncio.sleep(30)
+    assert (await world.ready())[0] == reason(fault)
+    assert await world.ledger() == before
+    assert world.queues["orders"].records == records, "nothing was granted"
+    assert world.measured("baton_ledger_failures_total", **LABELS) > failures
+    assert world.measured("baton_ledger_failing_seconds", **LABELS) >= 30
+    assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
+    assert (await world.events()).count(reason(fault)) == 1
+    assert world.measured("baton_reconcile_age_seconds", **LABELS) <= 30, "rounds come to their end"
+    world.trouble = lambda verb, path: None
+    assert await world.until_told("Ready") <= LONGEST_PAUSE + REQUEST_TIMEOUT + 1
+    await world.until(world.counts, [2, 2])
+    assert world.metric("baton_ledger_failing_seconds", **LABELS) == 0
 
-        async def recovered() -> bool:
-            return "Recovered" in await world.events()
+    async def recovered() -> bool:
+        return "Recovered" in await world.events()
 
-        await world.until(recovered, True)
-
-    lives(story)
+    await world.until(recovered, True)
 
 
 @pytest.mark.parametrize("fault", [AT_ONCE[0], Hang()], ids=str)
-def test_its_neighbour_goes_on_meanwhile(fault: Fault) -> None:
-    async def story(world: OneReplica) -> None:
-        await serve(world)
-        world.trouble = lambda verb, path: fault if path == LEDGER else None
-        world.delete_pod("orders-b")
-        await world.until_told("LedgerRefused")
-        world.delete_pod("returns-b")
+@in_virtual_time
+async def test_a_refused_ledger_does_not_affect_other_groups(world: OneReplica, fault: Fault) -> None:
+    await serve(world)
+    world.trouble = lambda verb, path: fault if path == LEDGER else None
+    world.delete_pod("orders-b")
+    await world.until_told("LedgerRefused")
+    world.delete_pod("returns-b")
 
-        async def counts() -> list[int]:
-            return await world.counts("returns")
-
-        assert await world.until(counts, [4]) < 4
-        assert (await world.ready("returns"))[0] == "Ready"
-
-    lives(story)
+    assert await world.until(partial(world.counts, "returns"), [4]) < 4
+    assert (await world.ready("returns"))[0] == "Ready"
 
 
 @pytest.mark.parametrize("fault", AT_ONCE + TOO_LARGE + IN_A_WHILE, ids=str)
-def test_a_ledger_that_cannot_be_claimed_is_told(fault: Fault) -> None:
-    async def story(world: OneReplica) -> None:
-        world.trouble = of_ledgers(fault)
-        world.queue("orders")
-        world.group("orders")
-        world.pod("orders-a")
-        assert await world.until_told(reason(fault)) <= bound(fault) + 3
-        assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
-        assert world.measured("baton_ledger_failures_total", **LABELS) > 0
-        assert reason(fault) in await world.events()
-        assert world.queues == {}, "no queue is claimed"
-        world.trouble = lambda verb, path: None
-        await world.until_told("Ready", seconds=LONGEST_PAUSE + REQUEST_TIMEOUT + 5)
-        await world.until(world.counts, [4])
-
-    lives(story)
+@in_virtual_time
+async def test_a_ledger_that_cannot_be_claimed_is_reported(world: OneReplica, fault: Fault) -> None:
+    world.trouble = of_ledgers(fault)
+    world.queue("orders")
+    world.group("orders")
+    world.pod("orders-a")
+    assert await world.until_told(reason(fault)) <= bound(fault) + 3
+    assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
+    assert world.measured("baton_ledger_failures_total", **LABELS) > 0
+    assert reason(fault) in await world.events()
+    assert world.queues == {}, "no queue is claimed"
+    world.trouble = lambda verb, path: None
+    await world.until_told("Ready", seconds=LONGEST_PAUSE + REQUEST_TIMEOUT + 5)
+    await world.until(world.counts, [4])
 
 
 @pytest.mark.parametrize("fault", [AT_ONCE[0], IN_A_WHILE[0]], ids=str)
-def test_a_group_whose_ledger_cannot_be_written_sleeps_between_two_attempts(fault: Fault) -> None:
-    async def story(world: OneReplica) -> None:
-        await serve(world)
-        world.change_group("orders", rebalance={"delaySeconds": 2, "resyncSeconds": 5})
-        world.delete_pod("orders-b")
-        await asyncio.sleep(1)
-        world.trouble = of_ledgers(fault)  # the end of the holddown cannot be written, and is over from then on
-        await world.until_told("LedgerRefused")
-        world.looks = 0
-        await asyncio.sleep(30)
-        assert world.looks < 10_000
-
-    lives(story)
+@in_virtual_time
+async def test_a_group_with_a_refused_ledger_sleeps_between_attempts(world: OneReplica, fault: Fault) -> None:
+    await serve(world)
+    world.change_group("orders", rebalance={"delaySeconds": 2, "resyncSeconds": 5})
+    world.delete_pod("orders-b")
+    await asyncio.sleep(1)
+    world.trouble = of_ledgers(fault)  # the end of the holddown cannot be written, and is over from then on
+    await world.until_told("LedgerRefused")
+    world.looks = 0
+    await asyncio.sleep(30)
+    assert world.looks < 10_000
 
 
 @in_virtual_time
-async def test_a_group_whose_spec_became_invalid_after_a_refused_write_sleeps(world: OneReplica) -> None:
+async def test_a_group_with_an_invalid_spec_and_a_refused_write_sleeps(world: OneReplica) -> None:
     await serve(world)
     world.change_group("orders", rebalance={"delaySeconds": 2, "resyncSeconds": 60})
     world.trouble = of_ledgers(AT_ONCE[0])
@@ -182,7 +172,7 @@ async def test_a_group_whose_spec_became_invalid_after_a_refused_write_sleeps(wo
 
 
 @in_virtual_time
-async def test_what_fails_for_a_moment_is_no_news(world: OneReplica) -> None:
+async def test_a_brief_failure_is_not_reported(world: OneReplica) -> None:
     await serve(world)
     faults = [Refuse(500, "InternalError", "leader changed")] * 2
     world.trouble = lambda verb, path: faults.pop() if faults and (verb, path) == ("update", LEDGER) else None
@@ -192,22 +182,20 @@ async def test_what_fails_for_a_moment_is_no_news(world: OneReplica) -> None:
 
 
 @pytest.mark.parametrize("hang", [False, True])
-def test_writes_whose_answers_were_lost_are_nobody_elses(hang: bool) -> None:
-    async def story(world: OneReplica) -> None:
-        await serve(world)
-        faults: list[Fault] = [LoseAnswer(hang)] * 3
-        world.trouble = lambda verb, path: faults.pop() if faults and (verb, path) == ("update", LEDGER) else None
-        world.delete_pod("orders-b")
-        await world.until(world.counts, [4])
-        await world.until_told("Ready")
-        assert world.metric("baton_ledger_restored_total", **LABELS) == 0
-        assert "LedgerRestored" not in await world.events()
-
-    lives(story)
+@in_virtual_time
+async def test_writes_with_lost_answers_are_not_foreign_edits(world: OneReplica, hang: bool) -> None:
+    await serve(world)
+    faults: list[Fault] = [LoseAnswer(hang)] * 3
+    world.trouble = lambda verb, path: faults.pop() if faults and (verb, path) == ("update", LEDGER) else None
+    world.delete_pod("orders-b")
+    await world.until(world.counts, [4])
+    await world.until_told("Ready")
+    assert world.metric("baton_ledger_restored_total", **LABELS) == 0
+    assert "LedgerRestored" not in await world.events()
 
 
 @in_virtual_time
-async def test_it_is_not_tried_more_often_than_it_says_whatever_else_happens(world: OneReplica) -> None:
+async def test_a_refused_ledger_is_retried_at_its_own_pace(world: OneReplica) -> None:
     await serve(world)
     world.trouble = of_ledgers(AT_ONCE[0])
     world.delete_pod("orders-b")
@@ -221,7 +209,7 @@ async def test_it_is_not_tried_more_often_than_it_says_whatever_else_happens(wor
 
 
 @in_virtual_time
-async def test_an_immutable_ledger_is_written_again_when_it_is_deleted_and_nothing_is_lost(world: OneReplica) -> None:
+async def test_a_deleted_immutable_ledger_is_rewritten_without_loss(world: OneReplica) -> None:
     await serve(world)
     before, epochs = await world.ledger(), {number: one.epoch for number, one in world.queues["orders"].records.items()}
     world.server.request("patch", LEDGER, body={"immutable": True})
@@ -239,7 +227,7 @@ async def test_an_immutable_ledger_is_written_again_when_it_is_deleted_and_nothi
 
 
 @in_virtual_time
-async def test_a_ledger_that_an_operator_found_immutable_is_written_again_as_it_was(world: OneReplica) -> None:
+async def test_a_ledger_found_immutable_is_rewritten_unchanged(world: OneReplica) -> None:
     """It has never been able to write it."""
     await serve(world)
     before = await world.ledger()
@@ -254,7 +242,7 @@ async def test_a_ledger_that_an_operator_found_immutable_is_written_again_as_it_
 
 
 @in_virtual_time
-async def test_an_edit_that_cannot_be_put_right_is_told(world: OneReplica) -> None:
+async def test_an_edit_that_cannot_be_undone_is_reported(world: OneReplica) -> None:
     await serve(world)
     world.trouble = of_ledgers(AT_ONCE[1])
     world.server.request("patch", LEDGER, body={"data": {"orders-a": "mine"}})
@@ -265,7 +253,7 @@ async def test_an_edit_that_cannot_be_put_right_is_told(world: OneReplica) -> No
 
 
 @in_virtual_time
-async def test_a_refusal_is_over_when_there_is_nothing_to_write_any_more(world: OneReplica) -> None:
+async def test_a_refusal_ends_when_nothing_is_left_to_write(world: OneReplica) -> None:
     await serve(world)
     world.trouble = of_ledgers(AT_ONCE[0])
     world.queue("more")
@@ -279,34 +267,24 @@ async def test_a_refusal_is_over_when_there_is_nothing_to_write_any_more(world: 
 
 
 @pytest.mark.parametrize("fault", [AT_ONCE[2], IN_A_WHILE[1], Hang()], ids=str)
-def test_a_group_is_deleted_without_its_ledger_where_that_cannot_be_written(fault: Fault) -> None:
-    async def story(world: OneReplica) -> None:
-        await serve(world)
-        world.trouble = of_ledgers(fault)
-        world.delete_group("orders")
-
-        async def gone() -> bool:
-            return await world.found(groups_path("shop", "orders")) is None
-
-        took = await world.until(gone, True, LEDGER_WITHIN + 2 * (REQUEST_TIMEOUT + LONGEST_PAUSE))
-        assert took >= LEDGER_WITHIN
-        queue = world.queues["orders"]
-        assert queue.released and {record.uid for record in queue.records.values()} == {None}
-        assert (await world.ready("returns"))[0] == "Ready"
-
-    lives(story)
+@in_virtual_time
+async def test_a_group_is_deleted_though_its_ledger_cannot_be_written(world: OneReplica, fault: Fault) -> None:
+    await serve(world)
+    world.trouble = of_ledgers(fault)
+    world.delete_group("orders")
+    took = await world.until_gone(groups_path("shop", "orders"), LEDGER_WITHIN + 2 * (REQUEST_TIMEOUT + LONGEST_PAUSE))
+    assert took >= LEDGER_WITHIN
+    queue = world.queues["orders"]
+    assert queue.released and {record.uid for record in queue.records.values()} == {None}
+    assert (await world.ready("returns"))[0] == "Ready"
 
 
 @in_virtual_time
-async def test_a_group_goes_only_when_its_queues_have_been_released(world: OneReplica) -> None:
+async def test_a_deleted_group_first_releases_its_queues(world: OneReplica) -> None:
     await serve(world)
     world.queues["orders"].takes["release"] = 3.0
     world.delete_group("orders")
-
-    async def gone() -> bool:
-        return await world.found(groups_path("shop", "orders")) is None
-
-    await world.until(gone, True)
+    await world.until_gone(groups_path("shop", "orders"))
     assert world.queues["orders"].released
 
     async def said_of_the_queue() -> str:
@@ -319,33 +297,27 @@ async def test_a_group_goes_only_when_its_queues_have_been_released(world: OneRe
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("down", [False, True])
-def test_a_namespace_goes_with_its_groups(down: bool, restarted: bool) -> None:
-    async def story(world: OneReplica) -> None:
-        await serve(world)
-        world.queues["orders"].down = down
-        if restarted:
-            await world.stop()
-        world.delete("/api/v1/namespaces/shop")
-        if restarted:
-            await asyncio.sleep(30)
-            assert await world.found(groups_path("shop", "orders")) is not None
-            world.start()
-
-        async def gone() -> bool:
-            return await world.found("/api/v1/namespaces/shop") is None
-
-        took = await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + RESYNC + 10)
-        if not down:
-            assert took < LEDGER_WITHIN, "there is nothing to wait for"
-        if not restarted:
-            assert world.queues["orders"].released is not down
-            assert world.queues["returns"].released
-
-    lives(story)
+@in_virtual_time
+async def test_a_namespace_is_deleted_with_its_groups(world: OneReplica, down: bool, restarted: bool) -> None:
+    await serve(world)
+    world.queues["orders"].down = down
+    if restarted:
+        await world.stop()
+    world.delete("/api/v1/namespaces/shop")
+    if restarted:
+        await asyncio.sleep(30)
+        assert await world.found(groups_path("shop", "orders")) is not None
+        world.start()
+    took = await world.until_gone("/api/v1/namespaces/shop", QUEUES_WITHIN_WITHOUT_LEDGER + RESYNC + 10)
+    if not down:
+        assert took < LEDGER_WITHIN, "there is nothing to wait for"
+    if not restarted:
+        assert world.queues["orders"].released is not down
+        assert world.queues["returns"].released
 
 
 @in_virtual_time
-async def test_a_namespace_waits_no_longer_for_a_queue_that_went_away_before_its_pods(world: OneReplica) -> None:
+async def test_a_deleted_namespace_waits_only_briefly_for_a_dead_queue(world: OneReplica) -> None:
     """Then nothing happens between the ledger's end and that of the wait."""
     await serve(world)
     world.queues["orders"].down = True
@@ -354,15 +326,11 @@ async def test_a_namespace_waits_no_longer_for_a_queue_that_went_away_before_its
     world.delete_pod("orders-b")
     await asyncio.sleep(20)
     world.delete("/api/v1/namespaces/shop")
-
-    async def gone() -> bool:
-        return await world.found("/api/v1/namespaces/shop") is None
-
-    await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + RESYNC + 10)
+    await world.until_gone("/api/v1/namespaces/shop", QUEUES_WITHIN_WITHOUT_LEDGER + RESYNC + 10)
 
 
 @in_virtual_time
-async def test_a_group_that_is_deleted_does_not_wait_for_a_dead_queue_for_ever_and_releases_the_other(world: OneReplica) -> None:
+async def test_a_deleted_group_releases_its_other_queue_and_gives_up_on_a_dead_one(world: OneReplica) -> None:
     await serve(world)
     world.queue("more")
     world.change_group("orders", queues=[{"name": "orders"}, {"name": "more"}])
@@ -375,11 +343,7 @@ async def test_a_group_that_is_deleted_does_not_wait_for_a_dead_queue_for_ever_a
     orders = world.queues["orders"]
     assert orders.released
     claims = orders.calls.count("ensure")
-
-    async def gone() -> bool:
-        return await world.found(groups_path("shop", "orders")) is None
-
-    await world.until(gone, True, QUEUES_WITHIN + 10)
+    await world.until_gone(groups_path("shop", "orders"), QUEUES_WITHIN + 10)
 
     async def told() -> bool:
         return "NotReleased" in await world.events()
@@ -393,7 +357,7 @@ async def test_a_group_that_is_deleted_does_not_wait_for_a_dead_queue_for_ever_a
 
 
 @in_virtual_time
-async def test_a_config_map_that_takes_the_place_of_the_ledger_is_left_alone_and_work_stands_still(world: OneReplica) -> None:
+async def test_a_foreign_config_map_with_the_ledgers_name_is_left_alone(world: OneReplica) -> None:
     await serve(world)
     world.delete(LEDGER)
     mine = world.make(CONFIG_MAPS, {"metadata": {"name": ledger_name("orders")}, "data": {"orders-a": "mine"}})
@@ -406,7 +370,7 @@ async def test_a_config_map_that_takes_the_place_of_the_ledger_is_left_alone_and
 
 
 @in_virtual_time
-async def test_a_forged_term_ends_nobodys_lead(world: OneReplica) -> None:
+async def test_a_forged_term_ends_no_lead(world: OneReplica) -> None:
     await serve(world)
     for forged in ("999999", "٣", "9" * 5000, "²", "-1", ""):
         world.server.request(
@@ -422,7 +386,7 @@ async def test_a_forged_term_ends_nobodys_lead(world: OneReplica) -> None:
 
 
 @in_virtual_time
-async def test_a_group_that_said_what_was_wrong_is_not_ready_before_its_ledger_is_written(world: OneReplica) -> None:
+async def test_a_refused_group_is_ready_only_after_its_ledger_is_written(world: OneReplica) -> None:
     await serve(world)
     await world.stop()
     world.delete_pod("orders-b")

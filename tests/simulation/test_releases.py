@@ -40,220 +40,191 @@ async def notes(lone: Lone) -> list[str]:
     return [one["note"] for one in found["items"] if one["reason"] == "ServedElsewhere"]
 
 
-def test_of_two_releases_the_one_that_came_later_stands_back_and_names_the_other() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a", "b")
-        await asyncio.sleep(5)
-        second = lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        before = await versions(lone)
-        assert await writer(lone) == FIRST
-        await asyncio.sleep(300)
-        assert await versions(lone) == before, "nobody writes"
-        await lone.delete_pod("shop", "b")
-        await asyncio.sleep(5)
-        assert await lone.owned("shop") == {"a": 4}
-        assert await writer(lone) == FIRST
-        (note,) = await notes(lone)
-        assert FIRST in note and SECOND in note and "watchNamespaces" in note
-        assert second.metrics.registry.get_sample_value("baton_groups_served_elsewhere", {"release": SECOND, "by": FIRST}) == 1
-        assert [restored(replica) for replica in (lone.replica, second)] == [0, None]
-
-    played(story)
+@played
+async def test_the_later_of_two_releases_stands_back_and_names_the_other(lone: Lone) -> None:
+    await lone.group("shop", "a", "b")
+    await asyncio.sleep(5)
+    second = lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    before = await versions(lone)
+    assert await writer(lone) == FIRST
+    await asyncio.sleep(300)
+    assert await versions(lone) == before, "nobody writes"
+    await lone.delete_pod("shop", "b")
+    await asyncio.sleep(5)
+    assert await lone.owned("shop") == {"a": 4}
+    assert await writer(lone) == FIRST
+    (note,) = await notes(lone)
+    assert FIRST in note and SECOND in note and "watchNamespaces" in note
+    assert second.metrics.registry.get_sample_value("baton_groups_served_elsewhere", {"release": SECOND, "by": FIRST}) == 1
+    assert [restored(replica) for replica in (lone.replica, second)] == [0, None]
 
 
-def test_two_releases_that_begin_together_agree() -> None:
-    async def story(lone: Lone) -> None:
-        second = lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(5)
-        await lone.group("shop", "a", "b")
-        await asyncio.sleep(60)
-        before = await versions(lone)
-        assert await lone.owned("shop") == {"a": 2, "b": 2}
-        await asyncio.sleep(120)
-        assert await versions(lone) == before
-        assert sorted([restored(lone.replica), restored(second)], key=str) == [0, None]
-
-    played(story)
+@played
+async def test_two_releases_that_start_together_agree(lone: Lone) -> None:
+    second = lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(5)
+    await lone.group("shop", "a", "b")
+    await asyncio.sleep(60)
+    before = await versions(lone)
+    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    await asyncio.sleep(120)
+    assert await versions(lone) == before
+    assert sorted([restored(lone.replica), restored(second)], key=str) == [0, None]
 
 
-def test_a_group_that_came_after_the_last_list_of_ledgers_is_left_to_the_other_release_all_the_time() -> None:
+@played
+async def test_a_new_group_is_always_left_to_the_other_release(lone: Lone) -> None:
     """The list was older than the ledger, so the release that stood back opened the group every few seconds."""
-
-    async def story(lone: Lone) -> None:
-        second = lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(10)
-        await lone.group("shop", "a", "b")
-        await asyncio.sleep(10)
-        serves = await writer(lone)
-        other, stands_back = (SECOND, second) if serves == FIRST else (FIRST, lone.replica)
-        left = []
-        for _ in range(2 * round(LEDGERS_EVERY)):
-            await asyncio.sleep(0.5)
-            name, labels = "baton_groups_served_elsewhere", {"release": other, "by": serves}
-            left.append(stands_back.metrics.registry.get_sample_value(name, labels))
-        assert set(left) == {1}
-
-    played(story)
+    second = lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(10)
+    await lone.group("shop", "a", "b")
+    await asyncio.sleep(10)
+    serves = await writer(lone)
+    other, stands_back = (SECOND, second) if serves == FIRST else (FIRST, lone.replica)
+    left = []
+    for _ in range(2 * round(LEDGERS_EVERY)):
+        await asyncio.sleep(0.5)
+        name, labels = "baton_groups_served_elsewhere", {"release": other, "by": serves}
+        left.append(stands_back.metrics.registry.get_sample_value(name, labels))
+    assert set(left) == {1}
 
 
-def test_when_a_release_is_gone_the_other_takes_over() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a", "b")
-        await asyncio.sleep(5)
-        lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        lone.crash()
-        await lone.delete_pod("shop", "b")
-        await asyncio.sleep(40)
-        assert await writer(lone) == SECOND
-        assert await lone.owned("shop") == {"a": 4}
-
-    played(story)
+@played
+async def test_a_release_takes_over_when_the_other_is_gone(lone: Lone) -> None:
+    await lone.group("shop", "a", "b")
+    await asyncio.sleep(5)
+    lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    lone.crash()
+    await lone.delete_pod("shop", "b")
+    await asyncio.sleep(40)
+    assert await writer(lone) == SECOND
+    assert await lone.owned("shop") == {"a": 4}
 
 
-def test_a_release_whose_lease_is_gone_is_waited_for_by_nobody() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        lone.crash()
-        await lone.api.delete(leases_path("baton", "operator"))
-        lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(10)
-        assert await writer(lone) == SECOND
-
-    played(story)
+@played
+async def test_a_release_without_a_lease_is_not_waited_for(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    lone.crash()
+    await lone.api.delete(leases_path("baton", "operator"))
+    lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(10)
+    assert await writer(lone) == SECOND
 
 
-def test_a_release_that_took_over_keeps_the_group_when_the_first_comes_back() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a", "b")
-        await asyncio.sleep(5)
-        second = lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        lone.crash()
-        await asyncio.sleep(40)
-        lone.start("one again", ["shop", "bank"])
-        await asyncio.sleep(30)
-        before = await versions(lone)
-        await asyncio.sleep(120)
-        assert await versions(lone) == before
-        assert await writer(lone) == SECOND
-        assert (
-            second.metrics.registry.get_sample_value("baton_ledger_restored_total", {"namespace": "shop", "group": "orders"}) == 0
-        )
-
-    played(story)
+@played
+async def test_a_release_that_took_over_keeps_the_group(lone: Lone) -> None:
+    await lone.group("shop", "a", "b")
+    await asyncio.sleep(5)
+    second = lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    lone.crash()
+    await asyncio.sleep(40)
+    lone.start("one again", ["shop", "bank"])
+    await asyncio.sleep(30)
+    before = await versions(lone)
+    await asyncio.sleep(120)
+    assert await versions(lone) == before
+    assert await writer(lone) == SECOND
+    assert second.metrics.registry.get_sample_value("baton_ledger_restored_total", {"namespace": "shop", "group": "orders"}) == 0
 
 
-def test_a_release_that_is_restarted_keeps_its_groups() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        await lone.stop()
-        await asyncio.sleep(10)
-        lone.start("one again", ["shop", "bank"])
-        await asyncio.sleep(60)
-        await lone.pod("shop", "b")
-        await asyncio.sleep(5)
-        assert await lone.owned("shop") == {"a": 2, "b": 2}
-        assert await writer(lone) == FIRST
-
-    played(story)
+@played
+async def test_a_restarted_release_keeps_its_groups(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    await lone.stop()
+    await asyncio.sleep(10)
+    lone.start("one again", ["shop", "bank"])
+    await asyncio.sleep(60)
+    await lone.pod("shop", "b")
+    await asyncio.sleep(5)
+    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert await writer(lone) == FIRST
 
 
-def test_a_release_that_is_given_other_namespaces_leaves_its_groups_to_the_other() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        await lone.stop()
-        lone.start("one again", ["bank"])
-        await asyncio.sleep(10)
-        assert await writer(lone) == SECOND
-
-    played(story)
+@played
+async def test_a_release_moved_to_other_namespaces_leaves_its_groups(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    await lone.stop()
+    lone.start("one again", ["bank"])
+    await asyncio.sleep(10)
+    assert await writer(lone) == SECOND
 
 
-def test_a_group_is_handed_to_the_other_release_by_an_annotation() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        second = lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        ledger = core_path("shop", "configmaps", "orders-assignments")
-        await lone.api.merge(ledger, {"metadata": {"annotations": {RELEASE_ANNOTATION: SECOND}}, "data": {"group": ""}})
-        await asyncio.sleep(LEDGERS_EVERY + 10)
-        before = await versions(lone)
-        await asyncio.sleep(60)
-        assert await versions(lone) == before
-        assert await writer(lone) == SECOND
-        await lone.pod("shop", "b")
-        await asyncio.sleep(5)
-        assert await lone.owned("shop") == {"a": 2, "b": 2}
-        assert [restored(replica) for replica in (lone.replica, second)] == [None, 0]
-
-    played(story)
+@played
+async def test_an_annotation_hands_a_group_to_the_other_release(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    second = lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    ledger = core_path("shop", "configmaps", "orders-assignments")
+    await lone.api.merge(ledger, {"metadata": {"annotations": {RELEASE_ANNOTATION: SECOND}}, "data": {"group": ""}})
+    await asyncio.sleep(LEDGERS_EVERY + 10)
+    before = await versions(lone)
+    await asyncio.sleep(60)
+    assert await versions(lone) == before
+    assert await writer(lone) == SECOND
+    await lone.pod("shop", "b")
+    await asyncio.sleep(5)
+    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert [restored(replica) for replica in (lone.replica, second)] == [None, 0]
 
 
 @pytest.mark.parametrize("releases", [1, 2])
-def test_a_queue_whose_group_is_deleted_says_that_nobody_uses_it(releases: int) -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        if releases == 2:
-            lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        await lone.api.delete(groups_path("shop", "orders"))
-        await asyncio.sleep(10)
-        assert await lone.api.find(groups_path("shop", "orders")) is None
-        queue = await lone.api.get(queues_path("shop", "orders"))
-        assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
-        await asyncio.sleep(120)
-        assert await lone.api.get(queues_path("shop", "orders")) == queue, "nobody writes"
-
-    played(story)
+@played
+async def test_a_queue_whose_group_is_deleted_is_unused(lone: Lone, releases: int) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    if releases == 2:
+        lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    await lone.api.delete(groups_path("shop", "orders"))
+    await asyncio.sleep(10)
+    assert await lone.api.find(groups_path("shop", "orders")) is None
+    queue = await lone.api.get(queues_path("shop", "orders"))
+    assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
+    await asyncio.sleep(120)
+    assert await lone.api.get(queues_path("shop", "orders")) == queue, "nobody writes"
 
 
-def test_a_queue_whose_group_went_without_its_finalizer_says_that_nobody_uses_it() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        await lone.api.delete(groups_path("shop", "orders"))
-        await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
-        await asyncio.sleep(10)
-        queue = await lone.api.get(queues_path("shop", "orders"))
-        assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
-
-    played(story)
+@played
+async def test_a_queue_whose_group_went_without_its_finalizer_is_unused(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    await lone.api.delete(groups_path("shop", "orders"))
+    await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
+    await asyncio.sleep(10)
+    queue = await lone.api.get(queues_path("shop", "orders"))
+    assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
 
 
-def test_a_group_that_goes_while_its_release_does_not_lead_leaves_nothing_behind() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
-        await asyncio.sleep(5)
-        second = lone.start("two", ["shop"], lease="second")
-        await asyncio.sleep(30)
-        assert second.group_loops.other_releases._told
-        taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
-        await lone.api.merge(leases_path("baton", "second"), {"spec": taken})
-        await asyncio.sleep(5)
-        assert not second.elector.leading
-        await lone.api.delete(groups_path("shop", "orders"))
-        await asyncio.sleep(10)
-        assert not second.group_loops.other_releases._told
-
-    played(story)
+@played
+async def test_a_group_deleted_without_a_leader_leaves_nothing_behind(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(5)
+    second = lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    assert second.group_loops.other_releases._told
+    taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+    await lone.api.merge(leases_path("baton", "second"), {"spec": taken})
+    await asyncio.sleep(5)
+    assert not second.elector.leading
+    await lone.api.delete(groups_path("shop", "orders"))
+    await asyncio.sleep(10)
+    assert not second.group_loops.other_releases._told
 
 
-def test_names_of_releases_that_there_are_not_fill_nothing() -> None:
-    async def story(lone: Lone) -> None:
-        releases = lone.replica.releases
-        for number in range(300):
-            assert not await releases.serves(f"shop/release-{number}", "shop")
-        assert len(releases._known) == MOST_KNOWN
-
-    played(story)
+@played
+async def test_names_of_unknown_releases_are_bounded(lone: Lone) -> None:
+    releases = lone.replica.releases
+    for number in range(300):
+        assert not await releases.serves(f"shop/release-{number}", "shop")
+    assert len(releases._known) == MOST_KNOWN

@@ -50,7 +50,7 @@ def keeps_to_the_table(found: Found) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
-def test_whatever_happens_no_pod_is_harmed_and_all_are_served(first: int) -> None:
+def test_random_faults_break_no_promise(first: int) -> None:
     found = played(first, min(PART, SEEDS - first))
     harmless(found)
     keeps_to_the_table(found)
@@ -80,7 +80,7 @@ def late_answer() -> Played:
     return live(Life(environment, [tenant], 1, events, None, None, False))
 
 
-def test_a_grant_that_was_answered_after_its_receiver_was_drained_makes_it_the_owner() -> None:
+def test_a_late_answer_to_a_grant_makes_a_drained_pod_the_owner() -> None:
     played = late_answer()
     assert played.problem is None
     assert ("partition", PartitionState.UNASSIGNED, PartitionState.READY) in played.turns

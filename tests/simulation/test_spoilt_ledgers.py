@@ -9,7 +9,7 @@ from baton.kube.api import core_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from tests.simulation.api_server import Fault, LoseAnswer, Refuse
-from tests.simulation.one_replica import OneReplica, lives
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 SPOILT = {
@@ -35,55 +35,52 @@ async def shared(world: OneReplica) -> None:
 
 
 @pytest.mark.parametrize("name", SPOILT)
-def test_it_is_rebuilt(name: str) -> None:
-    async def story(world: OneReplica) -> None:
-        await shared(world)
-        before = {record.epoch for record in world.queues["orders"].records.values()}
-        await world.stop()
-        world.server.request("patch", LEDGER, body={"data": SPOILT[name]})
-        world.start()
+@in_virtual_time
+async def test_a_spoilt_ledger_is_rebuilt_above_the_queues_epochs(world: OneReplica, name: str) -> None:
+    await shared(world)
+    before = {record.epoch for record in world.queues["orders"].records.values()}
+    await world.stop()
+    world.server.request("patch", LEDGER, body={"data": SPOILT[name]})
+    world.start()
 
-        async def rebuilt() -> bool:
-            return "LedgerRebuilt" in await world.events()
+    async def rebuilt() -> bool:
+        return "LedgerRebuilt" in await world.events()
 
-        await world.until(rebuilt, True)
-        await world.until(world.counts, [2, 2])
-        await world.until_told("Ready")
-        records = world.queues["orders"].records
-        assert min(record.epoch for record in records.values()) > max(before)
-        for entry in (await world.entries()).values():
-            for number, epoch in entry.owned[QueueName("orders")].items():
-                assert records[number] == (entry.uid, epoch, False)
-
-    lives(story)
+    await world.until(rebuilt, True)
+    await world.until(world.counts, [2, 2])
+    await world.until_told("Ready")
+    records = world.queues["orders"].records
+    assert min(record.epoch for record in records.values()) > max(before)
+    for entry in (await world.entries()).values():
+        for number, epoch in entry.owned[QueueName("orders")].items():
+            assert records[number] == (entry.uid, epoch, False)
 
 
-def test_what_pods_may_have_let_go_of_by_a_write_without_an_answer_that_somebody_overwrote_is_granted_again() -> None:
+@in_virtual_time
+async def test_releases_by_an_overwritten_unanswered_write_are_granted_again(
+    world: OneReplica,
+) -> None:
     """What is let go of at one epoch stays let go of."""
+    await shared(world)
+    before = await world.epochs()
+    lost = refused = False
 
-    async def story(world: OneReplica) -> None:
-        await shared(world)
-        before = await world.epochs()
-        lost = refused = False
+    def trouble(verb: str, path: str) -> Fault | None:
+        nonlocal lost, refused
+        if path != LEDGER or (verb == "get" and not lost):
+            return None
+        refused = lost
+        lost = True
+        return Refuse(503, "ServiceUnavailable", "come again") if refused else LoseAnswer()
 
-        def trouble(verb: str, path: str) -> Fault | None:
-            nonlocal lost, refused
-            if path != LEDGER or (verb == "get" and not lost):
-                return None
-            refused = lost
-            lost = True
-            return Refuse(503, "ServiceUnavailable", "come again") if refused else LoseAnswer()
+    async def tried_again() -> bool:
+        return refused
 
-        async def tried_again() -> bool:
-            return refused
-
-        world.trouble = trouble
-        world.pod("c")
-        await world.until(tried_again, True)
-        world.server.request("patch", LEDGER, body={"data": {"group": "mine"}})
-        world.trouble = lambda verb, path: None
-        await world.until(world.counts, [1, 1, 2])
-        await world.until_told("Ready")
-        assert all(epoch > before[number] for number, epoch in (await world.epochs()).items())
-
-    lives(story)
+    world.trouble = trouble
+    world.pod("c")
+    await world.until(tried_again, True)
+    world.server.request("patch", LEDGER, body={"data": {"group": "mine"}})
+    world.trouble = lambda verb, path: None
+    await world.until(world.counts, [1, 1, 2])
+    await world.until_told("Ready")
+    assert all(epoch > before[number] for number, epoch in (await world.epochs()).items())

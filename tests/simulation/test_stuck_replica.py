@@ -15,37 +15,33 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
 from baton.kube.objects import groups_path
 from tests.simulation.api_server import Hang, Refuse
-from tests.simulation.one_replica import OneReplica, lives
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.simulation.replicas import Lone, played
 
 
-def test_a_replica_that_works_or_waits_does_not_hang() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.group("shop", "a")
+@played
+async def test_a_replica_that_works_or_waits_is_not_stuck(lone: Lone) -> None:
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    lone.fails = lambda verb, path: Refuse(503, "ServiceUnavailable", "away")
+    for _ in range(30):
         await asyncio.sleep(10)
-        lone.fails = lambda verb, path: Refuse(503, "ServiceUnavailable", "away")
-        for _ in range(30):
-            await asyncio.sleep(10)
-            assert lone.replica.stuck() is None
-
-    played(story)
+        assert lone.replica.stuck() is None
 
 
 @pytest.mark.parametrize(
     ("task", "message"), [("elector", "renew the leader Lease"), ("fleet", "groups were not looked through")]
 )
-def test_a_replica_whose_rounds_do_not_end_says_so(task: str, message: str) -> None:
-    async def story(world: OneReplica) -> None:
-        await asyncio.sleep(5)
-        coroutines = {"elector": "Elector.run", "fleet": "OneReplica.start.<locals>.work"}
-        (hung,) = [one for one in world.tasks if getattr(one.get_coro(), "__qualname__", None) == coroutines[task]]
-        hung.cancel()
-        await asyncio.sleep(STUCK_AFTER - 5)
-        assert world.replica.stuck() is None
-        await asyncio.sleep(10)
-        assert message in (world.replica.stuck() or "")
-
-    lives(story)
+@in_virtual_time
+async def test_a_replica_whose_rounds_do_not_end_is_stuck(world: OneReplica, task: str, message: str) -> None:
+    await asyncio.sleep(5)
+    coroutines = {"elector": "Elector.run", "fleet": "OneReplica.start.<locals>.work"}
+    (hung,) = [one for one in world.tasks if getattr(one.get_coro(), "__qualname__", None) == coroutines[task]]
+    hung.cancel()
+    await asyncio.sleep(STUCK_AFTER - 5)
+    assert world.replica.stuck() is None
+    await asyncio.sleep(10)
+    assert message in (world.replica.stuck() or "")
 
 
 @pytest.fixture
@@ -56,86 +52,78 @@ def own_assignor() -> Iterator[str]:
     install(dict)
 
 
-def test_a_group_whose_plan_does_not_end_says_so_and_neither_others_nor_the_process_are_concerned(own_assignor: str) -> None:
-    async def story(lone: Lone) -> None:
-        at_once, hanging = lone.loop.run_in_executor, []
+@played
+async def test_an_endless_plan_affects_only_its_group(lone: Lone, own_assignor: str) -> None:
+    at_once, hanging = lone.loop.run_in_executor, []
 
-        def run(executor: Any, work: Any, *arguments: Any) -> asyncio.Future[Any]:
-            if any(isinstance(one, GroupState) and one.group == "shop/orders" for one in getattr(work, "args", ())):
-                hanging.append(lone.loop.create_future())
-                return hanging[-1]
-            return at_once(executor, work, *arguments)
+    def run(executor: Any, work: Any, *arguments: Any) -> asyncio.Future[Any]:
+        if any(isinstance(one, GroupState) and one.group == "shop/orders" for one in getattr(work, "args", ())):
+            hanging.append(lone.loop.create_future())
+            return hanging[-1]
+        return at_once(executor, work, *arguments)
 
-        lone.loop.run_in_executor = run  # type: ignore[method-assign, assignment]
-        await lone.group("shop", "a", assignors=[own_assignor])
-        for _ in range(60):
-            await asyncio.sleep(5)
+    lone.loop.run_in_executor = run  # type: ignore[method-assign, assignment]
+    await lone.group("shop", "a", assignors=[own_assignor])
+    for _ in range(60):
+        await asyncio.sleep(5)
+        assert lone.replica.stuck() is None
+    assert await lone.ready("shop") == ("False", "PlanOverdue")
+    await lone.group("bank", "b")
+    await asyncio.sleep(5)
+    assert await lone.owned("bank") == {"b": 4}
+    assert len(hanging) == 1, "what hangs holds one thread, however often the group is looked at"
+    lone.loop.run_in_executor = at_once  # type: ignore[method-assign]
+    hanging[0].set_exception(RuntimeError("it has ended, and nobody uses it"))
+    await asyncio.sleep(60)
+    assert await lone.owned("shop") == {"a": 4}
+    assert await lone.ready("shop") == ("True", "Ready")
+
+
+@played
+async def test_a_stuck_leader_is_replaced(lone: Lone) -> None:
+    await asyncio.sleep(5)
+    (hung,) = [one for one in asyncio.all_tasks() if one.get_name() == "fleet"]
+    second = lone.start("two", ("shop", "bank"))
+    await asyncio.sleep(5)
+    hung.cancel()
+    await lone.group("shop", "a")
+    await asyncio.sleep(STUCK_AFTER - 10)
+    assert [one.elector.leading for one in (lone.replica, second)] == [True, False]
+    assert await lone.owned("shop") == {}
+    await asyncio.sleep(10 + LOOKS * LOOK_EVERY + Terms().duration)
+    assert [one.elector.leading for one in (lone.replica, second)] == [False, True]
+    assert [task.done() for task in lone.tasks["one"]] == [False, True], "the replica has ended, and its watch is another's"
+    await asyncio.sleep(5)
+    assert await lone.owned("shop") == {"a": 4}
+    await asyncio.sleep(STUCK_AFTER)
+    assert second.elector.leading
+
+
+@played
+async def test_a_group_that_waits_for_its_turn_is_not_stuck(lone: Lone) -> None:
+    lone.fails = lambda verb, path: Hang() if verb == "patch" and path == groups_path("shop", "orders") else None
+    await lone.group("shop", "a")
+    async with AsyncExitStack() as stack:
+        for _ in range(AT_ONCE // 2):
+            await stack.enter_async_context(lone.replica.api.turns.take("shop"))
+        for _ in range(10):
+            await asyncio.sleep(STUCK_AFTER)
             assert lone.replica.stuck() is None
-        assert await lone.ready("shop") == ("False", "PlanOverdue")
-        await lone.group("bank", "b")
-        await asyncio.sleep(5)
-        assert await lone.owned("bank") == {"b": 4}
-        assert len(hanging) == 1, "what hangs holds one thread, however often the group is looked at"
-        lone.loop.run_in_executor = at_once  # type: ignore[method-assign]
-        hanging[0].set_exception(RuntimeError("it has ended, and nobody uses it"))
-        await asyncio.sleep(60)
-        assert await lone.owned("shop") == {"a": 4}
-        assert await lone.ready("shop") == ("True", "Ready")
-
-    played(story)
+            assert lone.replica.elector.leading
+    lone.fails = lambda verb, path: None
+    await asyncio.sleep(60)
+    assert await lone.owned("shop") == {"a": 4}
 
 
-def test_who_hangs_gives_the_lead_up_and_another_serves_its_groups() -> None:
-    async def story(lone: Lone) -> None:
-        await asyncio.sleep(5)
-        (hung,) = [one for one in asyncio.all_tasks() if one.get_name() == "fleet"]
-        second = lone.start("two", ("shop", "bank"))
-        await asyncio.sleep(5)
-        hung.cancel()
-        await lone.group("shop", "a")
-        await asyncio.sleep(STUCK_AFTER - 10)
-        assert [one.elector.leading for one in (lone.replica, second)] == [True, False]
-        assert await lone.owned("shop") == {}
-        await asyncio.sleep(10 + LOOKS * LOOK_EVERY + Terms().duration)
-        assert [one.elector.leading for one in (lone.replica, second)] == [False, True]
-        assert [task.done() for task in lone.tasks["one"]] == [False, True], "the replica has ended, and its watch is another's"
-        await asyncio.sleep(5)
-        assert await lone.owned("shop") == {"a": 4}
-        await asyncio.sleep(STUCK_AFTER)
-        assert second.elector.leading
-
-    played(story)
-
-
-def test_a_group_that_waits_for_its_turn_for_as_long_as_that_takes_does_not_hang() -> None:
-    async def story(lone: Lone) -> None:
-        lone.fails = lambda verb, path: Hang() if verb == "patch" and path == groups_path("shop", "orders") else None
-        await lone.group("shop", "a")
-        async with AsyncExitStack() as stack:
-            for _ in range(AT_ONCE // 2):
-                await stack.enter_async_context(lone.replica.api.turns.take("shop"))
-            for _ in range(10):
-                await asyncio.sleep(STUCK_AFTER)
-                assert lone.replica.stuck() is None
-                assert lone.replica.elector.leading
-        lone.fails = lambda verb, path: None
-        await asyncio.sleep(60)
-        assert await lone.owned("shop") == {"a": 4}
-
-    played(story)
-
-
-def test_who_was_stopped_for_long_and_goes_on_does_not_hang() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.stop()
-        stopped = 0.0
-        lone.replica = lone.start("one", ("shop",), ApiServerClock(lone.now, lambda: lone.loop.time() + stopped))
-        await lone.group("shop", "a")
-        await asyncio.sleep(10)
-        stopped = 10 * STUCK_AFTER
-        assert lone.replica.stuck() is not None
-        await asyncio.sleep(60)
-        assert lone.replica.elector.leading
-        assert not any(task.done() for task in lone.tasks["one"])
-
-    played(story)
+@played
+async def test_a_replica_resumed_after_a_long_stop_is_not_stuck(lone: Lone) -> None:
+    await lone.stop()
+    stopped = 0.0
+    lone.replica = lone.start("one", ("shop",), ApiServerClock(lone.now, lambda: lone.loop.time() + stopped))
+    await lone.group("shop", "a")
+    await asyncio.sleep(10)
+    stopped = 10 * STUCK_AFTER
+    assert lone.replica.stuck() is not None
+    await asyncio.sleep(60)
+    assert lone.replica.elector.leading
+    assert not any(task.done() for task in lone.tasks["one"])

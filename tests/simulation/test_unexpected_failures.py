@@ -1,17 +1,19 @@
 """An exception that nobody expected is said on its own group, with a cure, and tried again ever more rarely; the others go on."""
 
 import asyncio
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from baton import assignors
-from baton.assignors import Answer, Request
+from baton.assignors import Answer, Assignor, Request
 from baton.controller.group_loops import RESTART_AFTER
 from baton.controller.retrying import LONGEST_PAUSE_UNEXPECTED
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
 from tests.simulation.api_server import Fault
-from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 
@@ -23,41 +25,36 @@ def broken(verb: str, path: str) -> Fault | None:
 
 
 @pytest.mark.parametrize("from_the_beginning", [True, False])
-def test_it_is_told_on_its_group_and_nowhere_else_and_over_when_its_cause_is(from_the_beginning: bool) -> None:
-    async def story(world: OneReplica) -> None:
-        if from_the_beginning:
-            world.trouble = broken
-        for name in ("orders", "returns"):
-            world.queue(name)
-            world.group(name)
-            world.pod(f"{name}-a", name)
-
-        async def returns() -> list[int]:
-            return await world.counts("returns")
-
-        if not from_the_beginning:
-            await world.until(world.counts, [4])
-        await world.until(returns, [4])
+@in_virtual_time
+async def test_an_unexpected_error_is_reported_on_its_group_until_it_is_over(world: OneReplica, from_the_beginning: bool) -> None:
+    if from_the_beginning:
         world.trouble = broken
-        world.pod("orders-b")
-        await world.until_told("UnexpectedError")
-        message = (await world.ready())[1]
-        assert "TypeError" in message and "Undo the last change" in message and "hunter2" not in message
-        world.asked.clear()
-        await asyncio.sleep(300)
-        tried = sum(asked == ("update", LEDGER) for asked in world.asked)
-        assert 300 / LONGEST_PAUSE_UNEXPECTED - 1 <= tried <= 300 / LONGEST_PAUSE_UNEXPECTED + 8
-        assert world.replica.stuck() is None
-        assert (await world.events()).count("UnexpectedError") == 1
-        assert world.metric("baton_group_ready", namespace="shop", group="orders", reason="UnexpectedError") == 0
-        world.pod("returns-b", "returns")
-        await world.until(returns, [2, 2])
-        assert (await world.ready("returns"))[0] == "Ready"
-        world.trouble = lambda verb, path: None
-        await world.until(world.counts, [2, 2], LONGEST_PAUSE_UNEXPECTED + 10)
-        await world.until_told("Ready")
+    for name in ("orders", "returns"):
+        world.queue(name)
+        world.group(name)
+        world.pod(f"{name}-a", name)
 
-    lives(story)
+    if not from_the_beginning:
+        await world.until(world.counts, [4])
+    await world.until(partial(world.counts, "returns"), [4])
+    world.trouble = broken
+    world.pod("orders-b")
+    await world.until_told("UnexpectedError")
+    message = (await world.ready())[1]
+    assert "TypeError" in message and "Undo the last change" in message and "hunter2" not in message
+    world.asked.clear()
+    await asyncio.sleep(300)
+    tried = sum(asked == ("update", LEDGER) for asked in world.asked)
+    assert 300 / LONGEST_PAUSE_UNEXPECTED - 1 <= tried <= 300 / LONGEST_PAUSE_UNEXPECTED + 8
+    assert world.replica.stuck() is None
+    assert (await world.events()).count("UnexpectedError") == 1
+    assert world.metric("baton_group_ready", namespace="shop", group="orders", reason="UnexpectedError") == 0
+    world.pod("returns-b", "returns")
+    await world.until(partial(world.counts, "returns"), [2, 2])
+    assert (await world.ready("returns"))[0] == "Ready"
+    world.trouble = lambda verb, path: None
+    await world.until(world.counts, [2, 2], LONGEST_PAUSE_UNEXPECTED + 10)
+    await world.until_told("Ready")
 
 
 def age(world: OneReplica) -> float:
@@ -67,7 +64,7 @@ def age(world: OneReplica) -> float:
 
 
 @in_virtual_time
-async def test_a_resync_while_rounds_fail_counts_as_no_round(world: OneReplica) -> None:
+async def test_a_resync_while_rounds_fail_does_not_count(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders")
     world.pod("orders-a")
@@ -85,7 +82,7 @@ async def test_a_resync_while_rounds_fail_counts_as_no_round(world: OneReplica) 
 
 
 @in_virtual_time
-async def test_a_loop_that_ends_again_and_again_is_started_again_after_a_while(world: OneReplica) -> None:
+async def test_a_loop_that_keeps_ending_is_restarted_with_pauses(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders")
     world.pod("orders-a")
@@ -106,30 +103,31 @@ async def test_a_loop_that_ends_again_and_again_is_started_again_after_a_while(w
 ENDS = (SystemExit, KeyboardInterrupt, asyncio.CancelledError, RecursionError, MemoryError, GeneratorExit)
 
 
+@pytest.fixture
+def own_assignors() -> Iterator[None]:
+    def ending(kind: type[BaseException]) -> Assignor:
+        def assignor(request: Request) -> Answer:
+            raise kind("no")
+
+        return assignor
+
+    assignors.install(lambda: {f"example.com/{kind.__name__.lower()}": partial(ending, kind) for kind in ENDS})
+    yield
+    assignors.install(dict)
+
+
+@pytest.mark.usefixtures("own_assignors")
 @pytest.mark.parametrize("kind", ENDS)
-def test_an_assignor_of_the_users_own_takes_nobody_along(kind: type[BaseException]) -> None:
-    def mad(request: Request) -> Answer:
-        raise kind("no")
-
-    async def story(world: OneReplica) -> None:
-        world.queue("orders")
-        world.group("orders", assignors=["example.com/mad"])
-        world.pod("orders-a")
-        world.queue("returns")
-        world.group("returns")
-        world.pod("returns-a", "returns")
-
-        async def returns() -> list[int]:
-            return await world.counts("returns")
-
-        await world.until(returns, [4])
-        await world.until_told("UnexpectedError" if kind is KeyboardInterrupt else "InvalidAssignment")
-        assert kind is KeyboardInterrupt or kind.__name__ in (await world.ready())[1]
-        world.change_group("orders", assignors=["solace"])
-        await world.until(world.counts, [4])
-
-    assignors.install(lambda: {"example.com/mad": lambda: mad})
-    try:
-        lives(story)
-    finally:
-        assignors.install(dict)
+@in_virtual_time
+async def test_a_custom_assignor_that_raises_stops_no_other_group(world: OneReplica, kind: type[BaseException]) -> None:
+    world.queue("orders")
+    world.group("orders", assignors=[f"example.com/{kind.__name__.lower()}"])
+    world.pod("orders-a")
+    world.queue("returns")
+    world.group("returns")
+    world.pod("returns-a", "returns")
+    await world.until(partial(world.counts, "returns"), [4])
+    await world.until_told("UnexpectedError" if kind is KeyboardInterrupt else "InvalidAssignment")
+    assert kind is KeyboardInterrupt or kind.__name__ in (await world.ready())[1]
+    world.change_group("orders", assignors=["solace"])
+    await world.until(world.counts, [4])

@@ -10,15 +10,12 @@ from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.unit.controller.memory_queue import MemoryQueue
 
 PATH = queues_path("shop", "orders")
+GROUP = groups_path("shop", "orders")
 
 
 def partitions(world: OneReplica, count: int) -> None:
     """Also such as the schema refuses."""
     world.server.request("patch", PATH, body={"metadata": {}, "spec": {"partitions": count}})
-
-
-async def gone(world: OneReplica) -> bool:
-    return await world.found(groups_path("shop", "orders")) is None
 
 
 async def settled(world: OneReplica) -> MemoryQueue:
@@ -43,41 +40,41 @@ async def not_released(world: OneReplica) -> list[str]:
 
 
 @in_virtual_time
-async def test_a_group_that_is_deleted_waits_until_its_queue_reads_again_and_releases_it(world: OneReplica) -> None:
+async def test_a_deleted_group_waits_until_its_queue_is_valid_and_releases_it(world: OneReplica) -> None:
     queue = await settled(world)
     await world.stop()
     partitions(world, -1)
     await after_a_restart(world)
     world.delete_group("orders")
     await asyncio.sleep(5.0)
-    assert (await gone(world), queue.released) == (False, False)
+    assert await world.found(GROUP) is not None and not queue.released
     partitions(world, 4)
-    await world.until(lambda: gone(world), True, 10.0)
+    await world.until_gone(GROUP, 10.0)
     assert queue.released and all(owner.uid is None for owner in queue.records.values())
 
 
 @in_virtual_time
-async def test_a_queue_that_does_not_read_is_given_up_in_time_and_that_is_told(world: OneReplica) -> None:
+async def test_a_queue_that_stays_invalid_is_given_up_with_an_event(world: OneReplica) -> None:
     queue = await settled(world)
     await world.stop()
     partitions(world, -1)
     await after_a_restart(world)
     world.delete_group("orders")
-    took = await world.until(lambda: gone(world), True, QUEUES_WITHIN + 20.0)
+    took = await world.until_gone(GROUP, QUEUES_WITHIN + 20.0)
     assert took >= QUEUES_WITHIN and not queue.released
     (note,) = await not_released(world)
     assert "PartitionedQueue shop/orders: spec.partitions" in note and "baton.dev/take-over" in note
 
 
 @in_virtual_time
-async def test_a_group_whose_queue_went_unseen_ends_at_once_and_says_what_still_records_it(world: OneReplica) -> None:
+async def test_a_group_whose_queue_went_unseen_ends_with_an_event(world: OneReplica) -> None:
     queue = await settled(world)
-    uid = (await world.found(groups_path("shop", "orders")) or {})["metadata"]["uid"]
+    uid = (await world.found(GROUP) or {})["metadata"]["uid"]
     await world.stop()
     world.delete_group("orders")
     world.delete(PATH)
     world.start()
-    await world.until(lambda: gone(world), True, 20.0)
+    await world.until_gone(GROUP, 20.0)
     assert not queue.released
     await asyncio.sleep(1.0)
     (note,) = await not_released(world)
@@ -85,7 +82,7 @@ async def test_a_group_whose_queue_went_unseen_ends_at_once_and_says_what_still_
 
 
 @in_virtual_time
-async def test_nothing_is_granted_at_a_queue_that_does_not_read_until_it_does(world: OneReplica) -> None:
+async def test_nothing_is_granted_at_an_invalid_queue(world: OneReplica) -> None:
     queue = await settled(world)
     await world.stop()
     partitions(world, -1)
@@ -104,7 +101,7 @@ async def test_nothing_is_granted_at_a_queue_that_does_not_read_until_it_does(wo
 
 
 @in_virtual_time
-async def test_a_queue_that_never_read_again_and_is_gone_holds_nothing_up(world: OneReplica) -> None:
+async def test_an_invalid_queue_that_is_deleted_delays_nothing(world: OneReplica) -> None:
     await settled(world)
     await world.stop()
     partitions(world, -1)
@@ -117,11 +114,11 @@ async def test_a_queue_that_never_read_again_and_is_gone_holds_nothing_up(world:
 
     await world.until(entries, {"a": {}}, 20.0)
     world.delete_group("orders")
-    await world.until(lambda: gone(world), True, 5.0)
+    await world.until_gone(GROUP, 5.0)
 
 
 @in_virtual_time
-async def test_a_queue_that_only_its_server_says_is_the_groups_is_released_when_it_reads_again(world: OneReplica) -> None:
+async def test_a_queue_known_only_by_its_server_is_released_when_valid(world: OneReplica) -> None:
     queue = await settled(world)
     await world.stop()
     world.delete(core_path("shop", "configmaps", "orders-assignments"))
@@ -130,5 +127,5 @@ async def test_a_queue_that_only_its_server_says_is_the_groups_is_released_when_
     world.delete_group("orders")
     await asyncio.sleep(1.0)
     partitions(world, 4)
-    await world.until(lambda: gone(world), True, 10.0)
+    await world.until_gone(GROUP, 10.0)
     assert queue.released

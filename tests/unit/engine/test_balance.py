@@ -53,7 +53,7 @@ def draft(reads: dict[str, str], has: dict[str, dict[str, int]], exclusive: str 
         ({}, {}, True, True),
     ],
 )
-def test_members_are_even_in_total_and_in_each_queue_as_far_as_they_read_it(
+def test_members_are_even_in_total_and_in_each_queue(
     reads: dict[str, str], has: dict[str, dict[str, int]], is_even: bool, totals: bool
 ) -> None:
     made = draft(reads, has)
@@ -68,7 +68,7 @@ def test_exclusive_queues_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(("assignor", "spread"), [("solace", False), ("range", True), (None, False)])
-def test_what_an_assignor_planned_is_evenly_spread_unless_it_makes_balances(assignor: str | None, spread: bool) -> None:
+def test_only_a_balancing_assignors_plan_must_be_even(assignor: str | None, spread: bool) -> None:
     of = draft({"a": "pq", "b": "pq"}, {"a": {"p": 3}, "b": {"q": 3}})
     assert of.facts is not None
     of.facts = replace(of.facts, assignor=assignor)
@@ -88,14 +88,14 @@ def test_a_group_that_has_been_served_is_settled() -> None:
     assert words(Group().start("a", "b")) == (True, True)
 
 
-def test_a_group_that_was_only_read_from_its_ledger_is_not_known_to_be() -> None:
+def test_a_group_just_read_from_its_ledger_is_not_settled() -> None:
     group = Group().start("a", "b")
     group.state = replace(group.state, view=None)
     assert words(group) == (False, False)
 
 
 @pytest.mark.parametrize("partitions", [4, 12])
-def test_it_is_neither_while_a_change_is_held_down_nor_while_partitions_move(partitions: int) -> None:
+def test_a_group_is_unsettled_in_a_holddown_or_rebalance(partitions: int) -> None:
     group = Group(partitions).start("a", "b").join("c")
     group.settle(at=20)
     assert words(group) == (False, False)
@@ -105,7 +105,7 @@ def test_it_is_neither_while_a_change_is_held_down_nor_while_partitions_move(par
     assert words(group) == (True, True)
 
 
-def test_it_is_neither_while_hand_offs_wait_for_their_turn() -> None:
+def test_a_group_with_waiting_hand_offs_is_unsettled() -> None:
     group = Group(12, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a", "b").join("c")
     group.settle(at=20)
     group.settle(at=25)
@@ -116,7 +116,7 @@ def test_it_is_neither_while_hand_offs_wait_for_their_turn() -> None:
     assert words(group) == (True, True)
 
 
-def test_it_is_neither_while_a_proposal_waits() -> None:
+def test_a_group_with_a_proposal_is_unsettled() -> None:
     group = Group(spec=GroupSpec(approval=Approval.MANUAL)).start("a", "b").join("c")
     group.settle(at=20)
     group.settle(at=25)
@@ -124,13 +124,13 @@ def test_it_is_neither_while_a_proposal_waits() -> None:
     assert words(group) == (False, False)
 
 
-def test_it_is_neither_while_a_static_member_is_waited_for() -> None:
+def test_a_group_that_waits_for_a_static_member_is_unsettled() -> None:
     group = Group(spec=GroupSpec(session_timeout=30)).join("a", instance="a").join("b", instance="b").start()
     group.leave("b").settle(at=20)
     assert words(group) == (False, False)
 
 
-def test_it_is_neither_without_members() -> None:
+def test_a_group_without_members_is_unsettled() -> None:
     group = Group()
     group.settle(at=0)
     assert words(group) == (False, False)
@@ -147,7 +147,7 @@ def test_a_group_without_queues_has_nothing_to_settle() -> None:
     assert words(group) == (False, False)
 
 
-def test_a_queue_that_nobody_reads_is_not_served() -> None:
+def test_a_queue_without_readers_is_not_served() -> None:
     group = Group()
     group.queues[QueueName("pay")] = ObservedQueue(2)
     group.join("a", subscribed=frozenset({QueueName("orders")})).start()
@@ -155,7 +155,7 @@ def test_a_queue_that_nobody_reads_is_not_served() -> None:
     assert words(group) == (False, False)
 
 
-def test_a_paused_group_is_not_settled_and_not_balanced_either_when_somebody_waits_for_a_partition() -> None:
+def test_a_paused_group_is_balanced_unless_a_member_waits() -> None:
     group = Group().start("a", "b")
     group.spec = replace(group.spec, paused=True)
     group.settle(at=20)
@@ -165,14 +165,14 @@ def test_a_paused_group_is_not_settled_and_not_balanced_either_when_somebody_wai
 
 
 @pytest.mark.parametrize("how", [HeldBack.PLANS, HeldBack.ALL])
-def test_it_is_not_settled_without_room_for_a_plan(how: HeldBack) -> None:
+def test_a_group_without_room_for_a_plan_is_not_settled(how: HeldBack) -> None:
     group = Group().start("a", "b")
     group.held_back = how
     group.settle(at=20)
     assert words(group) == (True, False)
 
 
-def test_it_is_not_settled_while_owners_are_asserted_again() -> None:
+def test_a_group_that_asserts_its_owners_is_not_settled() -> None:
     group = Group(incarnation="1").start("a", "b")
     group.queues = {name: replace(queue, incarnation="2") for name, queue in group.queues.items()}
     group.step(at=20)
@@ -181,19 +181,19 @@ def test_it_is_not_settled_while_owners_are_asserted_again() -> None:
     assert words(group) == (True, True)
 
 
-def test_it_is_neither_while_somebody_is_stopping_with_partitions() -> None:
+def test_a_group_with_a_stopping_owner_is_unsettled() -> None:
     group = Group().start("a", "b").terminate("b")
     group.settle(at=20)
     assert words(group) == (False, False)
 
 
-def test_a_newcomer_for_whom_there_is_nothing_does_not_matter() -> None:
+def test_a_standby_leaves_a_group_settled() -> None:
     group = Group(2).start("a", "b").join("c")
     group.settle(at=20)
     assert words(group) == (True, True)
 
 
-def test_an_assignor_that_does_not_exist_is_in_the_way() -> None:
+def test_a_group_with_an_unknown_assignor_is_not_settled() -> None:
     group = Group().start("a", "b")
     group.spec = replace(group.spec, assignors=("example.com/none",))
     group.settle(at=20)
@@ -221,7 +221,7 @@ def test_an_exclusive_queue_with_several_active_members_is_not_balanced() -> Non
 
 @pytest.mark.parametrize("how", ["paused", "no room"])
 @pytest.mark.parametrize("partitions", [2, 6])
-def test_it_is_neither_while_what_a_queue_has_become_is_kept_for_later(how: str, partitions: int) -> None:
+def test_a_group_with_a_postponed_resize_is_unsettled(how: str, partitions: int) -> None:
     group = Group(4).start("a", "b").resize(partitions)
     if how == "paused":
         group.spec = replace(group.spec, paused=True)
@@ -248,7 +248,7 @@ class Untouchable(Mapping[Partition, PartitionRecord]):
         raise AssertionError("all partitions were looked at")
 
 
-def test_a_step_that_sees_nothing_new_looks_at_no_partition() -> None:
+def test_a_step_without_news_reads_no_partition() -> None:
     group = Group(partitions=4).join("a", "b")
     group.settle(at=0)
     group.settle(at=5)

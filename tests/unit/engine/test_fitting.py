@@ -34,7 +34,7 @@ def held(how: HeldBack, partitions: int = 4, spec: GroupSpec | None = None, **qu
     return group
 
 
-def test_a_hand_off_in_flight_ends_at_its_deadline() -> None:
+def test_a_hand_off_ends_at_its_deadline_without_room() -> None:
     for how in (HeldBack.PLANS, HeldBack.ALL):
         group = held(how)
         assert group.owners() == "abab"
@@ -44,28 +44,28 @@ def test_a_hand_off_in_flight_ends_at_its_deadline() -> None:
         assert group.owners() == "abac"
 
 
-def test_a_hand_off_that_is_forced_ends_at_its_deadline() -> None:
+def test_a_forced_hand_off_ends_at_its_deadline_without_room() -> None:
     for how in (HeldBack.PLANS, HeldBack.ALL):
         group = held(how, fenced=False, on_deadline=OnDeadline.FORCE)
         group.settle(at=28)
         assert group.owners() == "abac", how
 
 
-def test_a_release_is_heard() -> None:
+def test_a_release_counts_without_room() -> None:
     for how in (HeldBack.PLANS, HeldBack.ALL):
         group = held(how).release("b", 3)
         group.settle(at=26)
         assert group.owners() == "abac", how
 
 
-def test_a_hand_off_whose_receiver_vanishes_goes_back() -> None:
+def test_a_lost_hand_off_returns_without_room() -> None:
     for how in (HeldBack.PLANS, HeldBack.ALL):
         group = held(how).leave("c").release("b", 3)
         group.settle(at=26)
         assert group.owners() == "abab", how
 
 
-def test_a_plan_is_not_made_before_there_is_room() -> None:
+def test_a_plan_waits_for_room() -> None:
     for how in (HeldBack.PLANS, HeldBack.ALL):
         group = held(how).release("b", 3).join("d")
         done = group.settle(at=26)
@@ -81,7 +81,7 @@ def test_a_plan_is_not_made_before_there_is_room() -> None:
         assert pauses(done) == [2], how  # of b's two
 
 
-def test_a_holddown_that_ended_meanwhile_is_followed_by_its_plan_at_once() -> None:
+def test_a_plan_whose_holddown_ended_follows_once_there_is_room() -> None:
     group = Group().start("a", "b").join("c")
     group.settle(at=20)
     group.held_back = HeldBack.PLANS
@@ -102,7 +102,7 @@ def test_a_queue_that_grows_waits_for_room() -> None:
     assert group.owners() == "ababab"
 
 
-def test_a_newcomer_takes_a_vacant_slot_where_no_plan_fits() -> None:
+def test_a_newcomer_takes_a_vacant_slot_without_room_for_a_plan() -> None:
     group = Group().start("a", "b").leave("b")
     group.settle(at=20)
     group.held_back = HeldBack.PLANS
@@ -110,7 +110,7 @@ def test_a_newcomer_takes_a_vacant_slot_where_no_plan_fits() -> None:
     assert group.owners() == "acac"
 
 
-def test_nobody_takes_a_slot_where_nothing_new_fits() -> None:
+def test_no_slot_is_taken_without_any_room() -> None:
     group = Group().start("a", "b").leave("b")
     group.settle(at=20)
     group.held_back = HeldBack.ALL
@@ -121,7 +121,7 @@ def test_nobody_takes_a_slot_where_nothing_new_fits() -> None:
     assert group.owners() == "acac"
 
 
-def test_what_waits_for_its_turn_has_it_where_no_plan_fits() -> None:
+def test_waiting_hand_offs_go_on_without_room_for_a_plan() -> None:
     group = held(HeldBack.PLANS, 8, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1)))
     assert len(group.state.waiting) == 1
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_a_changed_fact_is_a_trigger_when_there_is_room() -> None:
     assert state_of(group.state) is State.HOLDDOWN
 
 
-def test_a_group_that_is_paused_where_no_plan_fits_is_paused() -> None:
+def test_a_paused_group_without_room_is_paused() -> None:
     group = Group().start("a", "b")
     group.held_back = HeldBack.PLANS
     group.spec = replace(group.spec, paused=True)
@@ -149,7 +149,7 @@ def test_a_group_that_is_paused_where_no_plan_fits_is_paused() -> None:
     assert state_of(group.state) is State.PAUSED
 
 
-def test_owners_are_asserted_again_where_that_fits() -> None:
+def test_owners_are_asserted_again_if_that_fits() -> None:
     group = Group(incarnation="1").start("a", "b")
     group.queues = {name: replace(queue, incarnation="2") for name, queue in group.queues.items()}
     group.held_back = HeldBack.ALL
@@ -229,7 +229,7 @@ def test_all_parts_together_are_the_plan() -> None:
     assert state_of(group.state) is State.READY and group.state.holddown is None
 
 
-def test_the_ledger_keeps_within_the_limit_and_a_part_and_nothing_is_held_back() -> None:
+def test_parts_keep_the_ledger_within_its_limit() -> None:
     group = growing()
     while pauses(group.settle()):
         assert group.too_large is None
@@ -245,7 +245,7 @@ def test_a_step_in_the_middle_of_a_part_begins_nothing_more() -> None:
     assert group.too_large is None
 
 
-def test_who_waits_for_a_part_is_no_standby() -> None:
+def test_a_member_that_waits_for_a_part_is_no_standby() -> None:
     group = growing()
     group.settle()
     group.let_go().to_rest()
@@ -262,7 +262,7 @@ def test_partitions_without_a_live_owner_come_first() -> None:
     assert group.state.holddown is not None and group.state.holddown.rest
 
 
-def test_the_rest_does_not_wait_for_a_giver_that_has_missed_its_deadline() -> None:
+def test_the_next_part_does_not_wait_for_a_silent_giver() -> None:
     group = growing(fenced=False, max_handoff=3)
     begun = set(pauses(group.settle()))
     stuck = min(begun)
@@ -275,7 +275,7 @@ def test_the_rest_does_not_wait_for_a_giver_that_has_missed_its_deadline() -> No
 
 
 @pytest.mark.parametrize("at_once", [0, 1], ids=["all at once", "one at a time"])
-def test_the_rest_does_not_wait_for_a_queue_that_does_not_answer(at_once: int) -> None:
+def test_the_next_part_does_not_wait_for_a_silent_queue(at_once: int) -> None:
     group = growing(GroupSpec(delay=0.0, rebalance=GroupRebalance(max_concurrent_handoffs=at_once)), max_handoff=3)
     begun = group.step()
     of_part, began = {*group.state.moves, *group.state.waiting}, group.now
@@ -290,7 +290,7 @@ def test_the_rest_does_not_wait_for_a_queue_that_does_not_answer(at_once: int) -
     assert group.loads() == [5] * 24
 
 
-def test_a_reserved_slot_is_open_in_time_while_a_part_runs() -> None:
+def test_a_reserved_slot_expires_while_a_part_runs() -> None:
     group = growing(GroupSpec(delay=0.0, session_timeout=2.0), max_handoff=3)
     group.step()
     assert group.state.holddown is not None and group.state.holddown.rest
@@ -303,7 +303,7 @@ def test_a_reserved_slot_is_open_in_time_while_a_part_runs() -> None:
     assert draft.plan_now == f"{slot.member} did not come back in time"
 
 
-def test_a_group_that_would_not_fit_at_rest_is_refused_as_a_whole() -> None:
+def test_a_plan_that_would_not_fit_at_rest_is_refused() -> None:
     group = growing()
     group.limit -= 400
     assert pauses(group.settle()) == []
@@ -317,7 +317,7 @@ def test_eager_is_not_carried_out_in_parts() -> None:
     assert group.too_large is not None
 
 
-def test_a_plan_that_needs_approval_begins_in_parts_with_what_needs_none() -> None:
+def test_parts_begin_with_moves_that_need_no_approval() -> None:
     group = growing(GroupSpec(delay=0.0, approval=Approval.MANUAL))
     group.leave("d")
     done = group.step()
@@ -360,7 +360,7 @@ def test_an_exclusive_queue_moves_as_a_whole() -> None:
     assert len(set(group.owners("only"))) == 1
 
 
-def test_eight_hundred_members_with_four_thousand_partitions() -> None:
+def test_a_plan_for_a_large_group_is_carried_out_in_parts() -> None:
     """Of 700 some die, and twice as many join. Carried out at once, that would need more than there is room for."""
     fleet, dead, limit = Fleet(700, 4_000), 100, SIZE_LIMIT // 5
     fleet.settle()

@@ -6,7 +6,7 @@ from baton.api.group import GroupRebalance, Protocol
 from baton.engine import Grant, Pause, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome
 from baton.engine.results import Redirected, Revoked
-from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.queues.protocol import Ownership
 from tests.unit.engine.group import Group, grants, partition, pauses
 
@@ -21,7 +21,7 @@ def handing_off(partitions: int = 2, **queue: object) -> Group:
     return group
 
 
-def test_only_what_moves_is_paused_under_the_givers_epoch() -> None:
+def test_only_moving_partitions_are_paused_at_the_givers_epoch() -> None:
     group = handing_off(4)
     done = group.step()
     assert pauses(done) == [2, 3]
@@ -29,13 +29,13 @@ def test_only_what_moves_is_paused_under_the_givers_epoch() -> None:
     assert done.wake_at == 15
 
 
-def test_a_pause_says_what_comes_then_as_the_ledger_has_it() -> None:
+def test_a_pause_names_the_next_owner() -> None:
     group = handing_off()
     (pause,) = group.step().effects
     assert isinstance(pause, Pause) and pause.then == Grant(partition(1), MemberId("b"), Uid("uid-b"), Epoch(2), Epoch(1))
 
 
-def test_a_grant_says_above_which_epoch_an_owner_at_the_queue_is_news() -> None:
+def test_a_grant_has_the_epoch_above_which_the_queues_owner_is_new() -> None:
     group = coming_back()
     (grant,) = group.step(10.4).effects
     assert isinstance(grant, Grant) and (grant.epoch, grant.above) == (4, 1)
@@ -45,7 +45,7 @@ def test_a_grant_says_above_which_epoch_an_owner_at_the_queue_is_news() -> None:
     assert isinstance(grant, Grant) and (grant.epoch, grant.above) == (2, None), "it works on"
 
 
-def test_what_was_granted_as_soon_as_nothing_was_outstanding_was_released_and_granted() -> None:
+def test_a_grant_by_the_queue_counts_as_release_and_grant() -> None:
     group = handing_off()
     group.drained.add((partition(1), Epoch(1)))
     group.step(12.5, frozenset({Outcome(partition(1), Ownership(Uid("uid-b"), Epoch(2)))}))
@@ -59,7 +59,7 @@ def granted_at_queue(group: Group, number: int, member: str, epoch: int) -> froz
     return frozenset({Outcome(partition(number), Ownership(Uid(f"uid-{member}"), Epoch(epoch)))})
 
 
-def test_who_was_granted_a_partition_just_before_it_was_to_go_to_nobody_is_its_owner_and_lets_go_of_it() -> None:
+def test_a_late_grant_of_a_cancelled_hand_off_makes_an_owner() -> None:
     group = handing_off()
     group.terminate("a").terminate("b").settle(12.2)
     assert group.state.moves[partition(1)].receiver is None, "whoever comes next has it"
@@ -78,7 +78,7 @@ def test_who_was_granted_a_partition_just_before_it_was_to_go_to_nobody_is_its_o
     assert group.moved() == ["revoke 0 a", "revoke 1 b"]
 
 
-def test_who_was_granted_a_partition_just_before_it_was_redirected_gives_it_to_who_is_to_have_it() -> None:
+def test_a_late_grant_of_a_redirected_hand_off_is_passed_on() -> None:
     group = handing_off()
     group.terminate("b").settle(12.2)
     assert (group.state.moves[partition(1)].giver, group.state.moves[partition(1)].receiver) == ("a", "a")
@@ -93,7 +93,7 @@ def test_who_was_granted_a_partition_just_before_it_was_redirected_gives_it_to_w
     assert (group.owners(), group.state.records[partition(1)].epoch) == ("aa", 3)
 
 
-def test_who_was_granted_a_partition_just_before_it_was_to_wait_keeps_it_until_there_is_somebody() -> None:
+def test_a_late_grant_without_another_receiver_is_kept() -> None:
     group = handing_off()
     group.terminate("a").terminate("b").settle(12.2)
     assert (group.state.moves[partition(1)].giver, group.state.moves[partition(1)].receiver) == ("a", None)
@@ -103,7 +103,7 @@ def test_who_was_granted_a_partition_just_before_it_was_to_wait_keeps_it_until_t
     assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
 
 
-def test_who_was_granted_a_partition_without_an_owner_just_before_it_was_redirected_lets_go_of_it_too() -> None:
+def test_a_late_grant_of_an_unowned_partition_is_passed_on() -> None:
     group = Group(2, GroupSpec(delay=2), max_handoff=3.0).start("a", "b")
     group.join("c").leave("b").step(10)
     assert group.state.moves[partition(1)].receiver == "c", "it takes the slot of b"
@@ -123,7 +123,7 @@ def test_who_was_granted_a_partition_without_an_owner_just_before_it_was_redirec
     assert (group.owners(), group.state.records[partition(1)].epoch) == ("aa", 3)
 
 
-def test_who_had_a_partition_before_it_was_without_an_owner_is_not_its_owner_by_the_answer_to_its_grant() -> None:
+def test_an_answer_to_an_earlier_grant_makes_no_owner() -> None:
     group = Group(2, GroupSpec(delay=2)).start("a", "b")
     group.step_aside("b").step(10)
     group.come_back("b").terminate("b").join("c")
@@ -133,7 +133,7 @@ def test_who_had_a_partition_before_it_was_without_an_owner_is_not_its_owner_by_
     assert group.state == before
 
 
-def test_who_was_granted_a_partition_just_before_its_server_was_in_doubt_is_granted_it_again_and_not_paused() -> None:
+def test_a_late_grant_at_a_restarted_server_is_repeated_without_a_pause() -> None:
     group = handing_off(incarnation="run-1")
     group.queues[QueueName("orders")] = replace(group.queues[QueueName("orders")], incarnation="run-2")
     group.step(12.1)
@@ -147,7 +147,7 @@ def test_who_was_granted_a_partition_just_before_its_server_was_in_doubt_is_gran
     assert (group.owners(), group.state.records[partition(1)].epoch, group.state.totals.moves) == ("ab", 2, 1)
 
 
-def test_who_is_to_have_a_partition_again_that_its_queue_had_granted_before_it_was_redirected_works_on_at_that_epoch() -> None:
+def test_a_late_grant_whose_receiver_is_chosen_again_keeps_its_epoch() -> None:
     group = Group(2, GroupSpec(delay=0))
     assert grants(group.join("a").step(0)) == [(0, "a", 1), (1, "a", 1)]
     assert grants(group.join("b").step(0.1)) == [(0, "a", 1), (1, "b", 2)]
@@ -176,7 +176,7 @@ def coming_back() -> Group:
     return group
 
 
-def test_who_had_a_partition_last_works_on_by_a_grant_that_its_queue_accepted_before_it_was_redirected_and_back() -> None:
+def test_a_last_owner_keeps_the_epoch_of_a_late_grant() -> None:
     group = coming_back()
     late = frozenset({Outcome(partition(0), Ownership(Uid("uid-a"), Epoch(2)))})
     done = group.step(10.4, late)
@@ -187,14 +187,14 @@ def test_who_had_a_partition_last_works_on_by_a_grant_that_its_queue_accepted_be
     assert grants(group.come_back("a").step(11.1)) == [(0, "a", 5)], "the others stood in the ledger"
 
 
-def test_what_the_last_owner_of_a_partition_had_is_no_grant_of_its_next_hand_off() -> None:
+def test_the_last_owners_old_epoch_is_no_grant_of_the_next_hand_off() -> None:
     group = coming_back()
     before = group.state
     done = group.step(10.4, frozenset({Outcome(partition(0), Ownership(Uid("uid-a"), Epoch(1)))}))
     assert (grants(done), group.state) == ([(0, "a", 4)], before)
 
 
-def test_an_epoch_that_stood_in_the_ledger_is_not_given_again_after_an_earlier_grant_of_a_hand_off_to_nobody() -> None:
+def test_no_epoch_of_the_ledger_is_reused_after_a_late_grant() -> None:
     group = coming_back()
     group.terminate("a").step(10.4)
     assert (group.owners(), group.state.moves) == ("-", {})
@@ -205,7 +205,7 @@ def test_an_epoch_that_stood_in_the_ledger_is_not_given_again_after_an_earlier_g
     assert (pause.epoch, pause.then.member, pause.then.epoch) == (2, "c", 5)
 
 
-def test_who_has_let_go_of_it_is_not_its_owner_again_by_the_answer_to_its_grant() -> None:
+def test_a_late_answer_after_the_release_makes_no_owner() -> None:
     group = handing_off(max_handoff=0.0)
     group.terminate("a").terminate("b")
     group.step(12.1, granted_at_queue(group, 1, "b", 2))
@@ -216,14 +216,14 @@ def test_who_has_let_go_of_it_is_not_its_owner_again_by_the_answer_to_its_grant(
     assert group.state == before
 
 
-def test_the_answer_to_the_givers_own_grant_ends_no_hand_off() -> None:
+def test_the_givers_own_grant_ends_no_hand_off() -> None:
     group = handing_off()
     before = group.state
     group.step(12.2, frozenset({Outcome(partition(1), Ownership(Uid("uid-a"), Epoch(1)))}))
     assert group.state == before
 
 
-def test_a_grant_that_a_later_one_has_fenced_off_or_whose_receiver_is_gone_makes_nobody_the_owner() -> None:
+def test_a_fenced_grant_or_a_vanished_receiver_makes_no_owner() -> None:
     group = handing_off()
     group.terminate("b").settle(12.2)
     late = granted_at_queue(group, 1, "b", 2)
@@ -238,49 +238,33 @@ def test_a_grant_that_a_later_one_has_fenced_off_or_whose_receiver_is_gone_makes
     assert group.state.records[partition(1)].owner == "a"
 
 
-def test_where_nobody_is_fenced_off_a_late_answer_makes_nobody_the_owner() -> None:
+def test_a_late_answer_of_an_unfenced_queue_makes_no_owner() -> None:
     group = handing_off(fenced=False)
     group.terminate("a").terminate("b").settle(12.2)
     group.step(12.3, granted_at_queue(group, 1, "b", 2))
     assert group.owners() == "a-"
 
 
-def test_the_ledger_has_giver_receiver_epoch_and_deadline_before_anything_is_paused() -> None:
+def test_the_ledger_has_a_move_before_it_is_paused() -> None:
     group = handing_off()
     flight = next(iter(summary(group.state).in_flight.values()))
     assert (flight.giver, flight.receiver, flight.epoch, flight.deadline) == ("a", "b", 2, 15)
     assert flight.why == "b joined"
 
 
-def test_the_consumers_word_frees_a_partition() -> None:
-    group = handing_off()
-    group.release("a", 1).settle(12.5)
-    assert group.owners() == "ab"
-    assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
-
-
-def test_the_queues_word_that_nothing_is_outstanding_frees_a_partition() -> None:
+def test_a_drained_partition_is_granted() -> None:
     group = handing_off()
     group.drained.add((partition(1), Epoch(1)))
     assert grants(group.step(12.5)) == [(1, "b", 2)]
 
 
-def test_a_word_about_another_epoch_frees_nothing() -> None:
+def test_a_drain_report_of_another_epoch_frees_nothing() -> None:
     group = handing_off()
     group.drained.add((partition(1), Epoch(2)))
     assert grants(group.step(12.5)) == []
 
 
-def test_the_deadline_frees_a_partition_and_is_counted_once() -> None:
-    group = handing_off()
-    assert grants(group.step(14.9)) == []
-    assert grants(group.step(15)) == [(1, "b", 2)]
-    group.step(16)
-    group.settle(17)
-    assert group.state.totals.deadline_misses == 1
-
-
-def test_a_refused_grant_is_asked_for_again_above_the_record() -> None:
+def test_a_refused_grant_is_repeated_above_the_record() -> None:
     group = handing_off()
     group.records[partition(1)] = Ownership(Uid("somebody"), Epoch(40))
     group.release("a", 1).settle(12.5)
@@ -288,7 +272,7 @@ def test_a_refused_grant_is_asked_for_again_above_the_record() -> None:
     assert group.state.records[partition(1)].epoch == 41
 
 
-def test_a_grant_is_asked_for_until_its_outcome_is_seen() -> None:
+def test_a_grant_is_repeated_until_its_outcome_is_seen() -> None:
     group = handing_off()
     group.release("a", 1)
     assert grants(group.step(12.5)) == grants(group.step(13)) == [(1, "b", 2)]
@@ -308,19 +292,6 @@ def test_a_move_that_was_replanned_goes_to_the_new_receiver() -> None:
     group.settle(14.6)
     assert sorted(group.owners()) == ["a", "b", "c"]
     assert group.state.totals.moves == group.state.totals.lower_bound == 2
-
-
-def test_an_unfenced_queue_is_forced_only_if_the_user_says_so() -> None:
-    group = handing_off(fenced=False, on_deadline=OnDeadline.FORCE)
-    group.settle(15)
-    assert group.owners() == "ab"
-
-
-def test_on_an_unfenced_queue_a_grant_back_to_the_giver_needs_no_release() -> None:
-    group = handing_off(fenced=False)
-    group.settle(20)
-    group.leave("b").settle(21)
-    assert group.owners() == "aa"
 
 
 def test_eager_grants_nothing_before_everything_is_released() -> None:
@@ -351,13 +322,13 @@ def test_a_paused_group_finishes_and_begins_nothing() -> None:
     assert pauses(group.step(13)) == [5]
 
 
-def test_a_step_at_rest_gives_back_the_very_state() -> None:
+def test_a_step_at_rest_returns_the_same_state() -> None:
     group = Group().start("a", "b")
     state = group.step(60).state
     assert step(state, group.observe(), 61).state is state
 
 
-def test_where_nothing_fences_who_drops_a_queue_is_waited_for() -> None:
+def test_a_pod_that_drops_an_unfenced_queue_is_waited_for() -> None:
     group = Group(2, GroupSpec(delay=0), fenced=False)
     group.queues[QueueName("pay")] = ObservedQueue(1)
     group.start("a", "b")
@@ -371,12 +342,12 @@ def test_where_nothing_fences_who_drops_a_queue_is_waited_for() -> None:
     assert holder not in group.owners()
 
 
-def test_a_deadline_from_a_clock_that_is_ahead_is_no_further_away_than_it_was_long() -> None:
+def test_a_deadline_from_a_fast_clock_is_bounded_by_its_length() -> None:
     group = handing_off()
     assert group.step(4).wake_at == 7  # the next operator's clock is eight seconds behind
 
 
-def test_a_hand_off_says_to_whom_it_goes_and_when_it_turns() -> None:
+def test_events_name_the_receiver_of_a_hand_off() -> None:
     group = Group(4).start("a", "b")
     group.join("c").settle(100)
     (revoked,) = [one for one in group.settle(105).events if isinstance(one, Revoked)]
@@ -385,7 +356,7 @@ def test_a_hand_off_says_to_whom_it_goes_and_when_it_turns() -> None:
     assert turned in group.leave("c").step(106).events
 
 
-def test_a_lost_hand_off_goes_back_to_its_giver_also_while_the_group_is_paused() -> None:
+def test_a_lost_hand_off_returns_to_its_giver_while_paused() -> None:
     group = handing_off()
     group.spec = replace(group.spec, paused=True)
     group.leave("b").settle(13)
@@ -393,7 +364,7 @@ def test_a_lost_hand_off_goes_back_to_its_giver_also_while_the_group_is_paused()
     assert group.owners() == "aa"
 
 
-def test_what_is_decided_in_the_step_in_which_a_rebalance_ends_is_counted_as_the_next_one() -> None:
+def test_a_move_in_the_last_step_of_a_rebalance_counts_for_the_next() -> None:
     group = Group(4, GroupSpec(delay=0)).start("a", "b")
     group.join("c").step(60)
     [grant] = [effect for effect in group.release("b", 3).step(61).effects if isinstance(effect, Grant)]

@@ -1,7 +1,5 @@
 """Rule 1: the holddown, from the first trigger to the plan."""
 
-from dataclasses import replace
-
 import pytest
 
 from baton.api.group import GroupRebalance
@@ -16,7 +14,7 @@ def state(group: Group) -> tuple[State, float | None]:
     return now.state, now.hold_until
 
 
-def test_the_caller_is_asked_to_come_back_when_the_holddown_ends() -> None:
+def test_the_next_step_is_due_when_the_holddown_ends() -> None:
     group = Group().start("a", "b")
     assert group.join("c").step(60).wake_at == 65
 
@@ -29,21 +27,6 @@ def test_a_delay_of_zero_acts_in_the_same_step(at: float) -> None:
     assert group.owners() == "aaaa"
 
 
-def test_a_change_of_the_delay_does_not_touch_a_running_holddown() -> None:
-    group = Group().start("a", "b")
-    group.join("c").step(60)
-    group.spec = replace(group.spec, delay=600)
-    group.step(61)
-    assert state(group) == (State.HOLDDOWN, 65)
-
-
-def test_a_member_that_joins_a_full_fleet_stands_by_and_triggers_nothing() -> None:
-    group = Group(2).start("a", "b")
-    group.join("c").step(60)
-    assert state(group) == (State.READY, None)
-    assert summary(group.state).numbers.standbys == 1
-
-
 def whys(group: Group) -> dict[str, set[str]]:
     """What was told of moves, by who got the partition, or was to."""
     found: dict[str, set[str]] = {}
@@ -53,7 +36,7 @@ def whys(group: Group) -> dict[str, set[str]]:
     return found
 
 
-def test_a_move_has_the_reason_of_its_own_pods_whichever_pod_changed_first() -> None:
+def test_a_move_has_the_reason_of_its_own_pods() -> None:
     group = Group(12).join("a")
     group.step(0)
     group.join("b").settle(1)
@@ -76,7 +59,7 @@ def test_a_move_has_the_reason_of_its_own_pods_whichever_pod_changed_first() -> 
     assert given == {"a": "a is stopping", "b": "b is stopping"}
 
 
-def test_a_move_that_waits_longer_has_the_first_reason_and_how_many_others_there_were() -> None:
+def test_a_later_move_has_the_first_reason_and_counts_the_others() -> None:
     group = Group(12, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a", "b")
     for at, name in ((60, "c"), (61, "d"), (62, "e")):
         group.join(name).step(at)
@@ -96,14 +79,14 @@ def test_a_manual_request_is_a_trigger_once() -> None:
     assert state(group) == (State.READY, None)
 
 
-def test_a_deadline_from_the_ledger_is_never_further_away_than_its_length() -> None:
+def test_a_holddown_from_a_fast_clock_is_bounded_by_its_length() -> None:
     group = Group().start("a", "b")
     group.join("c").step(1000)
     group.step(500)  # the next operator's clock is behind
     assert state(group) == (State.HOLDDOWN, 505)
 
 
-def test_an_unknown_assignor_is_said_and_mended() -> None:
+def test_an_unknown_assignor_is_a_problem_until_it_is_replaced() -> None:
     group = Group(spec=GroupSpec(assignors=("solice",)))
     group.join("a").step(0)
     group.step(5)
@@ -129,7 +112,7 @@ def test_an_assignor_that_a_member_does_not_support_is_not_used() -> None:
     assert "add solace, which all support, to spec.assignors, or let the pods" in problem.message
 
 
-def test_an_assignor_of_ones_own_that_is_not_installed_is_named_and_not_advised() -> None:
+def test_a_custom_assignor_that_is_not_installed_is_named() -> None:
     group = Group().join("a").join("b", assignors=("example.com/by-laod",))
     group.step(0)
     group.step(5)

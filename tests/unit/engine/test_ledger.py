@@ -34,14 +34,14 @@ def busy() -> GroupState:
     return group.state
 
 
-def test_what_is_written_reads_back() -> None:
+def test_a_written_ledger_reads_back() -> None:
     state = busy()
     assert state.moves and state.waiting and state.holddown and state.rebalance
     assert any(slot.expires for slot in state.member_slots)
     assert load(dump(state)) == state
 
 
-def test_where_the_ledger_does_not_have_the_epoch_of_the_last_owner_nothing_before_the_hand_off_is_news() -> None:
+def test_a_ledger_without_the_last_owners_epoch_can_be_read() -> None:
     group = Group(2, GroupSpec(delay=2)).start("a", "b")
     group.step_aside("b").step(10)
     group.come_back("b").step(10.1)
@@ -52,7 +52,7 @@ def test_where_the_ledger_does_not_have_the_epoch_of_the_last_owner_nothing_befo
     assert older.records == {**group.state.records, partition(1): PartitionRecord(Epoch(2), None, MemberId("b"), Epoch(2))}
 
 
-def test_a_member_finds_its_own_key() -> None:
+def test_a_members_key_has_its_partitions() -> None:
     group = Group(4).start("a", "b")
     assert json.loads(dump(group.state)["a"]) == {
         "group": "shop/orders",
@@ -63,14 +63,10 @@ def test_a_member_finds_its_own_key() -> None:
         "owned": {"orders": "0@1,2@1"},
         "revoking": {},
     }
+    assert json.loads(dump(Group(1).start("a", "b").state)["b"])["active"] is False, "a standby"
 
 
-def test_a_standbys_key_says_that_it_is_not_active() -> None:
-    group = Group(1).start("a", "b")
-    assert json.loads(dump(group.state)["b"])["active"] is False
-
-
-def test_only_the_keys_of_members_that_are_concerned_change() -> None:
+def test_only_the_keys_of_affected_members_change() -> None:
     group = Group(7).start("a", "b", "c")
     before = dump(group.state)
     group.join("d").settle(60)
@@ -80,7 +76,7 @@ def test_only_the_keys_of_members_that_are_concerned_change() -> None:
     assert {key for key in before if before[key] != after[key]} == {"a", "group"}
 
 
-def test_ownership_stands_only_in_the_members_keys() -> None:
+def test_ownership_is_only_in_the_members_keys() -> None:
     text = dump(Group(4).start("a", "b").state)["group"]
     assert "@" not in text
 
@@ -97,43 +93,25 @@ def test_a_large_group_in_full_swing_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "text", "message"),
+    ("key", "old", "new", "message"),
     [
-        ("group", None, "the key 'group' is missing"),
-        ("a", None, "a is missing, or names|the key of 'a' is missing|'a' is missing"),
-        ("group", "{", "group: "),
-        ("group", '{"version":9,"group":"shop/orders","generation":1}', "written by another Baton"),
-        ("a", "[]", "a: not a JSON object"),
+        ("group", "", None, "the key 'group' is missing"),
+        ("a", "", None, "a is missing, or names|the key of 'a' is missing|'a' is missing"),
+        ("group", "", "{", "group: "),
+        ("group", "", '{"version":9,"group":"shop/orders","generation":1}', "written by another Baton"),
+        ("a", "", "[]", "a: not a JSON object"),
+        ("b", '"1@1', '"0@1', "partition 0 of orders is listed for b and elsewhere"),
+        ("b", '"member":"b"', '"member":"c"', "the key 'b' was written for c"),
+        ("b", "shop/orders", "shop/others", "shop/others"),
     ],
 )
-def test_what_hands_have_edited_is_refused_with_the_key(key: str, text: str | None, message: str) -> None:
+def test_an_edited_ledger_is_refused_with_the_key(key: str, old: str, new: str | None, message: str) -> None:
+    """`old`: what is replaced by `new`; empty: all of the key."""
     data = dump(Group(4).start("a", "b").state)
-    if text is None:
-        del data[key]
-    else:
-        data[key] = text
+    text = data.pop(key)
+    if new is not None:
+        data[key] = text.replace(old, new) if old else new
     with pytest.raises(LedgerError, match=message):
-        load(data)
-
-
-def test_a_partition_with_two_owners_is_refused() -> None:
-    data = dump(Group(4).start("a", "b").state)
-    data["b"] = data["b"].replace('"1@1', '"0@1')
-    with pytest.raises(LedgerError, match="partition 0 of orders is listed for b and elsewhere"):
-        load(data)
-
-
-def test_a_key_that_was_written_for_another_member_is_refused() -> None:
-    data = dump(Group(4).start("a", "b").state)
-    data["b"] = data["b"].replace('"member":"b"', '"member":"c"')
-    with pytest.raises(LedgerError, match="the key 'b' was written for c"):
-        load(data)
-
-
-def test_a_key_that_was_written_for_another_group_is_refused() -> None:
-    data = dump(Group(4).start("a", "b").state)
-    data["b"] = data["b"].replace("shop/orders", "shop/others")
-    with pytest.raises(LedgerError, match="shop/others"):
         load(data)
 
 
@@ -141,7 +119,7 @@ BUSY = dump(busy())
 
 
 @given(st.sampled_from(sorted(BUSY)), st.data())
-def test_whatever_is_cut_out_or_put_in_reads_or_is_refused(key: str, data: st.DataObject) -> None:
+def test_edited_text_is_read_or_refused(key: str, data: st.DataObject) -> None:
     text = BUSY[key]
     at = data.draw(st.integers(0, len(text)))
     cut = data.draw(st.integers(0, 12))
@@ -177,29 +155,6 @@ def places(tree: object, at: tuple[object, ...] = ()) -> list[tuple[object, ...]
     """The paths to everything in it."""
     inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     return [at, *(path for key, value in inner for path in places(value, (*at, key)))]
-
-
-@given(data=st.data())
-def test_a_value_of_another_kind_is_refused_or_does_no_harm(data: st.DataObject) -> None:
-    ledger = dump(busy())
-    tree = json.loads(ledger["group"])
-    path = data.draw(st.sampled_from([one for one in places(tree) if one]))
-    at = tree
-    for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = data.draw(st.sampled_from(NASTY))
-    try:
-        state = load({**ledger, "group": json.dumps(tree)})
-    except LedgerError:
-        return
-    summary(state)
-    dump(step(state, Group(20).observe(), 20.0).state)
-
-
-@pytest.mark.parametrize("key", ["group", "a"])
-def test_what_is_nested_too_deeply_is_refused(key: str) -> None:
-    with pytest.raises(LedgerError, match=r"nested too deeply|recursion limit exceeded"):
-        load({**dump(busy()), key: "[" * 100_000})
 
 
 # Whatever stands in a ConfigMap of 1 MiB: it is read or refused, within bounds, and what is read can be worked with.
@@ -251,7 +206,7 @@ BOMBS: dict[str, Callable[[], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_few_characters_do_not_become_a_billion_partitions(name: str) -> None:
+def test_a_ledger_that_would_expand_is_refused(name: str) -> None:
     bomb = BOMBS[name]()
     assert sum(map(len, bomb.values())) <= CONFIG_MAP
     tracemalloc.start()
@@ -300,7 +255,7 @@ def read(data: dict[str, str]) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_what_is_moved_about_in_it_is_refused_or_works(rng: random.Random) -> None:
+def test_moved_subtrees_are_refused_or_work(rng: random.Random) -> None:
     """Subtrees are put in the place of others, doubled, or left out: what is of the right kind, and in the wrong place."""
     trees = {key: json.loads(text) for key, text in BUSY.items()}
     for _ in range(rng.randint(1, 4)):
@@ -326,7 +281,7 @@ def at(tree: Any, path: tuple[Any, ...]) -> Any:
 
 
 @given(st.sampled_from(sorted(BUSY)), st.text(max_size=200))
-def test_any_text_is_refused_or_works(key: str, text: str) -> None:
+def test_any_text_of_a_key_is_refused_or_works(key: str, text: str) -> None:
     read({**BUSY, key: text})
 
 

@@ -2,46 +2,13 @@
 
 from dataclasses import replace
 
-from baton.engine import State, summary
+from baton.engine import summary
 from baton.engine.observation import ObservedQueue
 from baton.model.ids import MemberId, QueueName
 from tests.unit.engine.group import Group
 
 
-def ready(group: Group) -> bool:
-    return summary(group.state).state is State.READY
-
-
-def test_who_was_left_with_none_stands_by_too() -> None:
-    group = Group(3).start("a", "b", "c")
-    group.resize(2).settle(60)
-    group.release("c", 2).settle(60)
-    group.leave("a").settle(70)
-    assert group.owners() == "cb"
-
-
-def test_a_stopping_pod_keeps_its_partitions_until_a_receiver_is_there() -> None:
-    group = Group(2).start("a", "b")
-    group.terminate("b").settle(60)
-    assert group.owners() == "ab"
-    assert group.moved() == []
-    group.join("c").settle(62)
-    assert group.moved() == ["revoke 1 b"]
-    group.release("b", 1).settle(62.5)
-    assert group.owners() == "ac"
-
-
-def test_a_stopping_pod_hands_off_when_the_holddown_ends() -> None:
-    group = Group(2).start("a", "b")
-    group.terminate("b").settle(60)
-    group.settle(65)
-    assert group.moved() == ["revoke 1 b"]
-    group.release("b", 1).settle(66)
-    assert group.owners() == "aa"
-    assert "b" not in group.state.known, "it may go"
-
-
-def test_members_make_room_for_each_other_where_subscriptions_differ() -> None:
+def test_members_with_different_subscriptions_make_room() -> None:
     group = Group(1)
     group.queues[QueueName("pay")] = ObservedQueue(1)
     group.start("a")
@@ -53,7 +20,7 @@ def test_members_make_room_for_each_other_where_subscriptions_differ() -> None:
     assert summary(group.state).numbers.standbys == 1
 
 
-def test_who_reads_an_empty_queue_keeps_nobody_out() -> None:
+def test_a_reader_of_an_empty_queue_blocks_no_other() -> None:
     group = Group(1)
     group.queues[QueueName("pay")] = ObservedQueue(0)
     group.join("a", subscribed=frozenset({QueueName("pay")})).settle(0)
@@ -62,7 +29,7 @@ def test_who_reads_an_empty_queue_keeps_nobody_out() -> None:
     assert group.owners() == "b"
 
 
-def test_what_nobody_has_goes_to_who_had_it_last() -> None:
+def test_unowned_partitions_return_to_their_last_owner() -> None:
     group = Group(4).start("a", "b")
     before = group.owners()
     group.leave("a", "b").settle(10)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from baton.api.group import Approval, Protocol, ScaleMode
-from baton.engine import State, dump, load, summary
+from baton.engine import State, dump, summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
-from baton.engine.results import Fenced
 from baton.engine.state_machine import state_of
 from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from baton.model.session import Release
@@ -22,7 +21,7 @@ def external(spec: GroupSpec | None = None, partitions: int = 2) -> Group:
     return Group(partitions, spec, fenced=False)
 
 
-def test_who_is_back_within_the_delay_keeps_its_partition_at_its_epoch() -> None:
+def test_a_pod_back_within_the_delay_keeps_its_epoch() -> None:
     group = external().start("a", "b").join("c")
     group.settle(at=20)
     group.step_aside("a")
@@ -33,7 +32,7 @@ def test_who_is_back_within_the_delay_keeps_its_partition_at_its_epoch() -> None
     assert (group.owners(), group.moved(), state_of(group.state)) == ("ab", [], State.READY)
 
 
-def test_another_pod_of_its_name_is_another_pod() -> None:
+def test_a_pod_with_the_same_name_is_another_pod() -> None:
     group = external().start("a", "b")
     group.step_aside("a").settle(at=20)
     group.away[MemberId("a")] = Uid("uid-2")
@@ -41,7 +40,7 @@ def test_another_pod_of_its_name_is_another_pod() -> None:
     assert group.owners() == "-b"
 
 
-def test_a_static_member_that_is_not_ready_is_not_told_to_let_go() -> None:
+def test_a_static_member_that_is_not_ready_is_not_revoked() -> None:
     group = external(GroupSpec(session_timeout=30))
     group.join("a", instance="a").join("b", instance="b").start()
     assert pauses(group.step_aside("a").settle(at=20)) == []
@@ -50,7 +49,7 @@ def test_a_static_member_that_is_not_ready_is_not_told_to_let_go() -> None:
     assert (group.owners(), group.moved(), state_of(group.state)) == ("ab", [], State.READY)
 
 
-def test_a_static_members_word_is_waited_for_when_its_term_has_ended() -> None:
+def test_an_expired_static_members_release_is_waited_for() -> None:
     group = external(GroupSpec(session_timeout=30))
     group.join("a", instance="a").join("b", instance="b").start()
     group.step_aside("a").settle(at=20)
@@ -59,7 +58,7 @@ def test_a_static_members_word_is_waited_for_when_its_term_has_ended() -> None:
     assert group.owners() == "ab"
 
 
-def test_the_older_of_two_pods_with_one_identity_is_waited_for() -> None:
+def test_the_older_pod_of_an_identity_is_waited_for() -> None:
     group = external(GroupSpec(session_timeout=30), partitions=1)
     group.join("a", instance="i").start()
     group.now = 20
@@ -72,7 +71,7 @@ def test_the_older_of_two_pods_with_one_identity_is_waited_for() -> None:
     assert group.state.totals.moves == 0, "it is the same static member"
 
 
-def test_a_hand_off_that_waits_for_its_word_goes_on_waiting() -> None:
+def test_a_hand_off_still_waits_for_a_pod_that_is_away() -> None:
     group = external(partitions=2).start("a").join("b")
     group.settle(at=20)
     assert pauses(group.settle(at=25)) == [1]
@@ -81,7 +80,7 @@ def test_a_hand_off_that_waits_for_its_word_goes_on_waiting() -> None:
     assert group.owners() == "aa"
 
 
-def test_with_force_its_word_is_waited_for_until_the_deadline() -> None:
+def test_with_force_a_pod_that_is_away_is_waited_for_until_the_deadline() -> None:
     group = Group(2, fenced=False, on_deadline=OnDeadline.FORCE).start("a", "b").join("c")
     group.settle(at=20)
     group.step_aside("a").settle(at=21)
@@ -100,7 +99,7 @@ def test_the_last_member_keeps_what_it_has_until_the_holddown_ends(fenced: bool)
     assert group.owners() == "aa"
 
 
-def test_a_deadline_counts_only_for_the_move_that_it_was_the_end_of() -> None:
+def test_a_missed_deadline_counts_only_for_its_move() -> None:
     """Eager: a is to have its partition again, at its deadline without its word; then it is to go to somebody else."""
     group = external(GroupSpec(protocol=Protocol.EAGER), partitions=4).start("a", "b").join("c")
     group.settle(at=20)
@@ -114,7 +113,7 @@ def test_a_deadline_counts_only_for_the_move_that_it_was_the_end_of() -> None:
     assert {group.state.records[p].owner for p in again} == {"a"}
 
 
-def test_a_hand_off_of_a_queue_that_is_let_go_of_is_forced_for_nobody_only() -> None:
+def test_a_hand_off_of_a_removed_queue_waits_while_paused() -> None:
     """Paused, the hand-off in flight is finished before the queue is let go of: its receiver is to wait for the giver's word."""
     group = external().start("a").join("b")
     group.settle(at=20)
@@ -129,7 +128,7 @@ def test_a_hand_off_of_a_queue_that_is_let_go_of_is_forced_for_nobody_only() -> 
     assert group.state.records == {}
 
 
-def test_who_is_away_and_has_let_go_of_everything_has_no_key_from_then_on() -> None:
+def test_a_pod_that_is_away_and_owns_nothing_has_no_key() -> None:
     """Its slot keeps what it had of a queue that fences. The same observation twice changes nothing (rule 10)."""
     group = Group(2)
     pay = QueueName("pay")
@@ -147,7 +146,7 @@ def test_who_is_away_and_has_let_go_of_everything_has_no_key_from_then_on() -> N
     assert group.state == once
 
 
-def test_another_name_of_a_static_member_counts_in_a_plan() -> None:
+def test_a_plan_knows_a_static_member_under_another_name() -> None:
     """d takes the place of a, which still has to let go. A plan of that moment moves no more than if d had all of a's."""
     group = external(GroupSpec(session_timeout=30), partitions=6)
     group.join("a", instance="i").join("b", instance="j").start()
@@ -184,7 +183,7 @@ def drained(group: Group) -> Group:
 
 
 @pytest.mark.parametrize("session_timeout", [0.0, 600.0])
-def test_others_get_what_it_has_after_the_delay_static_or_not(session_timeout: float) -> None:
+def test_a_draining_member_gives_its_partitions_away_after_the_delay(session_timeout: float) -> None:
     group = draining_fleet(session_timeout)
     assert group.owners() == "abab"
     group.drain("a").settle(60)
@@ -192,7 +191,7 @@ def test_others_get_what_it_has_after_the_delay_static_or_not(session_timeout: f
     assert drained(draining_fleet(session_timeout)).owners() == "bbbb"
 
 
-def test_it_gets_nothing_until_that_is_taken_back() -> None:
+def test_a_draining_member_gets_nothing_until_it_is_undrained() -> None:
     group = drained(draining_fleet())
     group.join("c").settle(100)
     group.settle(105)
@@ -204,24 +203,12 @@ def test_it_gets_nothing_until_that_is_taken_back() -> None:
     assert set(group.owners()) == {"a", "b", "c"}
 
 
-def test_taken_back_within_the_delay_it_costs_no_move() -> None:
+def test_a_drain_taken_back_within_the_delay_moves_nothing() -> None:
     group = draining_fleet()
     group.drain("a").settle(60)
     group.drain("a", draining=False).settle(61)
     group.settle(90)
     assert (group.owners(), group.state.totals.moves) == ("abab", 0)
-
-
-def test_a_restart_of_the_operator_changes_nothing() -> None:
-    group = drained(draining_fleet())
-    group.state = load(dump(group.state))
-    group.settle(100)
-    group.settle(110)
-    assert group.owners() == "bbbb"
-    group.drain("a", draining=False).settle(120)
-    group.settle(125)
-    group.settle(130)
-    assert sorted(group.owners()) == ["a", "a", "b", "b"]
 
 
 def executors(group: Group, replicas: int, at: float) -> list[str]:
@@ -254,14 +241,14 @@ def test_a_victim_that_drains_stays_one_and_is_spared_last(spark: Group) -> None
     assert executors(spark.drain("b"), 2, at=90) == ["b"]
 
 
-def test_a_victim_that_drains_stands_at_once_before_those_that_were_chosen_earlier(spark: Group) -> None:
+def test_a_draining_victim_goes_before_earlier_victims(spark: Group) -> None:
     assert executors(spark, 2, at=60) == ["c"]
     spark.drain("b").spec = replace(spark.spec, replicas=1)
     spark.settle(80)
     assert [name for name, _ in spark.state.victims] == ["b", "c"], "or the next step would write the ledger for that alone"
 
 
-def test_a_spark_fleet_of_its_size_loses_nobody_who_drains(spark: Group) -> None:
+def test_a_spark_fleet_of_its_size_loses_no_draining_executor(spark: Group) -> None:
     assert executors(drained(spark), 3, at=100) == []
 
 
@@ -280,7 +267,7 @@ def test_the_older_of_an_identity_stays_fenced_off_while_the_newer_drains() -> N
     assert sorted(group.owners()) == ["a", "a", "b", "b"], "nobody of its identity is left but itself"
 
 
-def test_a_drain_waits_for_no_approval_and_what_moves_back_does() -> None:
+def test_a_drain_needs_no_approval_but_its_undoing_does() -> None:
     group = draining_fleet()
     group.spec = replace(group.spec, approval=Approval.MANUAL)
     assert (drained(group).owners(), group.state.proposal) == ("bbbb", None)
@@ -289,7 +276,7 @@ def test_a_drain_waits_for_no_approval_and_what_moves_back_does() -> None:
     assert group.owners() == "bbbb" and group.state.proposal is not None
 
 
-def test_who_drains_goes_before_the_youngest_though_it_still_has_its_partitions(spark: Group) -> None:
+def test_a_draining_executor_goes_before_the_youngest(spark: Group) -> None:
     spark.drain("a")
     spark.spec = replace(spark.spec, replicas=2)
     spark.settle(60)
@@ -303,7 +290,7 @@ def ending_fleet(delay: float) -> Group:
     return Group(4, GroupSpec(delay=delay), max_handoff=HANDOFF).start("a", "b")
 
 
-def test_a_holddown_longer_than_its_grace_does_not_hold_it() -> None:
+def test_a_stopping_pod_releases_before_its_grace_period_ends() -> None:
     group = ending_fleet(delay=30)
     assert group.terminate("a", ends=130).step(100).wake_at == 122, "5 s before the end, and a hand-off before that"
     assert pauses(group.step(121.9)) == []
@@ -316,7 +303,7 @@ def test_a_holddown_longer_than_its_grace_does_not_hold_it() -> None:
     assert (group.owners(), group.state.totals.moves, summary(group.state).state) == ("cbcb", 2, State.READY)
 
 
-def test_without_a_pod_in_its_place_others_get_them_when_the_holddown_ends() -> None:
+def test_released_partitions_are_shared_out_when_the_holddown_ends() -> None:
     group = ending_fleet(delay=30)
     group.terminate("a", ends=130).step(100)
     group.step(122)
@@ -325,7 +312,7 @@ def test_without_a_pod_in_its_place_others_get_them_when_the_holddown_ends() -> 
     assert (group.owners(), group.state.totals.moves, group.state.totals.lower_bound) == ("bbbb", 2, 2)
 
 
-def test_a_holddown_that_ends_in_time_is_waited_for() -> None:
+def test_a_stopping_pod_waits_for_a_holddown_that_ends_in_time() -> None:
     group = ending_fleet(delay=25)
     group.terminate("a", ends=130)
     assert group.step(100).wake_at == 125
@@ -334,14 +321,14 @@ def test_a_holddown_that_ends_in_time_is_waited_for() -> None:
     assert {move.receiver for move in group.state.moves.values()} == {"b"}
 
 
-def test_a_grace_that_is_made_shorter_counts() -> None:
+def test_a_shortened_grace_period_counts() -> None:
     group = ending_fleet(delay=30)
     group.terminate("a", ends=130).step(100)
     assert pauses(group.terminate("a", ends=105).step(101)) == [0, 2]
 
 
 @pytest.mark.parametrize(("paused", "held_back"), [(True, HeldBack.NOTHING), (False, HeldBack.PLANS)])
-def test_it_releases_where_no_plan_is_made(paused: bool, held_back: HeldBack) -> None:
+def test_a_stopping_pod_releases_though_no_plan_is_made(paused: bool, held_back: HeldBack) -> None:
     group = ending_fleet(delay=5)
     group.spec, group.held_back = replace(group.spec, paused=paused), held_back
     group.terminate("a", ends=130).step(100)
@@ -349,7 +336,7 @@ def test_it_releases_where_no_plan_is_made(paused: bool, held_back: HeldBack) ->
     assert pauses(group.step(122)) == [0, 2]
 
 
-def test_where_the_ledger_has_no_room_nothing_begins_and_nothing_is_waited_for() -> None:
+def test_a_stopping_pod_releases_nothing_if_the_ledger_is_full() -> None:
     group = ending_fleet(delay=5)
     group.held_back = HeldBack.ALL
     group.terminate("a", ends=130).step(100)
@@ -366,7 +353,7 @@ def static_fleet(*, exclusive: bool = False, partitions: int = 4) -> Group:
     return group.start()
 
 
-def test_a_member_that_got_its_identity_later_keeps_its_slot_too() -> None:
+def test_an_identity_that_is_set_later_reserves_the_slot() -> None:
     """The group has static members from now on, or the label came after the pod."""
     group = Group(4, STATIC).join("a", "b").start()
     group.join("a", instance="i0").settle(50)
@@ -378,49 +365,7 @@ def test_a_member_that_got_its_identity_later_keeps_its_slot_too() -> None:
     assert group.state.totals.moves == 0
 
 
-def test_a_newcomer_leaves_the_waiting_slot_alone() -> None:
-    group = static_fleet().leave("a")
-    group.settle(60)
-    group.join("c").settle(61)
-    group.settle(63)
-    group.settle(66)
-    assert group.owners() == "-b-c"
-    group.join("a", uid="new", instance="i0").settle(67)
-    assert group.owners() == "abac"
-
-
-def test_a_static_member_that_stops_releases_at_once() -> None:
-    group = static_fleet().terminate("a")
-    group.settle(60)
-    assert group.moved() == ["revoke 0 a", "revoke 2 a"]
-    group.release("a", 0).release("a", 2).settle(61)
-    group.leave("a").settle(62)
-    assert summary(group.state).hold_until == 72, "its term counts from when it vanished"
-    group.join("a", uid="new", instance="i0").settle(65)
-    assert group.owners() == "abab"
-
-
-def test_the_newer_of_two_pods_with_one_identity_wins_at_once() -> None:
-    group = static_fleet()
-    group.now = 60
-    group.join("c", instance="i0").settle(60)
-    assert group.owners() == "cbcb"
-    assert [h.member for h in group.events if isinstance(h, Fenced)] == ["a"]
-    group.events.clear()
-    group.settle(61)
-    assert not group.events, "reported once"
-
-
-def test_when_the_newer_goes_the_older_may_have_the_slot_back() -> None:
-    group = static_fleet()
-    group.now = 60
-    group.join("c", instance="i0").settle(60)
-    group.leave("c").settle(61)
-    assert group.owners() == "abab"
-    assert group.state.records[next(iter(group.state.records))].epoch == 3
-
-
-def test_a_term_from_a_clock_that_is_ahead_is_no_longer_than_it_was_meant_to_be() -> None:
+def test_a_static_term_from_a_fast_clock_is_bounded_by_its_length() -> None:
     group = static_fleet().leave("a")
     group.settle(100)
     group.step(50)  # the next operator's clock is behind
@@ -440,13 +385,13 @@ def victims(group: Group) -> list[str]:
     return [name for name, _ in group.state.victims]
 
 
-def test_the_ledger_tells_the_driver_size_and_victims() -> None:
+def test_the_ledger_has_size_and_victims_for_the_driver() -> None:
     group = shrink(scaled_fleet(4, "a", "b", "c"), 2)
     group.step(60)
     assert json.loads(dump(group.state)["group"])["scale"] == {"replicas": 2, "victims": ["c"]}
 
 
-def test_standbys_go_first_then_who_has_fewest_then_the_youngest() -> None:
+def test_victims_are_the_members_with_fewest_partitions_then_the_youngest() -> None:
     group = scaled_fleet(5, "a", "b", "c")
     group.now = 30
     group.spec = replace(group.spec, replicas=4)
@@ -459,14 +404,14 @@ def test_standbys_go_first_then_who_has_fewest_then_the_youngest() -> None:
     assert victims(group) == ["d", "c"]
 
 
-def test_a_standby_costs_nothing() -> None:
+def test_a_standby_is_the_first_victim() -> None:
     group = scaled_fleet(2, "a", "b", "z")
     shrink(group, 2).settle(60)
     assert victims(group) == ["z"]
     assert summary(group.state).state is State.READY
 
 
-def test_victims_are_kept_until_the_size_says_otherwise_and_the_last_chosen_is_spared_first() -> None:
+def test_the_last_victim_is_spared_first() -> None:
     group = scaled_fleet(6, "a", "b", "c", "d")
     shrink(group, 3).settle(60)
     assert victims(group) == ["d"]
@@ -474,15 +419,6 @@ def test_victims_are_kept_until_the_size_says_otherwise_and_the_last_chosen_is_s
     assert victims(group) == ["d", "c"]
     shrink(group, 3).settle(62)
     assert victims(group) == ["d"]
-
-
-def test_a_victim_that_is_spared_within_the_delay_has_handed_off_nothing() -> None:
-    group = scaled_fleet(4, "a", "b")
-    shrink(group, 1).settle(60)
-    assert summary(group.state).hold_until == 65
-    shrink(group, 2).settle(63)
-    assert summary(group.state).state is State.READY
-    assert group.moved() == []
 
 
 def test_victims_hand_off_after_the_holddown_and_keep_nothing() -> None:
@@ -498,7 +434,7 @@ def test_victims_hand_off_after_the_holddown_and_keep_nothing() -> None:
     assert victims(group) == []
 
 
-def test_without_the_driver_nobody_is_chosen() -> None:
+def test_a_workload_has_no_victims() -> None:
     group = Group(4, GroupSpec(replicas=1, scale_mode=ScaleMode.WORKLOAD))
     group.join("a", "b").settle(0)
     group.settle(5)

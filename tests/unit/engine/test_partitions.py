@@ -19,43 +19,7 @@ from tests.unit.engine.group import Group, grants, partition
 PAY = QueueName("pay")
 
 
-@pytest.mark.parametrize("assignor", ["solace", "range", "sticky"])
-def test_what_is_there_stays_whatever_the_assignor(assignor: str) -> None:
-    group = Group(4, GroupSpec(assignors=(assignor,))).start("a", "b")
-    before = group.owners()
-    group.resize(6).settle(60)
-    assert group.owners()[:4] == before
-    assert "-" not in group.owners()
-
-
-def test_newcomers_get_none_of_the_new_partitions_before_their_holddown_ends() -> None:
-    group = Group(4).start("a", "b")
-    group.join("c").step(60)
-    group.resize(6).settle(61)
-    assert group.owners() == "ababab"
-
-
-def test_a_running_holddown_goes_on_to_its_end() -> None:
-    group = Group(4).start("a", "b")
-    group.join("c").settle(60)
-    group.resize(5).settle(62)
-    assert summary(group.state).hold_until == 65
-    group.leave("c").settle(63)
-    assert summary(group.state).hold_until == 65
-    group.settle(65)
-    assert summary(group.state).state is State.READY
-
-
-def test_a_partition_that_comes_back_goes_on_above_its_old_epoch() -> None:
-    group = Group(4).start("a", "b")
-    group.resize(2).settle(60)
-    group.settle(63)
-    group.resize(4).settle(70)
-    assert group.owners() == "abab"
-    assert [record.epoch for record in group.state.records.values()] == [1, 1, 3, 3]
-
-
-def test_of_a_queue_that_is_gone_one_epoch_is_kept_and_it_comes_back_above_that() -> None:
+def test_a_deleted_queue_comes_back_above_its_highest_epoch() -> None:
     group = Group(4).start("a", "b")
     group.queues[PAY] = ObservedQueue(4)
     group.settle(60)
@@ -75,7 +39,7 @@ def test_of_a_queue_that_is_gone_one_epoch_is_kept_and_it_comes_back_above_that(
     assert min(record.epoch for one, record in group.state.records.items() if one.queue == PAY) > highest
 
 
-def test_a_group_whose_queues_change_their_names_forever_keeps_little() -> None:
+def test_renamed_queues_leave_one_epoch_each() -> None:
     group = Group(4).start("a", "b")
     for month in range(12):
         group.queues = {QueueName(f"orders-{month}"): ObservedQueue(200)}
@@ -86,7 +50,7 @@ def test_a_group_whose_queues_change_their_names_forever_keeps_little() -> None:
     assert len(group.state.queue_tombstones) == 12
 
 
-def test_queues_that_shrink_leave_a_ledger_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shrinking_queues_leave_a_bounded_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "MOST_WITHDRAWN", 100)
     group = Group(4).start("a", "b")
     group.queues |= {PAY: ObservedQueue(80)}
@@ -103,31 +67,13 @@ def test_queues_that_shrink_leave_a_ledger_that_can_be_read(monkeypatch: pytest.
     assert min(record.epoch for one, record in group.state.records.items() if one.number and one.queue == PAY) > 2
 
 
-def test_a_queue_that_grows_again_in_mid_withdrawal_leaves_the_partition_with_its_giver() -> None:
+def test_a_withdrawal_that_is_undone_leaves_the_partition_with_its_giver() -> None:
     group = Group(4).start("a", "b")
     group.resize(2).step(60)
     group.resize(4).step(61)
     group.settle(63)
     assert group.owners() == "abab"
     assert group.state.totals.moves == 0
-
-
-def test_an_added_queue_is_a_trigger_and_a_removed_one_ends_at_once() -> None:
-    group = Group(2).start("a", "b")
-    group.queues[PAY] = ObservedQueue(2)
-    group.settle(60)
-    assert group.state.holddown is not None
-    assert (group.state.holddown.until, group.state.holddown.why) == (65, "the queue pay was added")
-    group.settle(65)
-    assert group.owners("pay") == "ab"
-    del group.queues[PAY]
-    group.settle(70)
-    assert group.owners("pay") == ""
-    group.settle(75)
-    group.queues[PAY] = ObservedQueue(2)
-    group.settle(80)
-    group.settle(85)
-    assert [record.epoch for p, record in sorted(group.state.records.items()) if p.queue == "pay"] == [2, 2]
 
 
 def test_totals_are_balanced_first_then_each_queue() -> None:
@@ -138,20 +84,7 @@ def test_totals_are_balanced_first_then_each_queue() -> None:
     assert {group.owners().count("a"), group.owners("pay").count("a")} == {1, 2}
 
 
-def test_a_rebalance_that_a_shrinking_queue_overtakes_has_no_bound_above_what_it_moved() -> None:
-    group = Group(4).start("a", "b")
-    group.join("c").settle(60)
-    group.settle(65)
-    group.resize(3).settle(66)  # what was on its way to c does not exist any more
-    group.release("b", 3).settle(66.5)
-    assert (group.state.totals.moves, group.state.totals.lower_bound) == (0, 0)
-    group.settle(71)
-    group.release("a", 2).settle(71.5)
-    assert group.owners() == "abc"
-    assert group.state.totals.moves == group.state.totals.lower_bound == 1
-
-
-def test_a_partition_that_comes_back_while_others_are_let_go_has_no_origin() -> None:
+def test_a_partition_that_comes_back_has_no_origin() -> None:
     group = Group(4, GroupSpec(session_timeout=4)).start("a", "b")
     group.leave("b").settle(60)
     group.resize(1).settle(61)
@@ -161,7 +94,7 @@ def test_a_partition_that_comes_back_while_others_are_let_go_has_no_origin() -> 
     assert group.state.totals.moves == group.state.totals.lower_bound == 0
 
 
-def test_nothing_is_kept_for_each_partition_of_a_queue_without_records_before_there_is_a_member() -> None:
+def test_a_memberless_external_queue_keeps_nothing_per_partition() -> None:
     group = Group(100_000, fenced=False)
     tracemalloc.start()
     try:
@@ -175,7 +108,7 @@ def test_nothing_is_kept_for_each_partition_of_a_queue_without_records_before_th
     assert group.state.records == {}
 
 
-def test_a_queue_without_records_is_taken_in_with_the_first_member() -> None:
+def test_an_external_queue_is_added_with_the_first_member() -> None:
     group = Group(4, fenced=False)
     group.settle(0)
     group.join("a").settle(10)
@@ -184,7 +117,7 @@ def test_a_queue_without_records_is_taken_in_with_the_first_member() -> None:
     assert group.owners() == "aaaa"
 
 
-def test_a_queue_that_is_added_while_nobody_is_there_is_taken_in_with_who_comes_back() -> None:
+def test_an_external_queue_added_without_members_waits_for_one() -> None:
     group = Group(2, fenced=False).start("a")
     group.leave("a").settle(60)
     group.settle(70)
@@ -197,7 +130,7 @@ def test_a_queue_that_is_added_while_nobody_is_there_is_taken_in_with_who_comes_
     assert {record.owner for one, record in group.state.records.items() if one.queue == PAY} == {"b"}
 
 
-def test_a_queue_with_records_is_taken_in_before_there_is_a_member() -> None:
+def test_a_queue_with_records_is_added_without_members() -> None:
     """It is the group's from then on, and is to be released in the end: so the ledger has to name it."""
     group = Group(4)
     group.step(0)
@@ -218,7 +151,7 @@ def lose_the_ledger(group: Group) -> Group:
     return group
 
 
-def test_what_is_recorded_for_live_members_stays_with_them_above_the_record() -> None:
+def test_recorded_live_owners_keep_their_partitions_above_the_record() -> None:
     group = lose_the_ledger(Group(4).start("a", "b"))
     done = group.step(100)
     assert grants(done) == [(0, "a", 2), (1, "b", 2), (2, "a", 2), (3, "b", 2)]
@@ -228,7 +161,7 @@ def test_what_is_recorded_for_live_members_stays_with_them_above_the_record() ->
     assert group.state.totals.moves == 0
 
 
-def test_what_is_recorded_for_others_goes_above_the_record_after_a_holddown() -> None:
+def test_partitions_of_recorded_strangers_move_above_the_record() -> None:
     group = lose_the_ledger(Group(4).start("a", "b"))
     group.records[partition(1)] = Ownership(Uid("gone"), Epoch(70))
     lose_the_ledger(group).settle(100)
@@ -281,7 +214,7 @@ def test_a_stopping_pod_is_asserted_too() -> None:
     assert group.records[partition(1)] == ("uid-b", 2, False)
 
 
-def test_an_orphan_goes_above_what_another_run_of_the_server_has_recorded() -> None:
+def test_an_orphan_is_granted_above_a_restarted_servers_record() -> None:
     group = Group(2, incarnation="one").start("a", "b")
     group.leave("b").settle(60)
     group.records[partition(1)] = Ownership(Uid("somebody"), Epoch(50))
@@ -290,7 +223,7 @@ def test_an_orphan_goes_above_what_another_run_of_the_server_has_recorded() -> N
     assert grants(group.step(65)) == [(1, "a", 51)]
 
 
-def test_a_hand_off_under_way_goes_above_it_too() -> None:
+def test_a_hand_off_is_granted_above_a_restarted_servers_record() -> None:
     group = Group(2, incarnation="one").start("a")
     group.join("b").settle(60)
     group.settle(65)
@@ -299,7 +232,7 @@ def test_a_hand_off_under_way_goes_above_it_too() -> None:
     assert grants(group.release("a", 1).step(67))[-1] == (1, "b", 51)
 
 
-def test_what_an_owner_let_go_of_uncalled_is_granted_to_it_again() -> None:
+def test_an_unasked_release_is_granted_again() -> None:
     group = Group(4).start("a", "b").release("a", 2)
     assert grants(group.step(60)) == [(2, "a", 2)], "only that one"
     group.settle()
@@ -308,13 +241,13 @@ def test_what_an_owner_let_go_of_uncalled_is_granted_to_it_again() -> None:
     assert group.state.totals.moves == 0
 
 
-def test_it_is_granted_above_what_the_queue_has_recorded() -> None:
+def test_an_unasked_release_is_granted_above_the_record() -> None:
     group = Group(2).start("a", "b").release("a", 0)
     group.queues[ORDERS] = replace(group.queues[ORDERS], owners={0: Ownership(Uid("uid-a"), Epoch(50))})
     assert grants(group.step(60)) == [(0, "a", 51)]
 
 
-def test_what_is_called_back_or_left_by_a_pod_that_stops_is_not_granted_to_it_again() -> None:
+def test_a_revoked_or_stopping_pods_release_is_not_granted_again() -> None:
     group = Group(2).start("a")
     group.join("b").settle(60)
     group.settle(65)
@@ -352,7 +285,7 @@ def words(group: Group, name: str, *numbers: int, epoch: int = 1) -> None:
 
 
 @pytest.mark.parametrize("goes", [give_up, gone])
-def test_who_has_not_let_go_when_its_queue_comes_back_is_waited_for(goes: object) -> None:
+def test_an_unreleased_owner_is_waited_for_when_its_queue_comes_back(goes: object) -> None:
     group = external().start("a", "b").terminate("a")
     goes(group, 10)  # type: ignore[operator]
     group.queues[ORDERS] = ObservedQueue(2, fenced=False)
@@ -366,7 +299,7 @@ def test_who_has_not_let_go_when_its_queue_comes_back_is_waited_for(goes: object
 
 
 @pytest.mark.parametrize("goes", [give_up, gone])
-def test_a_member_gets_back_at_a_new_epoch_what_it_had(goes: object) -> None:
+def test_members_get_a_returning_queues_partitions_back(goes: object) -> None:
     group = external(4).start("a", "b")
     before = group.owners()
     goes(group, 10)  # type: ignore[operator]
@@ -379,7 +312,7 @@ def test_a_member_gets_back_at_a_new_epoch_what_it_had(goes: object) -> None:
     assert min(record.epoch for record in group.state.records.values()) > 1
 
 
-def test_it_goes_on_above_the_epoch_with_which_the_partition_went() -> None:
+def test_a_returning_queue_continues_above_its_epochs() -> None:
     group = external().start("a", "b").terminate("a")
     give_up(group, 10)
     highest = max(group.state.epoch_tombstones.values())
@@ -391,7 +324,7 @@ def test_it_goes_on_above_the_epoch_with_which_the_partition_went() -> None:
 
 
 @pytest.mark.parametrize("how", ["released", "ended", "lapsed", "another pod of its name"])
-def test_who_cannot_work_on_it_any_more_is_forgotten(how: str) -> None:
+def test_an_unreleased_owner_that_ended_is_forgotten(how: str) -> None:
     group = external().start("a", "b").step_aside("a")
     group.settle(at=10)
     give_up(group, 11)
@@ -408,7 +341,7 @@ def test_who_cannot_work_on_it_any_more_is_forgotten(how: str) -> None:
     assert {last.member for last in group.state.unreleased.values()} == {"b"}
 
 
-def test_who_ends_while_the_queue_comes_back_is_not_waited_for() -> None:
+def test_an_unreleased_owner_that_ends_then_is_not_waited_for() -> None:
     group = external().start("a", "b").terminate("a")
     give_up(group, 10)
     group.leave("a").queues[ORDERS] = ObservedQueue(2, fenced=False)
@@ -417,7 +350,7 @@ def test_who_ends_while_the_queue_comes_back_is_not_waited_for() -> None:
     assert group.state.unreleased == {}
 
 
-def test_a_pod_that_is_away_is_waited_for_too() -> None:
+def test_an_unreleased_owner_that_is_away_is_waited_for() -> None:
     group = external().start("a", "b").step_aside("a")
     group.settle(at=10)
     gone(group, 11)
@@ -430,7 +363,7 @@ def test_a_pod_that_is_away_is_waited_for_too() -> None:
     assert group.owners() == "bb"
 
 
-def test_a_pod_that_does_not_read_the_queue_any_more_is_waited_for_too() -> None:
+def test_an_unreleased_owner_that_dropped_the_queue_is_waited_for() -> None:
     group = external().start("a", "b")
     gone(group, 10)
     group.members[MemberId("a")] = replace(group.members[MemberId("a")], subscribed=frozenset({QueueName("pay")}))
@@ -444,7 +377,7 @@ def test_a_pod_that_does_not_read_the_queue_any_more_is_waited_for_too() -> None
     assert group.owners() == "bb"
 
 
-def test_on_deadline_force_does_not_wait() -> None:
+def test_with_force_a_returning_queue_waits_for_no_owner() -> None:
     group = external().start("a", "b").terminate("a")
     give_up(group, 10)
     group.queues[ORDERS] = ObservedQueue(2, fenced=False, on_deadline=OnDeadline.FORCE)
@@ -453,21 +386,21 @@ def test_on_deadline_force_does_not_wait() -> None:
     assert group.owners() == "bb"
 
 
-def test_on_deadline_force_remembers_nobody() -> None:
+def test_with_force_no_unreleased_owner_is_kept() -> None:
     group = external(4, on_deadline=OnDeadline.FORCE).start("a", "b")
     group.resize(2).settle(10)
     group.settle(13)
     assert (len(group.state.records), group.state.unreleased) == (2, {})
 
 
-def test_of_a_queue_that_fences_nobody_is_remembered() -> None:
+def test_a_fenced_queue_keeps_no_unreleased_owner() -> None:
     for goes in (give_up, gone):
         group = Group(2, incarnation="run-1").start("a", "b")
         goes(group, 10)
         assert group.state.unreleased == {}
 
 
-def test_a_queue_that_fences_by_now_is_not_waited_for() -> None:
+def test_a_queue_that_has_become_fenced_waits_for_no_owner() -> None:
     group = external().start("a", "b").terminate("a")
     give_up(group, 10)
     group.queues[ORDERS] = ObservedQueue(2, incarnation="run-1")
@@ -476,7 +409,7 @@ def test_a_queue_that_fences_by_now_is_not_waited_for() -> None:
     assert group.state.unreleased == {}
 
 
-def test_a_paused_group_gives_nothing_up() -> None:
+def test_a_paused_group_gives_up_no_queue() -> None:
     """A static member that stops has to let go of what is given to nobody yet. While the group is paused, its queue is not
     given up either."""
     group = external(spec=GroupSpec(session_timeout=300))
@@ -490,7 +423,7 @@ def test_a_paused_group_gives_nothing_up() -> None:
     assert group.owners() == "ab"
 
 
-def test_no_more_is_remembered_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreleased_owners_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "MOST_WITHDRAWN", 5)
     group = external(4).start("a", "b")
     group.queues[QueueName("pay")] = ObservedQueue(3, fenced=False)

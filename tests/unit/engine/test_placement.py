@@ -62,7 +62,7 @@ def test_options_reach_the_assignor() -> None:
     ],
     ids=["zones", "weights", "an option", "rooms"],
 )
-def test_another_one_is_a_trigger_once(facts: dict[str, Any], spec: dict[str, Any]) -> None:
+def test_changed_inputs_of_the_assignor_are_a_trigger_once(facts: dict[str, Any], spec: dict[str, Any]) -> None:
     group = Group(4, GroupSpec(assignors=("minimal",))).start("a", "b")
     group.spec = replace(group.spec, **spec)
     tune(group, **facts).step(10)
@@ -73,7 +73,7 @@ def test_another_one_is_a_trigger_once(facts: dict[str, Any], spec: dict[str, An
     assert load(dump(group.state)) == group.state
 
 
-def test_zones_of_a_queue_that_has_not_answered_yet_are_no_trigger_until_it_has() -> None:
+def test_unknown_zones_are_no_trigger() -> None:
     group = Group(4, GroupSpec(assignors=("minimal",)), zones=HALVES).start("a", "b")
     tune(group, zones=(), zones_known=False).step(10)
     assert group.state.holddown is None
@@ -93,7 +93,7 @@ def test_another_capacity_is_a_trigger() -> None:
     assert load(dump(group.state)) == group.state
 
 
-def test_what_says_nothing_of_them_is_not_in_the_ledger() -> None:
+def test_default_inputs_are_not_in_the_ledger() -> None:
     group = Group(4).start("a", "b")
     assert "inputs" not in dump(group.state)["group"] and "capacities" not in dump(group.state)["group"]
 
@@ -110,7 +110,7 @@ def test_zones_stay_with_their_partitions_when_some_are_left_out() -> None:
     assert group.owners() in ("--efdd", "--fedd"), "a's slot waits for it: its two are left out"
 
 
-def test_what_no_room_has_waits_for_nobody() -> None:
+def test_partitions_outside_every_room_stay_unowned() -> None:
     spec = GroupSpec(assignors=("machine-room",), options={"rooms": EAST})
     group = Group(4, spec, zones=HALVES).start("a", "b")
     assert group.owners() == "--ab"
@@ -121,7 +121,7 @@ def test_what_no_room_has_waits_for_nobody() -> None:
     assert "-" not in group.owners()
 
 
-def test_a_group_by_weights_is_balanced_when_its_assignor_has_had_its_way() -> None:
+def test_a_weighted_group_is_balanced_after_its_plan() -> None:
     group = Group(4, GroupSpec(assignors=("minimal",)), weights=((0, 0, Fraction(3)),)).start("a", "b")
     assert sorted(group.owners().count(name) for name in "ab") == [1, 3]
     assert summary(group.state).balanced
@@ -140,7 +140,7 @@ def test_a_group_by_weights_is_balanced_when_its_assignor_has_had_its_way() -> N
 PAYMENTS = QueueName("payments")
 
 
-def test_what_already_changes_hands_goes_on_where_members_give_up_their_highest_numbers() -> None:
+def test_hand_offs_under_way_go_on_under_another_assignor() -> None:
     group = Group(4, GroupSpec(assignors=("circle",)), max_handoff=100).start("a").join("b")
     group.step(10)
     assert pauses(group.settle(15)) == [1, 3]
@@ -166,7 +166,7 @@ def each_queue_with_another_member(assignor: str) -> Group:
 
 
 @pytest.mark.parametrize(("assignor", "moves"), [("solace", True), ("sticky", False), ("minimal", False)])
-def test_each_queue_is_to_be_even_only_where_the_assignor_makes_balances(assignor: str, moves: bool) -> None:
+def test_queues_must_be_even_only_under_a_balancing_assignor(assignor: str, moves: bool) -> None:
     assert (each_queue_with_another_member(assignor).state.holddown is not None) is moves
 
 
@@ -198,7 +198,7 @@ def fails(_: Request) -> Answer:
     raise RuntimeError("out of ideas")
 
 
-def test_a_plan_that_fails_leaves_everything_as_it_is_and_is_made_when_it_works_again(mine: Moody) -> None:
+def test_a_failing_assignor_moves_nothing_until_it_works(mine: Moody) -> None:
     group = Group(4, GroupSpec(assignors=(MINE,))).start("a", "b")
     assert group.owners() == "abab"
     mine.does = fails
@@ -217,7 +217,7 @@ def test_a_plan_that_fails_leaves_everything_as_it_is_and_is_made_when_it_works_
     assert len(group.state.moves) == 1
 
 
-def test_an_answer_that_gives_a_partition_to_nobody_is_not_used(mine: Moody) -> None:
+def test_an_answer_without_an_owner_is_rejected(mine: Moody) -> None:
     group = Group(4, GroupSpec(assignors=(MINE,))).start("a", "b")
     mine.does = lambda request: Answer({})
     group.join("c").step(10)
@@ -246,7 +246,7 @@ def test_a_partition_whose_receiver_vanished_does_not_wait_for_it(mine: Moody) -
     assert summary(group.state).problem is None
 
 
-def test_an_assignor_that_is_not_installed_any_more_is_unknown(mine: Moody) -> None:
+def test_an_uninstalled_assignor_is_unknown(mine: Moody) -> None:
     group = Group(4, GroupSpec(assignors=(MINE,))).start("a", "b")
     install(dict)
     group.join("c").step(10)
@@ -256,7 +256,7 @@ def test_an_assignor_that_is_not_installed_any_more_is_unknown(mine: Moody) -> N
     assert group.owners() == "abab"
 
 
-def test_an_assignor_that_a_pod_alone_names_is_not_loaded() -> None:
+def test_an_assignor_named_only_by_a_pod_is_not_loaded() -> None:
     loaded: list[str] = []
 
     def load() -> Callable[[Request], Answer]:
@@ -291,5 +291,5 @@ def test_the_next_smaller_size_that_divides_the_partitions(partitions: int, size
     assert [even_size(replicas, partitions) for replicas in range(10)] == sizes
 
 
-def test_before_there_are_partitions_any_size_will_do() -> None:
+def test_without_partitions_any_size_is_even() -> None:
     assert even_size(5, 0) == 5

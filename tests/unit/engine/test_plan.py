@@ -32,7 +32,7 @@ def test_first_grants_need_no_approval() -> None:
     assert Group(4, MANUAL).start("a", "b").owners() == "abab"
 
 
-def test_a_plan_that_takes_partitions_from_somebody_is_proposed_and_not_carried_out() -> None:
+def test_a_plan_that_moves_owned_partitions_is_only_proposed() -> None:
     group = with_proposal()
     assert group.owners() == "abab"
     assert group.state.moves == {} and group.state.waiting == {}
@@ -42,7 +42,7 @@ def test_a_plan_that_takes_partitions_from_somebody_is_proposed_and_not_carried_
     assert [h for h in group.events if isinstance(h, Proposed)] == [Proposed(proposed(group), 1, "c joined")]
 
 
-def test_an_approved_proposal_is_carried_out_as_it_was_shown() -> None:
+def test_an_approved_proposal_is_carried_out() -> None:
     group = with_proposal()
     group.approved = wanted = proposed(group)
     done = group.step(200)
@@ -55,7 +55,7 @@ def test_an_approved_proposal_is_carried_out_as_it_was_shown() -> None:
     assert group.state.totals.moves == group.state.totals.lower_bound == 1
 
 
-def test_an_approval_that_is_left_standing_approves_nothing_else() -> None:
+def test_an_old_approval_approves_no_later_proposal() -> None:
     group = with_proposal()
     group.approved = proposed(group)
     group.settle(200)
@@ -72,7 +72,7 @@ def test_an_approval_that_is_left_standing_approves_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_an_approval_of_something_else_is_refused_once(known: bool) -> None:
+def test_an_approval_of_another_id_is_refused_once(known: bool) -> None:
     group = with_proposal() if known else Group(4, MANUAL).start("a", "b")
     current = group.state.proposal.id if group.state.proposal else None
     group.approved = "monday"
@@ -81,7 +81,7 @@ def test_an_approval_of_something_else_is_refused_once(known: bool) -> None:
     assert group.owners() == "abab"
 
 
-def test_a_proposal_whose_receiver_is_gone_is_withdrawn_and_a_new_plan_is_made() -> None:
+def test_a_proposal_without_its_receiver_is_withdrawn() -> None:
     group = with_proposal()
     old = proposed(group)
     group.leave("c").join("d")
@@ -96,7 +96,7 @@ def test_a_proposal_whose_receiver_is_gone_is_withdrawn_and_a_new_plan_is_made()
     assert proposed(group) != old
 
 
-def test_a_receiver_that_is_another_pod_of_that_name_is_another_proposal() -> None:
+def test_a_receiver_with_another_uid_is_another_proposal() -> None:
     group = with_proposal()
     old = proposed(group)
     group.leave("c").join("c", uid="another").settle(110)
@@ -104,7 +104,7 @@ def test_a_receiver_that_is_another_pod_of_that_name_is_another_proposal() -> No
     assert proposed(group) != old
 
 
-def test_a_proposal_stays_approvable_while_somebody_else_is_waited_for() -> None:
+def test_a_proposal_can_be_approved_during_a_holddown() -> None:
     group = with_proposal()
     wanted = proposed(group)
     group.join("d").settle(110)
@@ -149,7 +149,7 @@ def test_a_manual_request_is_answered_with_a_proposal() -> None:
     assert group.state.proposal.receivers.keys() == {partition(1), partition(2)}
 
 
-def test_what_nobody_owns_is_placed_at_once_beside_a_proposal() -> None:
+def test_unowned_partitions_are_placed_without_approval() -> None:
     group = Group(6, MANUAL).start("a", "b", "c")
     assert group.owners() == "abcabc"
     group.leave("c").join("d", "e").settle(100)
@@ -158,7 +158,7 @@ def test_what_nobody_owns_is_placed_at_once_beside_a_proposal() -> None:
     assert [n for n, owner in enumerate(group.owners()) if owner in "ab"] == [0, 1, 3, 4]
 
 
-def test_a_member_that_waits_for_an_approval_takes_over_a_slot_that_falls_vacant() -> None:
+def test_a_proposed_receiver_takes_over_a_vacant_slot() -> None:
     group = with_proposal()
     group.leave("b").settle(110)
     assert group.owners() == "acac"
@@ -193,7 +193,7 @@ def test_turning_to_automatic_carries_the_proposal_out() -> None:
     assert group.state.proposal is None
 
 
-def test_a_paused_group_carries_an_approved_proposal_out_when_it_goes_on() -> None:
+def test_a_proposal_approved_in_a_pause_is_carried_out_after_it() -> None:
     group = with_proposal()
     group.spec = replace(MANUAL, paused=True)
     group.step(150)
@@ -203,21 +203,21 @@ def test_a_paused_group_carries_an_approved_proposal_out_when_it_goes_on() -> No
     assert pauses(group.step(170)) == [3]
 
 
-def test_an_overtaken_proposal_is_withdrawn_also_while_the_group_is_paused() -> None:
+def test_an_overtaken_proposal_is_withdrawn_while_paused() -> None:
     group = with_proposal()
     group.spec = replace(MANUAL, paused=True)
     group.leave("c").step(150)
     assert group.state.proposal is None
 
 
-def test_eager_takes_everything_from_everybody_only_when_it_was_approved() -> None:
+def test_eager_revokes_everything_only_after_approval() -> None:
     group = with_proposal(replace(MANUAL, protocol=Protocol.EAGER))
     assert group.state.moves == {}
     group.approved = proposed(group)
     assert pauses(group.step(200)) == [0, 1, 2, 3]
 
 
-def test_moves_that_were_approved_and_wait_for_their_turn_need_no_second_approval() -> None:
+def test_waiting_moves_need_no_second_approval() -> None:
     spec = replace(MANUAL, rebalance=GroupRebalance(max_concurrent_handoffs=1))
     group = Group(8, spec, max_handoff=60.0).start("a", "b")
     group.join("c").settle(100)
@@ -233,11 +233,11 @@ def test_moves_that_were_approved_and_wait_for_their_turn_need_no_second_approva
     assert dict(group.state.waiting) == rest
 
 
-def test_the_id_is_of_the_grants_and_not_of_chance() -> None:
+def test_a_proposals_id_is_deterministic() -> None:
     assert proposed(with_proposal()) == proposed(with_proposal())
 
 
-def test_standbys_are_told_that_they_own_nothing_yet() -> None:
+def test_a_proposed_receiver_is_not_active() -> None:
     group = with_proposal()
     assert not group.state.known[MemberId("c")].active
     assert not [h for h in group.events if isinstance(h, Granted)]
@@ -253,14 +253,14 @@ def test_a_queue_that_grows_overtakes_a_proposal() -> None:
     assert group.state.proposal is None
 
 
-def test_eager_pauses_nobody_for_what_needs_no_approval() -> None:
+def test_eager_pauses_nothing_for_unowned_partitions() -> None:
     group = Group(4, replace(MANUAL, protocol=Protocol.EAGER)).start("a", "b")
     group.leave("b").settle(100)
     assert pauses(group.settle(105)) == []
     assert group.owners() == "aaaa"
 
 
-def test_a_proposal_that_was_approved_as_its_queue_became_exclusive_is_not_carried_out() -> None:
+def test_a_proposal_is_withdrawn_if_its_queue_becomes_exclusive() -> None:
     group = with_proposal()
     group.approved = proposed(group)
     group.queues = {name: replace(queue, exclusive=True) for name, queue in group.queues.items()}
@@ -269,7 +269,7 @@ def test_a_proposal_that_was_approved_as_its_queue_became_exclusive_is_not_carri
     assert [type(h) for h in group.events if isinstance(h, Approved | Withdrawn)] == [Withdrawn]
 
 
-def test_a_plan_of_what_waits_for_nobody_is_counted_whole() -> None:
+def test_a_plan_after_a_pause_counts_all_its_moves() -> None:
     """b comes back in a pause, and before it has its partitions again a plan gives half of them to a newcomer."""
     group = Group(4, MANUAL).start("b").leave("b")
     group.spec = replace(MANUAL, paused=True)
@@ -281,7 +281,7 @@ def test_a_plan_of_what_waits_for_nobody_is_counted_whole() -> None:
     assert group.state.totals.moves == group.state.totals.lower_bound == 2
 
 
-def test_what_is_counted_of_a_plan_whose_rest_is_proposed_is_what_it_moved() -> None:
+def test_a_partly_proposed_plan_counts_what_it_moved() -> None:
     group = Group(6, MANUAL).start("a", "b", "c").leave("c")
     group.settle(100)
     group.settle(105)

@@ -38,15 +38,15 @@ def test_every_rule_that_the_engine_cites_is_on_the_page() -> None:
     assert cited() - NUMBERED == set()
 
 
-def test_each_rule_is_kept_by_some_function_of_a_step_and_each_function_keeps_rules_of_the_page() -> None:
+def test_every_rule_has_a_function_and_every_function_a_rule() -> None:
     assert {name for rule in RULES for name in rule.of} == ON_THE_PAGE - OF_NO_FUNCTION
 
 
-def test_each_rule_is_broken_by_some_mutation_and_each_mutation_breaks_a_rule_of_the_page() -> None:
+def test_every_rule_has_a_mutation_and_every_mutation_a_rule() -> None:
     assert {mutation.rule for mutation in ENGINE} == ON_THE_PAGE
 
 
-def test_what_is_applied_a_second_time_says_so() -> None:
+def test_a_rule_applied_twice_says_why() -> None:
     names = [rule.name for rule in RULES]
     again = [names.index(rule.name) < number for number, rule in enumerate(RULES)]
     assert again == [rule.why.startswith("Again: ") for rule in RULES]

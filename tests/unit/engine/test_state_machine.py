@@ -14,7 +14,7 @@ def words(group: Group) -> list[str]:
     return [str(state) for state in states.values()]
 
 
-def test_new_partitions_are_mapped_to_nobody_until_the_first_plan() -> None:
+def test_new_partitions_are_unassigned_until_the_first_plan() -> None:
     group = Group(2).join("a")
     group.step()
     assert words(group) == ["Unassigned", "Unassigned"]
@@ -24,7 +24,7 @@ def test_new_partitions_are_mapped_to_nobody_until_the_first_plan() -> None:
     assert words(group) == ["Ready", "Ready"]
 
 
-def test_only_what_is_handed_over_is_paused_and_it_is_until_the_grant() -> None:
+def test_a_moving_partition_is_paused_until_the_grant() -> None:
     group = Group(2).start("a")
     group.join("b").settle(10)
     group.settle(15)
@@ -35,7 +35,7 @@ def test_only_what_is_handed_over_is_paused_and_it_is_until_the_grant() -> None:
     assert words(group) == ["Ready", "Ready"]
 
 
-def test_what_waits_in_a_vacant_slot_is_unbound_until_the_slot_lapses() -> None:
+def test_a_vacant_slots_partition_is_unbound_until_the_slot_lapses() -> None:
     group = Group(2).start("a")
     group.leave("a").settle(10)
     assert words(group) == ["Unbound", "Unbound"]
@@ -43,14 +43,14 @@ def test_what_waits_in_a_vacant_slot_is_unbound_until_the_slot_lapses() -> None:
     assert words(group) == ["Unassigned", "Unassigned"]
 
 
-def test_what_waits_for_its_turn_is_ready() -> None:
+def test_a_partition_that_waits_for_its_turn_is_ready() -> None:
     group = Group(4, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
     group.join("b").settle(10)
     group.settle(15)
     assert sorted(words(group)) == ["Paused", "Ready", "Ready", "Ready"]
 
 
-def test_an_owner_that_is_asserted_again_goes_on_working() -> None:
+def test_an_owner_that_is_asserted_again_is_ready() -> None:
     group = Group(1, incarnation="first").start("a")
     group.queues = {name: replace(queue, incarnation="second") for name, queue in group.queues.items()}
     group.step(10)
