@@ -115,6 +115,19 @@ class OneReplica:
         whole = {"queues": names, "membership": {"session": "Optional"}, **spec}
         self.make(groups_path("shop"), {"metadata": {"name": name}, "spec": whole})
 
+    async def serve(self, *pods: str, name: str = "orders") -> None:
+        """Create a queue of four partitions, its group and pods, and wait until they own all partitions."""
+        self.queue(name)
+        self.group(name)
+        for pod in pods:
+            self.pod(pod, name)
+
+        async def owned() -> int:
+            return sum(await self.counts(name))
+
+        await self.until(owned, 4)
+        await self.until_told("Ready", name)
+
     def change_group(self, name: str, **spec: Any) -> None:
         self.server.request("patch", groups_path("shop", name), body={"spec": spec})
 
@@ -171,6 +184,11 @@ class OneReplica:
     async def events(self, group: str = "orders") -> list[str]:
         found = await self.admin.get(group_path(EVENTS, "shop", "events"))
         return [event["reason"] for event in found["items"] if event["regarding"]["name"] == group]
+
+    async def notes(self, reason: str) -> list[str]:
+        """Return the texts of events with this reason."""
+        found = await self.admin.get(group_path(EVENTS, "shop", "events"))
+        return [event["note"] for event in found["items"] if event["reason"] == reason]
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.replica.metrics.registry.get_sample_value(name, labels)

@@ -25,10 +25,7 @@ async def finalizers(world: OneReplica) -> list[str] | None:
 
 @in_virtual_time
 async def test_the_next_leader_does_not_claim_a_released_queue(world: OneReplica) -> None:
-    world.queue("orders")
-    world.group("orders")
-    world.pod("a")
-    await world.until_told("Ready")
+    await world.serve("a")
 
     def refuse(verb: str, path: str) -> Fault | None:
         return Refuse(503, "ServiceUnavailable", "away") if (verb, path) == ("patch", ORDERS) else None
@@ -69,10 +66,7 @@ async def test_the_next_leader_waits_for_a_queue_that_may_have_been_claimed(worl
 
 @in_virtual_time
 async def test_a_group_held_by_a_foreign_finalizer_is_left_alone(world: OneReplica) -> None:
-    world.queue("orders")
-    world.group("orders")
-    world.pod("a")
-    await world.until_told("Ready")
+    await world.serve("a")
     world.server.request("patch", ORDERS, body={"metadata": {"finalizers": [FINALIZER, "example.com/hold"]}})
     with capture_logs() as said:
         world.delete_group("orders")

@@ -1,11 +1,11 @@
 """Large fleets: no more moves than needed, whatever an autoscaler, a crash or a roll-out does."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from baton.kube.api import group_path
-from baton.kube.events import EVENTS
 from baton.kube.objects import GROUP_VERSION
 from baton.simulation import parse_scenario, simulate
 from tests.simulation.one_replica import OneReplica, in_virtual_time
@@ -75,10 +75,5 @@ async def test_a_fleet_that_shrinks_as_its_queue_grows_reports_why(world: OneRep
     await world.until_told("NoMembers")
     orders = group_path(GROUP_VERSION, "shop", "partitionedqueues", "orders")
     world.server.request("patch", orders, body={"spec": {"partitions": 13}})
-
-    async def notes() -> list[str]:
-        found = await world.admin.get(group_path(EVENTS, "shop", "events"))
-        return [event["note"] for event in found["items"] if event["reason"] == "Scaled"]
-
     why = "spec.replicas asks for 3, and spec.scale.steps holds the fleet at 1, which divides 13 partitions evenly"
-    await world.until(notes, [f"scaled Deployment shop/workers from 3 to 1: {why}"])
+    await world.until(partial(world.notes, "Scaled"), [f"scaled Deployment shop/workers from 3 to 1: {why}"])

@@ -224,10 +224,7 @@ class SlowToClose(MemoryQueue):
 @in_virtual_time
 async def test_a_group_cancelled_twice_leaves_no_metrics(world: OneReplica) -> None:
     world.queues["orders"] = SlowToClose()
-    world.queue("orders")
-    world.group("orders")
-    world.pod("a")
-    await world.until_told("Ready")
+    await world.serve("a")
     assert world.metric("baton_moving_partitions", namespace="shop", group="orders") == 0.0
     lease = leases_path("baton-system", "operator")
     taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "leaseTransitions": 7}

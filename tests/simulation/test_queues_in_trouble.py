@@ -9,8 +9,7 @@ import pytest
 
 from baton.controller.group_loop import QUEUES_WITHIN
 from baton.controller.queue_effects import LONGEST_BACKOFF
-from baton.kube.api import core_path, group_path
-from baton.kube.events import EVENTS
+from baton.kube.api import core_path
 from baton.kube.objects import QueueView, groups_path, queues_path
 from baton.model.ids import Epoch, Uid
 from baton.queues.kind import ANSWERS_WITHIN
@@ -50,6 +49,13 @@ class Shop(OneReplica):
             self.queue(name, partitions, maxHandoffSeconds=3)
         self.group("orders", *queues)
 
+    async def served(self) -> None:
+        """One pod owns all of the group."""
+        self.orders()
+        self.pod("a")
+        await self.spread("orders", 4)
+        await self.told("Ready")
+
     def names(self, *queues: str) -> None:
         self.change_group("orders", queues=[{"name": name} for name in queues])
 
@@ -64,11 +70,6 @@ class Shop(OneReplica):
     async def told(self, reason: str, seconds: float = 30) -> str:
         await self.until_told(reason, seconds=seconds)
         return (await self.ready())[1]
-
-    async def notes(self, reason: str) -> list[str]:
-        """Of events."""
-        found = await self.admin.get(group_path(EVENTS, "shop", "events"))
-        return [event["note"] for event in found["items"] if event["reason"] == reason]
 
 
 in_virtual_time = partial(one_replica.in_virtual_time, make=Shop)
@@ -129,9 +130,7 @@ async def test_a_group_with_twenty_hung_queues_is_deleted_in_time(shop: Shop) ->
 @in_virtual_time
 async def test_a_group_whose_queue_is_read_only_is_deleted_in_time(shop: Shop, refused: tuple[str, ...]) -> None:
     """As a server that has no room, or whose user may no more write."""
-    shop.orders()
-    shop.pod("a")
-    await shop.spread("orders", 4)
+    await shop.served()
     shop.queues["orders"].refuses = frozenset(refused)
     shop.delete_group("orders")
     assert await shop.gone(QUEUES_WITHIN + 4 * ANSWERS_WITHIN) >= QUEUES_WITHIN
@@ -141,10 +140,7 @@ async def test_a_group_whose_queue_is_read_only_is_deleted_in_time(shop: Shop, r
 @in_virtual_time
 async def test_a_read_only_queue_is_unreachable_until_a_write_succeeds(shop: Shop) -> None:
     """And not Ready for a moment at each look, with two events, while an alert never sees it for long enough."""
-    shop.orders()
-    shop.pod("a")
-    await shop.spread("orders", 4)
-    await shop.told("Ready")
+    await shop.served()
     shop.queues["orders"].refuses = frozenset({"grant"})
     shop.pod("b")
     await shop.told("QueueUnreachable")
@@ -196,9 +192,7 @@ async def test_a_group_whose_queues_never_answered_is_deleted_at_once(shop: Shop
 
 @in_virtual_time
 async def test_slow_looks_at_a_queue_delay_no_hand_off(shop: Shop) -> None:
-    shop.orders()
-    shop.pod("a")
-    await shop.spread("orders", 4)
+    await shop.served()
     shop.queues["orders"].takes |= dict.fromkeys(("ensure", "check"), ANSWERS_WITHIN - 0.1)
     await asyncio.sleep(20)
     shop.pod("b")
@@ -208,9 +202,7 @@ async def test_slow_looks_at_a_queue_delay_no_hand_off(shop: Shop) -> None:
 
 @in_virtual_time
 async def test_a_queue_that_is_down_is_retried_with_growing_pauses(shop: Shop) -> None:
-    shop.orders()
-    shop.pod("a")
-    await shop.told("Ready")
+    await shop.served()
     shop.claimants.clear()
     shop.queues["orders"].down = True
     await asyncio.sleep(100)
@@ -221,9 +213,7 @@ async def test_a_queue_that_is_down_is_retried_with_growing_pauses(shop: Shop) -
 
 @in_virtual_time
 async def test_an_event_reports_a_new_cause_of_a_queue_outage(shop: Shop) -> None:
-    shop.orders()
-    shop.pod("a")
-    await shop.told("Ready")
+    await shop.served()
     queue = shop.queues["orders"]
     queue.down = True
     await shop.told("QueueUnreachable")
@@ -258,10 +248,7 @@ async def test_a_group_without_owners_is_not_ready_while_its_pods_stop(shop: Sho
 
 @in_virtual_time
 async def test_a_queue_that_stops_answering_is_soon_unreachable(shop: Shop) -> None:
-    shop.orders()
-    shop.pod("a")
-    await shop.spread("orders", 4)
-    await shop.told("Ready")
+    await shop.served()
     shop.queues["orders"].takes["check"] = 3600.0
     began = asyncio.get_running_loop().time()
     await shop.told("QueueUnreachable", 20)
@@ -270,9 +257,7 @@ async def test_a_queue_that_stops_answering_is_soon_unreachable(shop: Shop) -> N
 
 @in_virtual_time
 async def test_a_deleted_group_leaves_a_taken_over_queue_alone(shop: Shop) -> None:
-    shop.orders()
-    shop.pod("a")
-    await shop.spread("orders", 4)
+    await shop.served()
     queue = shop.queues["orders"]
     queue.conflict = "the queue belongs to another group: take it over"
     assert "belongs to another" in await shop.told("Conflict")
@@ -285,9 +270,7 @@ async def test_a_deleted_group_leaves_a_taken_over_queue_alone(shop: Shop) -> No
 
 @in_virtual_time
 async def test_a_hung_queue_is_used_at_its_new_address(shop: Shop) -> None:
-    shop.orders()
-    shop.pod("a")
-    await shop.spread("orders", 4)
+    await shop.served()
     shop.queues["orders"].hangs = True
     await shop.told("QueueUnreachable")
     await asyncio.sleep(60)  # the pauses between attempts are at their longest
@@ -316,9 +299,7 @@ async def test_an_unexpected_error_is_reported_in_the_condition(shop: Shop) -> N
 
 @in_virtual_time
 async def test_a_group_claims_a_queue_with_its_uid_and_take_overs(shop: Shop) -> None:
-    shop.orders()
-    shop.pod("a")
-    await shop.spread("orders", 4)
+    await shop.served()
     found = await shop.admin.get(groups_path("shop", "orders"))
     assert shop.claimants[-1] == Claimant("shop/orders", found["metadata"]["uid"])
     shop.queues["orders"].conflict = "the queue belongs to another group"

@@ -29,6 +29,15 @@ async def versions(lone: Lone) -> tuple[str, str]:
     return ledger, queue
 
 
+async def joined_by_second(lone: Lone, *pods: str) -> Replica:
+    """Start a second release beside the one that serves a group of these pods."""
+    await lone.group("shop", *pods)
+    await asyncio.sleep(5)
+    second = lone.start("two", ["shop"], lease="second")
+    await asyncio.sleep(30)
+    return second
+
+
 def restored(replica: Replica) -> float | None:
     """How often it put the group's ledger right; None: it does not serve the group."""
     labels = {"namespace": "shop", "group": "orders"}
@@ -42,10 +51,7 @@ async def notes(lone: Lone) -> list[str]:
 
 @played
 async def test_the_later_of_two_releases_stands_back_and_names_the_other(lone: Lone) -> None:
-    await lone.group("shop", "a", "b")
-    await asyncio.sleep(5)
-    second = lone.start("two", ["shop"], lease="second")
-    await asyncio.sleep(30)
+    second = await joined_by_second(lone, "a", "b")
     before = await versions(lone)
     assert await writer(lone) == FIRST
     await asyncio.sleep(300)
@@ -92,10 +98,7 @@ async def test_a_new_group_is_always_left_to_the_other_release(lone: Lone) -> No
 
 @played
 async def test_a_release_takes_over_when_the_other_is_gone(lone: Lone) -> None:
-    await lone.group("shop", "a", "b")
-    await asyncio.sleep(5)
-    lone.start("two", ["shop"], lease="second")
-    await asyncio.sleep(30)
+    await joined_by_second(lone, "a", "b")
     lone.crash()
     await lone.delete_pod("shop", "b")
     await asyncio.sleep(40)
@@ -116,10 +119,7 @@ async def test_a_release_without_a_lease_is_not_waited_for(lone: Lone) -> None:
 
 @played
 async def test_a_release_that_took_over_keeps_the_group(lone: Lone) -> None:
-    await lone.group("shop", "a", "b")
-    await asyncio.sleep(5)
-    second = lone.start("two", ["shop"], lease="second")
-    await asyncio.sleep(30)
+    second = await joined_by_second(lone, "a", "b")
     lone.crash()
     await asyncio.sleep(40)
     lone.start("one again", ["shop", "bank"])
@@ -133,10 +133,7 @@ async def test_a_release_that_took_over_keeps_the_group(lone: Lone) -> None:
 
 @played
 async def test_a_restarted_release_keeps_its_groups(lone: Lone) -> None:
-    await lone.group("shop", "a")
-    await asyncio.sleep(5)
-    lone.start("two", ["shop"], lease="second")
-    await asyncio.sleep(30)
+    await joined_by_second(lone, "a")
     await lone.stop()
     await asyncio.sleep(10)
     lone.start("one again", ["shop", "bank"])
@@ -149,10 +146,7 @@ async def test_a_restarted_release_keeps_its_groups(lone: Lone) -> None:
 
 @played
 async def test_a_release_moved_to_other_namespaces_leaves_its_groups(lone: Lone) -> None:
-    await lone.group("shop", "a")
-    await asyncio.sleep(5)
-    lone.start("two", ["shop"], lease="second")
-    await asyncio.sleep(30)
+    await joined_by_second(lone, "a")
     await lone.stop()
     lone.start("one again", ["bank"])
     await asyncio.sleep(10)
@@ -161,10 +155,7 @@ async def test_a_release_moved_to_other_namespaces_leaves_its_groups(lone: Lone)
 
 @played
 async def test_an_annotation_hands_a_group_to_the_other_release(lone: Lone) -> None:
-    await lone.group("shop", "a")
-    await asyncio.sleep(5)
-    second = lone.start("two", ["shop"], lease="second")
-    await asyncio.sleep(30)
+    second = await joined_by_second(lone, "a")
     ledger = core_path("shop", "configmaps", "orders-assignments")
     await lone.api.merge(ledger, {"metadata": {"annotations": {RELEASE_ANNOTATION: SECOND}}, "data": {"group": ""}})
     await asyncio.sleep(LEDGERS_EVERY + 10)
@@ -208,10 +199,7 @@ async def test_a_queue_whose_group_went_without_its_finalizer_is_unused(lone: Lo
 
 @played
 async def test_a_group_deleted_without_a_leader_leaves_nothing_behind(lone: Lone) -> None:
-    await lone.group("shop", "a")
-    await asyncio.sleep(5)
-    second = lone.start("two", ["shop"], lease="second")
-    await asyncio.sleep(30)
+    second = await joined_by_second(lone, "a")
     assert second.group_loops.other_releases._told
     taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
     await lone.api.merge(leases_path("baton", "second"), {"spec": taken})

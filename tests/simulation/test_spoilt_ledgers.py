@@ -25,19 +25,10 @@ SPOILT = {
 }
 
 
-async def shared(world: OneReplica) -> None:
-    """Two pods have four partitions."""
-    world.queue("orders")
-    world.group("orders")
-    world.pod("a")
-    world.pod("b")
-    await world.until(world.counts, [2, 2])
-
-
 @pytest.mark.parametrize("name", SPOILT)
 @in_virtual_time
 async def test_a_spoilt_ledger_is_rebuilt_above_the_queues_epochs(world: OneReplica, name: str) -> None:
-    await shared(world)
+    await world.serve("a", "b")
     before = {record.epoch for record in world.queues["orders"].records.values()}
     await world.stop()
     world.server.request("patch", LEDGER, body={"data": SPOILT[name]})
@@ -61,7 +52,7 @@ async def test_releases_by_an_overwritten_unanswered_write_are_granted_again(
     world: OneReplica,
 ) -> None:
     """What is let go of at one epoch stays let go of."""
-    await shared(world)
+    await world.serve("a", "b")
     before = await world.epochs()
     lost = refused = False
 

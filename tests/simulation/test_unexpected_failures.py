@@ -65,10 +65,7 @@ def age(world: OneReplica) -> float:
 
 @in_virtual_time
 async def test_a_resync_while_rounds_fail_does_not_count(world: OneReplica) -> None:
-    world.queue("orders")
-    world.group("orders")
-    world.pod("orders-a")
-    await world.until(world.counts, [4])
+    await world.serve("orders-a")
     await asyncio.sleep(60)
     before = age(world)
     assert before < 25
@@ -83,10 +80,7 @@ async def test_a_resync_while_rounds_fail_does_not_count(world: OneReplica) -> N
 
 @in_virtual_time
 async def test_a_loop_that_keeps_ending_is_restarted_with_pauses(world: OneReplica) -> None:
-    world.queue("orders")
-    world.group("orders")
-    world.pod("orders-a")
-    await world.until(world.counts, [4])
+    await world.serve("orders-a")
     began, ended = world.now(), set()
     while world.now() < began + 60:
         for task in asyncio.all_tasks():

@@ -19,32 +19,29 @@ def partitions(world: OneReplica, count: int) -> None:
 
 
 async def settled(world: OneReplica) -> MemoryQueue:
-    world.queue("orders")
-    world.group("orders")
-    world.pod("a")
-    await world.until(world.counts, [4])
-    await world.until_told("Ready")
+    await world.serve("a")
     return world.queues["orders"]
 
 
-async def after_a_restart(world: OneReplica) -> None:
-    """The next one knows of the queue what the ledger and the PartitionedQueue say."""
+async def with_invalid_queue(world: OneReplica) -> MemoryQueue:
+    """The PartitionedQueue of a served group has become invalid when the next replica starts."""
+    queue = await settled(world)
+    await world.stop()
+    partitions(world, -1)
+    await restarted(world)
+    return queue
+
+
+async def restarted(world: OneReplica) -> None:
+    """The replica knows of the queue what the ledger and the PartitionedQueue say."""
     world.start()
     await world.until(lambda: asyncio.sleep(0, world.replica.elector.leading), True)
     await asyncio.sleep(1.0)
 
 
-async def not_released(world: OneReplica) -> list[str]:
-    path = "/apis/events.k8s.io/v1/namespaces/shop/events"
-    return [event["note"] for event in (await world.admin.get(path))["items"] if event["reason"] == "NotReleased"]
-
-
 @in_virtual_time
 async def test_a_deleted_group_waits_until_its_queue_is_valid_and_releases_it(world: OneReplica) -> None:
-    queue = await settled(world)
-    await world.stop()
-    partitions(world, -1)
-    await after_a_restart(world)
+    queue = await with_invalid_queue(world)
     world.delete_group("orders")
     await asyncio.sleep(5.0)
     assert await world.found(GROUP) is not None and not queue.released
@@ -55,14 +52,11 @@ async def test_a_deleted_group_waits_until_its_queue_is_valid_and_releases_it(wo
 
 @in_virtual_time
 async def test_a_queue_that_stays_invalid_is_given_up_with_an_event(world: OneReplica) -> None:
-    queue = await settled(world)
-    await world.stop()
-    partitions(world, -1)
-    await after_a_restart(world)
+    queue = await with_invalid_queue(world)
     world.delete_group("orders")
     took = await world.until_gone(GROUP, QUEUES_WITHIN + 20.0)
     assert took >= QUEUES_WITHIN and not queue.released
-    (note,) = await not_released(world)
+    (note,) = await world.notes("NotReleased")
     assert "PartitionedQueue shop/orders: spec.partitions" in note and "baton.dev/take-over" in note
 
 
@@ -77,16 +71,13 @@ async def test_a_group_whose_queue_went_unseen_ends_with_an_event(world: OneRepl
     await world.until_gone(GROUP, 20.0)
     assert not queue.released
     await asyncio.sleep(1.0)
-    (note,) = await not_released(world)
+    (note,) = await world.notes("NotReleased")
     assert "PartitionedQueue shop/orders is gone. If the queue still records this group" in note and uid in note
 
 
 @in_virtual_time
 async def test_nothing_is_granted_at_an_invalid_queue(world: OneReplica) -> None:
-    queue = await settled(world)
-    await world.stop()
-    partitions(world, -1)
-    await after_a_restart(world)
+    queue = await with_invalid_queue(world)
     before = dict(queue.records)
     world.pod("b")
     world.delete(core_path("shop", "pods", "a"))
@@ -102,10 +93,7 @@ async def test_nothing_is_granted_at_an_invalid_queue(world: OneReplica) -> None
 
 @in_virtual_time
 async def test_an_invalid_queue_that_is_deleted_delays_nothing(world: OneReplica) -> None:
-    await settled(world)
-    await world.stop()
-    partitions(world, -1)
-    await after_a_restart(world)
+    await with_invalid_queue(world)
     world.delete(PATH)
     await world.until_told("QueueNotFound")
 
@@ -123,7 +111,7 @@ async def test_a_queue_known_only_by_its_server_is_released_when_valid(world: On
     await world.stop()
     world.delete(core_path("shop", "configmaps", "orders-assignments"))
     partitions(world, -1)
-    await after_a_restart(world)
+    await restarted(world)
     world.delete_group("orders")
     await asyncio.sleep(1.0)
     partitions(world, 4)

@@ -183,55 +183,10 @@ def numbers(request: Request) -> dict[str, list[int]]:
     return {name: [partition.number for partition in hand] for name, hand in minimal(request).assignment.items()}
 
 
-def test_a_chain_of_moves_is_found_where_no_single_one_helps() -> None:
-    """c can take nothing of a, but b can, and c of b. Kafka's sticky assignor stops here."""
-    queues = {"p": 3, "q": 2}
-    members = {
-        "a": Member(reading("p"), tuple(a_partition("p", number) for number in range(3)), 1),
-        "b": Member(reading("p", "q"), tuple(a_partition("q", number) for number in range(2)), 1),
-        "c": Member(reading("q"), (), 1),
-    }
-    answer = minimal(a_request(queues, members))
-    assert sorted(map(len, answer.assignment.values())) == [1, 2, 2]
-    assert sum(answer.owners()[partition] != name for name, member in members.items() for partition in member.owned) == 2
-
-
-def test_only_totals_must_be_even_so_fewer_partitions_move_than_for_even_queues() -> None:
-    queues = {"p": 2, "q": 2}
-    both = reading(*queues)
-    members = {
-        "a": Member(both, (a_partition("p", 0), a_partition("p", 1)), 1),
-        "b": Member(both, (a_partition("q", 0), a_partition("q", 1)), 1),
-    }
-    assert minimal(a_request(queues, members)).assignment == {name: member.owned for name, member in members.items()}
-
-
 def test_from_nothing_the_queues_are_spread_too() -> None:
     both = reading("p", "q")
     answer = minimal(a_request({"p": 4, "q": 4}, {"a": Member(both), "b": Member(both)}))
     assert {sum(one.queue == "p" for one in hand) for hand in answer.assignment.values()} == {2}
-
-
-def test_a_member_of_twice_the_capacity_carries_twice_the_load() -> None:
-    assert {
-        name: len(hand) for name, hand in numbers(group(9, a=Member(ORDERS, capacity=2 * ONE), b=Member(ORDERS))).items()
-    } == {
-        "a": 6,
-        "b": 3,
-    }
-
-
-def test_a_heavy_partition_counts_for_several_light_ones() -> None:
-    assert numbers(group(5, ["4", "1", "1", "1", "1"], a=Member(ORDERS), b=Member(ORDERS))) == {"a": [0], "b": [1, 2, 3, 4]}
-
-
-def test_decimal_weights_are_exact() -> None:
-    weights = ["0.1", "0.2", "0.3"]
-    owned = {
-        "a": Member(ORDERS, (a_partition("orders", 2),), 1),
-        "b": Member(ORDERS, tuple(a_partition("orders", n) for n in (0, 1)), 1),
-    }
-    assert numbers(group(3, weights, **owned)) == {"a": [2], "b": [0, 1]}
 
 
 def test_where_nothing_weighs_anything_numbers_count() -> None:

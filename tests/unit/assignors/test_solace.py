@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.assignors import Answer, Member, Request, get, lower_bound, place_new
 from baton.assignors.solace import least_moves
-from baton.model import MemberId, Partition, QueueName
-from tests.ids import a_partition, a_request, by_member, by_queue, reading
+from baton.model import MemberId
+from tests.ids import a_partition, a_request, by_queue, reading
 from tests.unit.assignors.worlds import best_score, holders, loads, moves, owners_before, requests, score, subscriptions
 
 solace = get("solace")
@@ -99,29 +98,9 @@ def test_a_fourth_member_costs_seven_partitions_one_hand_off() -> None:
     assert numbers(answer) == {"a": [0, 3], "b": [1, 4], "c": [2, 5], "d": [6]}
 
 
-def test_an_old_imbalance_does_not_perpetuate_itself() -> None:
-    answer = solace(group({"orders": 6}, a={"orders": [0, 1, 2, 3, 4]}, b={"orders": [5]}))
-    assert numbers(answer) == {"a": [0, 1, 2], "b": [3, 4, 5]}
-
-
 def test_new_partitions_go_to_those_with_fewest() -> None:
     answer = solace(group({"orders": 6}, a={"orders": [0, 1]}, b={"orders": [2]}, c={"orders": [3]}))
     assert numbers(answer) == {"a": [0, 1], "b": [2, 4], "c": [3, 5]}
-
-
-def test_what_exceeds_the_partitions_is_left_with_none() -> None:
-    assert numbers(solace(group({"orders": 2}, a={}, b={}, c={}))) == {"a": [0], "b": [1], "c": []}
-
-
-def test_totals_are_even_before_each_queue_is() -> None:
-    answer = solace(group({"orders": 1, "payments": 1, "returns": 1}, a={}, b={}, c={}))
-    assert Counter(answer.owners().values()) == {"a": 1, "b": 1, "c": 1}
-
-
-def test_even_totals_with_uneven_queues_are_not_yet_balanced() -> None:
-    answer = solace(group({"orders": 4, "payments": 4}, a={"orders": [0, 1, 2, 3]}, b={"payments": [0, 1, 2, 3]}))
-    assert numbers(answer, "orders") == {"a": [0, 1], "b": [2, 3]}
-    assert numbers(answer, "payments") == {"a": [2, 3], "b": [0, 1]}
 
 
 def test_a_queue_that_was_dropped_from_a_subscription_is_given_up() -> None:
@@ -160,23 +139,9 @@ def test_placing_new_partitions_leaves_each_with_its_owner_if_that_one_reads_it(
             assert owners[partition] == owner
 
 
-@pytest.mark.parametrize("members", [1, 2, 7, 100])
-def test_a_thousand_partitions_are_shared_to_within_one(members: int) -> None:
-    counts = loads(solace(group({"orders": 1000}, **{f"m{i}": {} for i in range(members)})))
-    assert _within_one(counts.values())
-
-
 def _within_one(counts: Iterable[int]) -> bool:
     counts = list(counts)
     return max(counts) - min(counts) <= 1
-
-
-def owned(queue: str = "orders", **owners: range | list[int]) -> dict[Partition, MemberId]:
-    return {a_partition(queue, number): MemberId(name) for name, numbers in owners.items() for number in numbers}
-
-
-def everybody(names: str, *queues: str) -> dict[MemberId, frozenset[QueueName]]:
-    return {MemberId(name): reading(*queues or ("orders",)) for name in names}
 
 
 @given(requests(most_in_all=6), st.data())
@@ -186,38 +151,6 @@ def test_it_is_what_trying_every_assignment_finds(request_: Request, data: st.Da
     before = owners_before(request_)
     trying = best_score(request_.queues, there, {partition: {name} for partition, name in before.items()})
     assert lower_bound(request_.queues, there, before) == trying[2]
-
-
-@pytest.mark.parametrize(
-    ("members", "before", "moves"),
-    [
-        pytest.param("ab", owned(), 0, id="a first grant is no move"),
-        pytest.param("ab", owned(a=range(3), b=range(3, 6)), 0, id="balanced already"),
-        pytest.param("ab", owned(a=range(6)), 3, id="one gives half to a newcomer"),
-        pytest.param("ab", owned(a=range(2), b=range(2, 4), c=range(4, 6)), 2, id="what a member had that left must move"),
-        pytest.param("abcd", owned(a=range(2), b=range(2, 4), c=range(4, 6)), 1, id="a fourth member gets the one it must have"),
-        pytest.param("ab", owned(a=range(4)), 1, id="partitions that nobody had fill up first"),
-        pytest.param("ab", owned(a=[0, 1, 2, 9]), 0, id="a partition that was deleted costs nothing"),
-        pytest.param("", owned(a=range(6)), 0, id="no member is left"),
-    ],
-)
-def test_six_partitions(members: str, before: dict[Partition, MemberId], moves: int) -> None:
-    assert lower_bound(by_queue({"orders": 6}), everybody(members), before) == moves
-
-
-def test_a_member_that_no_longer_reads_a_queue_must_give_it_up() -> None:
-    members = by_member({"a": reading("payments"), "b": reading("orders", "payments")})
-    before = owned(a=[0, 1]) | owned("payments", b=[0, 1])
-    assert lower_bound(by_queue({"orders": 2, "payments": 2}), members, before) == 4
-
-
-def test_a_partition_that_nobody_reads_any_more_is_no_move() -> None:
-    assert lower_bound(by_queue({"orders": 2}), by_member({"a": reading()}), owned(a=[0, 1])) == 0
-
-
-def test_even_totals_are_not_enough_where_a_queue_is_uneven() -> None:
-    before = owned(a=range(2)) | owned("payments", b=range(2))
-    assert lower_bound(by_queue({"orders": 2, "payments": 2}), everybody("ab", "orders", "payments"), before) == 2
 
 
 def test_a_thousand_members_and_ten_thousand_partitions_are_counted_exactly() -> None:
