@@ -70,7 +70,7 @@ def test_a_fleet_of_plain_pods_loses_nothing_when_many_go_at_once_and_the_operat
 
 @pytest.mark.long
 @pytest.mark.parametrize("source", ["Redis", "Kafka"])
-def test_a_pod_that_would_be_killed_before_the_holddown_ends_ends_by_itself(node: Cluster, tmp_path: Path, source: str) -> None:
+def test_a_pod_ends_before_its_grace_period_though_the_holddown_is_longer(node: Cluster, tmp_path: Path, source: str) -> None:
     """Its preStop hook takes of its 30 seconds, and no pod takes its place."""
     name = f"ending-{source.lower()}"
     how: dict[str, Any] = {"source": source, "delay": 40, "hook": 12, "graceful": True}

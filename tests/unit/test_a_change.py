@@ -66,7 +66,7 @@ def run(tree: Path, block: str) -> None:
 
 
 @pytest.mark.parametrize("section", [pytest.param(one, marks=[pytest.mark.long] * (one == LAST)) for one in SECTIONS])
-def test_what_the_page_about_a_change_says_works(tmp_path: Path, section: str) -> None:
+def test_the_steps_of_the_page_about_a_change_work(tmp_path: Path, section: str) -> None:
     """The last section checks, for most of a minute, what those before it have changed."""
     tree = a_copy(ROOT, tmp_path / "tree")
     does = {"python": add, "diff": change, "console": run}

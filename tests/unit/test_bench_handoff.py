@@ -11,7 +11,7 @@ def record(*rows: tuple[float, int, int, str]) -> Record:
     return made
 
 
-def test_a_partition_that_moves_has_paused_from_its_last_message_to_its_next_owners_first() -> None:
+def test_a_pause_lasts_from_the_last_message_to_the_next_owners_first() -> None:
     found = effect(
         record((0.9, 0, 0, "a"), (0.95, 1, 0, "a"), (1.05, 1, 1, "a"), (1.2, 0, 1, "b"), (1.25, 0, 2, "b"), (1.3, 1, 2, "a")),
         begun=1.0,
@@ -24,7 +24,7 @@ def test_a_partition_that_moves_has_paused_from_its_last_message_to_its_next_own
     assert (found.duplicates, found.order_violations) == (0, 0)
 
 
-def test_what_is_handled_again_is_a_duplicate_and_what_comes_late_for_the_first_time_is_out_of_order() -> None:
+def test_repeated_and_late_messages_are_told_apart() -> None:
     found = effect(
         record((0.9, 0, 0, "a"), (1.0, 0, 1, "a"), (1.1, 0, 1, "b"), (1.2, 0, 3, "b"), (1.3, 0, 2, "b")), 1.0, 1.5, acted=1.0
     )
@@ -36,7 +36,7 @@ def test_a_pause_ends_with_the_change_that_is_looked_at() -> None:
     assert [round(pause, 3) for pause in found.all_pauses] == [0.3, 0]
 
 
-def test_a_fleet_is_balanced_when_all_of_it_and_nobody_else_has_worked_since() -> None:
+def test_a_fleet_is_balanced_when_exactly_its_members_work() -> None:
     made = record((1.0, 0, 0, "a"), (1.0, 1, 0, "a"), (2.0, 0, 1, "b"))
     assert not made.spread_over({"a", "b"}, since=1.5)
     made.take_in(["2100000000 1 1 a"])
@@ -45,7 +45,7 @@ def test_a_fleet_is_balanced_when_all_of_it_and_nobody_else_has_worked_since() -
     assert made.missing([2, 3]) == 1
 
 
-def test_pauses_are_told_in_milliseconds() -> None:
+def test_pauses_are_in_milliseconds() -> None:
     assert spread([]) == (0.0, 0.0, 0.0)
     assert spread([0.5]) == (500.0, 500.0, 500.0)
     assert [round(one) for one in spread([0.1, 0.2, 0.3])] == [200, 298, 300]

@@ -31,7 +31,7 @@ def test_process_1_of_an_image_is_an_init() -> None:
             assert entrypoint.startswith('["tini", "--", '), file
 
 
-def test_no_manifest_passes_over_the_init_of_its_image() -> None:
+def test_no_manifest_overrides_the_init_of_its_image() -> None:
     """`args` go to the entry point, `command` takes its place."""
     files = (ROOT / "manifests").rglob("*.yaml")
     assert [file for file in files if re.search(r"^ +(- )?command: ", file.read_text(), flags=re.MULTILINE)] == []
@@ -64,7 +64,7 @@ def test_the_operators_part_of_a_kind_of_queue_is_not_in_a_consumers_image() -> 
     assert parts == {"resource.py", "operator_side.py"}
 
 
-def test_there_is_one_version() -> None:
+def test_all_distributions_have_one_version() -> None:
     operator = project("operator")["project"]
     pins = [operator["dependencies"], *operator["optional-dependencies"].values()]
     pinned = re.findall(r"baton-consumer(?:\[\w+\])?==([\w.]+)", str(pins))
@@ -76,7 +76,7 @@ def test_there_is_one_version() -> None:
     assert labels == [[baton.__version__]] * len(DOCKERFILES)
 
 
-def test_whatever_names_the_operators_image_names_that_version() -> None:
+def test_every_mention_of_the_operators_image_has_that_version() -> None:
     named = re.compile(r"baton-operator:(\d[\w.]*)")
     texts = [
         ROOT / "README.md",
@@ -88,7 +88,7 @@ def test_whatever_names_the_operators_image_names_that_version() -> None:
 
 
 @pytest.mark.parametrize("file", [Path(file).with_name("requirements.lock") for file in DOCKERFILES], ids=str)
-def test_an_image_is_made_of_what_the_tests_run_with(file: Path) -> None:
+def test_an_image_has_the_tested_dependencies(file: Path) -> None:
     pin = re.compile(r"^([\w.-]+==\S+)", re.MULTILINE)
     assert set(pin.findall((ROOT / file).read_text())) <= set(pin.findall((ROOT / "requirements.lock").read_text()))
 
@@ -103,7 +103,7 @@ def test_each_has_the_license() -> None:
         assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-def test_nothing_tells_to_install_baton_by_a_name_that_anyone_could_register() -> None:
+def test_no_text_installs_baton_from_a_public_index() -> None:
     """Its distributions are on no public index."""
     tree = [ROOT / folder / "README.md" for folder in (".", "operator", "consumer")]
     for folder, files in (("docs", "*.md"), ("operator/baton", "*.py"), ("demo", "*.py"), ("manifests", "Dockerfile")):

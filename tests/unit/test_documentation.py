@@ -106,7 +106,7 @@ def test_the_image_that_an_example_runs_is_built_by_a_guide(file: Path) -> None:
         assert image in PUBLISHED or BUILDS[image] in guides
 
 
-def test_an_image_on_top_of_the_operators_is_told_which_that_is() -> None:
+def test_an_image_on_top_of_the_operators_names_its_base() -> None:
     builds = [(page, found[0]) for page, found in texts(r"docker build .*by-load .*")]
     assert len(builds) > 1
     assert [(page, line) for page, line in builds if "--build-arg BATON=" not in line] == []
@@ -121,7 +121,7 @@ FOR_DEVELOPERS = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "developmen
 
 
 @pytest.mark.parametrize("page", FOR_DEVELOPERS, ids=lambda path: path.stem)
-def test_the_folders_and_files_that_developers_are_sent_to_are_there(page: Path) -> None:
+def test_the_paths_in_pages_for_developers_exist(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", prose)
     modules = {str(path) for top in ("operator", "cluster", "demo", "tests") for path in (ROOT / top).rglob("*.py")}
@@ -150,7 +150,7 @@ def test_every_name_that_a_package_exports_is_in_the_reference(package: ModuleTy
 
 
 @PACKAGES
-def test_what_a_package_exports_is_described_with_an_example(package: ModuleType) -> None:
+def test_every_export_is_documented_with_an_example(package: ModuleType) -> None:
     """The page of the site is made of these."""
     exported = {name: getattr(package, name) for name in package.__all__}
     described = {name: one for name, one in exported.items() if inspect.isclass(one) or inspect.isfunction(one)}
@@ -167,7 +167,7 @@ def test_what_a_package_exports_is_described_with_an_example(package: ModuleType
     ] == []
 
 
-def test_the_scenario_of_the_reference_does_what_it_expects(tmp_path: Path) -> None:
+def test_the_scenario_of_the_reference_passes(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference" / "simulate.md").read_text()
     file = tmp_path / "scenario.yaml"
     file.write_text(page.partition("## A scenario")[2].partition("```yaml\n")[2].partition("```")[0])

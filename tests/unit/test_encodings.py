@@ -24,13 +24,13 @@ for command in COMMANDS:
 """
 
 
-def test_a_consumer_begins_where_the_locale_is_ascii() -> None:
+def test_a_consumer_starts_in_an_ascii_locale() -> None:
     command = [sys.executable, "-c", "import baton.consumer, baton.queues.redis"]
     done = subprocess.run(command, env=os.environ | ASCII, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_every_command_prints_where_the_locale_is_ascii() -> None:
+def test_every_command_prints_in_an_ascii_locale() -> None:
     done = subprocess.run([sys.executable, "-c", HELP], env=os.environ | ASCII, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("Usage: ")) == (0, len(COMMANDS)), done.stderr
 
@@ -46,13 +46,13 @@ def test_every_command_prints_where_the_locale_is_ascii() -> None:
     ],
     ids=" ".join,
 )
-def test_words_that_are_not_ascii_end_no_command_where_the_locale_is(command: list[str]) -> None:
+def test_non_ascii_arguments_work_in_an_ascii_locale(command: list[str]) -> None:
     arguments = [word.encode() for word in [str(Path(sys.executable).parent / "baton"), *command]]
     done = subprocess.run(arguments, env=os.environ | ASCII, capture_output=True, check=False)
     assert b"UnicodeEncodeError" not in done.stderr and b"Traceback" not in done.stderr, done.stderr.decode()
 
 
-def test_a_chart_tells_apart_what_it_shows_where_the_locale_is_ascii() -> None:
+def test_a_chart_is_legible_in_an_ascii_locale() -> None:
     command = [str(Path(sys.executable).parent / "baton"), "simulate", str(ROOT / "manifests/examples/scenarios/node-drain.yaml")]
     shown = subprocess.run(command, env=os.environ | ASCII, capture_output=True, text=True, check=True).stdout
     legend = re.findall(
@@ -62,7 +62,7 @@ def test_a_chart_tells_apart_what_it_shows_where_the_locale_is_ascii() -> None:
     assert len(signs) == 5, legend
 
 
-def test_no_text_is_read_or_written_by_the_locale() -> None:
+def test_text_is_never_read_or_written_in_the_locales_encoding() -> None:
     found = [f"{path.relative_to(BATON)}:{line}" for path in sorted(BATON.rglob("*.py")) for line in by_the_locale(path)]
     assert found == [], "say encoding='utf-8'"
 

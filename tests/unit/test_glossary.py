@@ -69,13 +69,13 @@ def inside(schema: dict[str, Any], path: str) -> Iterator[str]:
         yield from inside(of, f"{path}.{name}".lstrip("."))
 
 
-def test_each_name_is_there_once() -> None:
+def test_each_name_is_in_the_glossary_once() -> None:
     assert len(names()) > 40
     assert sorted(set(names())) == sorted(names())
 
 
 @pytest.mark.parametrize("place", places())
-def test_where_a_concept_appears_there_is_such_a_name(place: str) -> None:
+def test_every_place_of_the_glossary_exists(place: str) -> None:
     if place.startswith(("spec.", "status.")):
         assert place in fields()
     else:
@@ -83,12 +83,12 @@ def test_where_a_concept_appears_there_is_such_a_name(place: str) -> None:
 
 
 @pytest.mark.parametrize("word", [row[0] for row in rows(REFUSED)])
-def test_a_word_that_is_not_used_is_not_used(word: str) -> None:
+def test_rejected_words_are_not_used(word: str) -> None:
     refused = re.compile(rf"(?<![a-z]){word}s?(?![a-z])", re.IGNORECASE)
     assert [str(path.relative_to(ROOT)) for path, text in texts().items() if refused.search(text)] == []
 
 
-def test_the_page_says_why_a_name_is_our_own() -> None:
+def test_the_glossary_explains_every_name_of_baton() -> None:
     _, _, why = PAGE.partition("## Names of our own")
     ours = [name for row in rows(PAGE) if row[1].startswith("ours") for name in re.findall(r"\*\*([^*]+)\*\*", row[0])]
     assert sorted(ours) == sorted(re.findall(r"\*\*([^*]+)\*\*", why))

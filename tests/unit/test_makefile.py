@@ -92,7 +92,7 @@ def prerequisites(target: str) -> set[str]:
 
 
 @pytest.mark.parametrize("target", NEEDS)
-def test_what_a_target_needs_is_made_before_it(target: str) -> None:
+def test_every_need_of_a_target_is_a_prerequisite(target: str) -> None:
     made = prerequisites(target) | {target}
     assert [need for need in NEEDS[target] if not made.intersection(MADE_BY[need])] == []
 
@@ -101,7 +101,7 @@ def test_every_target_for_users_is_in_the_table() -> None:
     assert {target.partition(" ")[0] for target in NEEDS} == set(FOR_USERS)
 
 
-def test_the_release_calls_targets_that_there_are_and_the_image_s_dockerfile() -> None:
+def test_the_release_calls_existing_targets() -> None:
     called = re.findall(r"\bmake ([a-z-]+)$", WORKFLOW, re.MULTILINE)
     assert called == ["release-check", "docs"] and set(called) <= set(FOR_USERS)
     [dockerfile] = re.findall(r"file: (\S+Dockerfile)", WORKFLOW)
@@ -112,7 +112,7 @@ def test_every_target_of_the_table_is_in_the_makefile() -> None:
     assert [target for targets in MADE_BY.values() for target in targets if rule(target) is None] == []
 
 
-def test_only_what_needs_no_environment_does_without_one() -> None:
+def test_all_other_targets_need_the_environment() -> None:
     assert {target for target in FOR_USERS if "setup" not in prerequisites(target) | {target}} == {
         "help",
         "try",

@@ -4,7 +4,7 @@ from tests.mutation.__main__ import ROOT, astray
 from tests.mutation.mutations import MUTATIONS
 
 
-def test_every_function_that_is_to_be_broken_is_there() -> None:
+def test_every_mutated_function_exists() -> None:
     assert astray(MUTATIONS) == [], "name its successor in tests/mutation/mutations.py, or take the row out"
 
 

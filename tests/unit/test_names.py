@@ -18,7 +18,7 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
             yield node.value.value
 
 
-def test_what_a_docstring_says_is_raised_is_there() -> None:
+def test_exceptions_named_in_docstrings_exist() -> None:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PRODUCT.rglob("*.py")}
     known = {*dir(builtins)}
     for node in (node for tree in trees.values() for node in ast.walk(tree)):

@@ -41,7 +41,7 @@ def test_children_end_with_a_process_that_is_killed_and_its_folders_go_with_the_
         assert not Path(folder).exists() and other.directory.is_dir()
 
 
-def test_a_child_stays_when_the_thread_that_started_it_has_ended() -> None:
+def test_a_child_outlives_the_thread_that_started_it() -> None:
     started: list[ChildProcess[bytes]] = []
     thread = threading.Thread(target=lambda: started.append(ChildProcess(SLEEPS)))
     thread.start()
@@ -52,7 +52,7 @@ def test_a_child_stays_when_the_thread_that_started_it_has_ended() -> None:
     child.wait()
 
 
-def test_all_tests_start_processes_so() -> None:
+def test_all_tests_start_processes_as_child_processes() -> None:
     others = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in sorted((ROOT / "tests").rglob("*.py"))

@@ -48,7 +48,7 @@ def made_in_shop(sources: dict[str, str]) -> dict[tuple[str, str], set[str]]:
     return files
 
 
-def test_no_two_files_make_things_of_one_name_in_the_shared_namespace() -> None:
+def test_no_two_files_use_one_name_in_the_shared_namespace() -> None:
     files = made_in_shop({file.name: file.read_text(encoding="utf-8") for file in OPERATOR_TESTS.glob("*.py")})
     assert len(files) > 100
     assert {made: found for made, found in files.items() if len(found) > 1} == {}

@@ -86,7 +86,7 @@ def run(folder: Path, *files: tuple[str, str]) -> tuple[int, list[str]]:
     return process.returncode, said.splitlines()
 
 
-def test_a_test_that_fails_or_is_skipped_the_second_time_has_not_passed(tmp_path: Path) -> None:
+def test_a_failed_or_skipped_second_run_is_no_pass(tmp_path: Path) -> None:
     twice = ("integration/test_f.py", "def test_f(): assert 0")
     code, lines = run(tmp_path, ("integration/test_d.py", FLAKY.format(name="d")), ("integration/test_e.py", SKIPS), twice)
     flaky = [line for line in lines if line.startswith("FLAKY")]
@@ -104,7 +104,7 @@ def test_an_interrupted_run_ends_when_its_fixtures_have(tmp_path: Path) -> None:
     assert (tmp_path / "stopped").exists()
 
 
-def test_what_never_runs_again_fails_the_run(tmp_path: Path) -> None:
+def test_some_failures_are_never_run_again(tmp_path: Path) -> None:
     texts = {"unit/test_d.py": FLAKY.format(name="d"), "integration/test_e.py": LOSES, "integration/test_f.py": ACCEPTS}
     code, lines = run(tmp_path, *texts.items(), ("integration/test_g.py", FLAKY.format(name="g")))
     assert (code, [line for line in lines if line.startswith("not run again: ")]) == (

@@ -26,7 +26,7 @@ def hasty(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("room", ["integration", "e2e"])
-def test_no_wait_has_a_shorter_bound_of_its_own(room: str) -> None:
+def test_no_wait_is_shorter_than_patience(room: str) -> None:
     files = [*(TESTS / room).rglob("*.py")]
     assert len(files) > 20
     found = {str(file.relative_to(TESTS)): [*hasty(file.read_text(encoding="utf-8"))] for file in files}

@@ -27,7 +27,7 @@ def ready(shop: Shop) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_says_what_rights_are_missing(shop: Shop) -> None:
+def test_the_example_writes_each_row_once_and_names_missing_rights(shop: Shop) -> None:
     cluster = shop.cluster
     example = shop.prepare("spark")
     assert example.refused_by_restricted() == []

@@ -16,7 +16,7 @@ from cluster.faults import ClusterError
 ROOT = Path(__file__).parents[3]
 
 
-def test_make_machine_says_what_is_there() -> None:
+def test_make_machine_lists_what_is_installed() -> None:
     said = subprocess.run(["make", "--silent", "machine"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert re.fullmatch(r"machine: the \d+ Debian packages are installed; \S+/kube and \S+/helm are built\n", said)
 
@@ -54,9 +54,7 @@ def test_a_cluster_in_use_is_left_alone_and_named(control_plane: Cluster) -> Non
 
 
 @pytest.mark.parametrize("command", ["install", "load"])
-def test_without_a_cluster_there_is_nothing_to_put_anything_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_install_and_load_need_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr(runs, "RUNS", tmp_path)
     refused = CliRunner().invoke(main, [command]).exception
     assert isinstance(refused, ClusterError)

@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(before: Machine) -> N
     assert Machine.now() == before
 
 
-def test_somebody_elses_bridge_is_named_and_stays(before: Machine) -> None:
+def test_a_foreign_bridge_is_named_and_stays(before: Machine) -> None:
     subprocess.run(["ip", "link", "add", "batonbr0", "type", "bridge"], check=True)
     try:
         with pytest.raises(ClusterError, match="there is a link batonbr0 that belongs to no run folder"):
@@ -92,7 +92,7 @@ def test_somebody_elses_bridge_is_named_and_stays(before: Machine) -> None:
     assert Machine.now() == before
 
 
-def test_who_is_not_root_is_told_so(before: Machine) -> None:
+def test_a_node_needs_root(before: Machine) -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(ClusterError, match="run this as root"):

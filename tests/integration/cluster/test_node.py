@@ -122,7 +122,7 @@ def test_a_killed_container_is_started_again_in_its_pod(node: Cluster, pods: lis
     node.wait(lambda: restarts() == 1, 30, "the kubelet has started it again")
 
 
-def test_an_image_that_nobody_loaded_is_not_looked_for_anywhere(node: Cluster, pods: list[str]) -> None:
+def test_an_image_that_was_not_loaded_is_not_pulled(node: Cluster, pods: list[str]) -> None:
     node.kubectl("run", "stranger", "-n", NAMESPACE, "--image=registry.example/stranger:1")
 
     def reason() -> str:

@@ -53,7 +53,7 @@ class NobodyWorks(Stage):
         yield "nothing"
 
 
-def test_what_is_never_processed_is_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unprocessed_messages_are_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(performance, "_STILL", 1.0)
     console = Console(quiet=True)
     with ExitStack() as running, ExitStack() as watching:

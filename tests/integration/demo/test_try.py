@@ -49,7 +49,7 @@ def left(folder: Path) -> list[str]:
     return found
 
 
-def test_the_story_is_told_to_its_end_and_nothing_is_left(tmp_path: Path) -> None:
+def test_the_story_ends_well_and_leaves_nothing(tmp_path: Path) -> None:
     with told(tmp_path) as process:
         code = process.wait(2 * PATIENCE)
     said = (tmp_path / "said").read_text()
@@ -66,7 +66,7 @@ def test_the_story_is_told_to_its_end_and_nothing_is_left(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_story_that_is_cut_off_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_story_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     with told(tmp_path) as process:
         until(lambda: "the producer sends" in (tmp_path / "said").read_text(), "all of it runs")
         assert len(left(tmp_path)) > 5

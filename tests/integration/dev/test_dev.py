@@ -102,7 +102,7 @@ def test_two_consumers_share_and_hand_over_in_order(dev: Dev, kill: Callable[[in
         share_and_hand_over(dev, producer.send_many, lambda process: kill(process.pid, number))
 
 
-def test_it_says_what_the_guide_shows(dev: Dev) -> None:
+def test_the_output_is_that_of_the_guide(dev: Dev) -> None:
     dev.start()
     until(says(dev, ": 0-5"), "it says who owns what")
     first = dev.consumer("a")
@@ -171,7 +171,7 @@ def test_a_consumer_that_is_killed_loses_its_partitions(dev: Dev) -> None:
     until(lambda: "|" not in dev.last() and "0-1" in dev.last(), "the other has both when the session has lapsed")
 
 
-def test_a_name_is_taken_over_from_a_process_that_was_killed_and_its_end_is_told_to_a_consumer(dev: Dev) -> None:
+def test_a_killed_process_gives_up_its_name_and_a_consumer_notices_the_end(dev: Dev) -> None:
     process = dev.start("--delay", "0")
     until(says(dev, "unowned: 0-5"), "it is there")
     killed = dev.consumer("a", "--name", "mine")
@@ -193,7 +193,7 @@ def test_a_name_is_taken_over_from_a_process_that_was_killed_and_its_end_is_told
     until(lambda: told in (dev.folder / "b.log").read_text(), "the consumer says what has ended")
 
 
-def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
+def test_a_redis_can_be_used_again(dev: Dev) -> None:
     with RedisServer() as server:
         for _ in range(2):
             process = dev.start("--redis-url", server.url, "--delay", "0")
@@ -228,7 +228,7 @@ def test_the_limits_of_the_options_are_in_force(dev: Dev) -> None:
         assert [move["length"] for move in until(moves, "the second is to have its share")] == [3000]
 
 
-def test_an_owner_record_that_somebody_deletes_is_made_again(dev: Dev) -> None:
+def test_a_deleted_owner_record_is_restored(dev: Dev) -> None:
     with RedisServer() as server, server.client() as client:
         dev.start("--redis-url", server.url, "--delay", "0")
         until((dev.folder / "dev" / "address.json").exists)
@@ -239,7 +239,7 @@ def test_an_owner_record_that_somebody_deletes_is_made_again(dev: Dev) -> None:
         until(lambda: client.hget("pq:{dev/orders}:3:owner", "uid") == uid is not None, "its owner is granted it again")
 
 
-def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: Dev, tmp_path: Path) -> None:
+def test_a_second_baton_dev_waits_for_the_first(dev: Dev, tmp_path: Path) -> None:
     with RedisServer() as server, ExitStack() as stack:
         first = dev.start("--redis-url", server.url, "--delay", "0")
         until((dev.folder / "dev" / "address.json").exists)
@@ -255,7 +255,7 @@ def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: D
         until(says(other, "unowned: 0-5"), "it has what the first gave up")
 
 
-def test_its_redis_ends_with_it_even_if_it_is_killed(dev: Dev) -> None:
+def test_its_redis_ends_even_if_baton_dev_is_killed(dev: Dev) -> None:
     address = dev.folder / "dev" / "address.json"
     process = dev.start()
     until(address.exists)
@@ -272,12 +272,12 @@ def test_its_redis_ends_with_it_even_if_it_is_killed(dev: Dev) -> None:
         until(gone, "its Redis has ended")
 
 
-def test_a_name_that_is_too_long_is_refused_with_how_long_it_may_be() -> None:
+def test_a_name_that_is_too_long_is_refused_with_the_limit() -> None:
     refused = CliRunner().invoke(main, ["dev", "--queue", "o" * 51])
     assert refused.exit_code == 2 and "at most 50" in refused.output
 
 
-def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
+def test_a_missing_program_or_process_is_reported_in_one_line(dev: Dev, tmp_path: Path) -> None:
     alone = subprocess.run([BATON, "dev", "run", "--", "true"], env=dev.environment, capture_output=True, text=True, check=False)
     assert alone.returncode == 1 and "start one in another terminal" in alone.stderr
     nothing = dev.environment | {"PATH": str(tmp_path)}
@@ -298,7 +298,7 @@ def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
     assert failed.returncode == 7
 
 
-def test_a_redis_that_does_not_answer_is_said_and_waited_for(dev: Dev) -> None:
+def test_a_silent_redis_is_reported_and_waited_for(dev: Dev) -> None:
     with RedisServer(append_only=False) as server:
         server.kill()
         process = dev.start("--redis-url", server.url, "--delay", "0")

@@ -44,7 +44,7 @@ def test_two_consumers_share_a_topic_and_hand_over_in_order(dev: Dev, broker: Ka
     assert "Traceback" not in dev.said.read_text()
 
 
-def test_partitions_that_are_granted_together_are_one_line(dev: Dev, broker: KafkaBroker) -> None:
+def test_partitions_granted_together_are_one_line(dev: Dev, broker: KafkaBroker) -> None:
     broker.make_topic("many", 12)
     dev.start("--kafka-url", f"kafka://{broker.servers}", "--queue", "many", "--delay", "0")
     until(says(dev, ": 0-11"), "it says who owns what")
@@ -54,9 +54,7 @@ def test_partitions_that_are_granted_together_are_one_line(dev: Dev, broker: Kaf
     assert len(lines) <= 3, "one, and one a second where the broker is slow"
 
 
-def test_a_second_one_says_whose_the_group_is_until_the_first_has_given_it_up(
-    dev: Dev, broker: KafkaBroker, tmp_path: Path
-) -> None:
+def test_a_second_baton_dev_on_a_topic_waits_for_the_first(dev: Dev, broker: KafkaBroker, tmp_path: Path) -> None:
     with ExitStack() as stack:
         arguments = ("--kafka-url", f"kafka://{broker.servers}", "--topic", "payments", "--queue", "bills", "--delay", "0")
         first = dev.start(*arguments)
@@ -71,14 +69,14 @@ def test_a_second_one_says_whose_the_group_is_until_the_first_has_given_it_up(
         until(says(other, "unowned: 0-1"), "it has what the first gave up")
 
 
-def test_a_topic_that_is_not_there_is_said_and_waited_for(dev: Dev, broker: KafkaBroker) -> None:
+def test_a_missing_topic_is_reported_and_waited_for(dev: Dev, broker: KafkaBroker) -> None:
     dev.start("--kafka-url", f"kafka://{broker.servers}", "--topic", "later", "--queue", "later")
     until(says(dev, "later"), "it says so")
     broker.make_topic("later", 3)
     until(says(dev, "unowned: 0-2"), "it goes on")
 
 
-def test_while_a_topic_is_not_there_and_at_the_end_no_connection_is_left_open(dev: Dev, broker: KafkaBroker) -> None:
+def test_a_missing_topic_leaves_no_connection_open(dev: Dev, broker: KafkaBroker) -> None:
     dev.environment["PYTHONWARNINGS"] = "always::ResourceWarning"
     process = dev.start("--kafka-url", f"kafka://{broker.servers}", "--topic", "never", "--queue", "never")
     until(says(dev, "never"), "the missing topic is reported")
@@ -97,13 +95,13 @@ def test_while_a_topic_is_not_there_and_at_the_end_no_connection_is_left_open(de
         (["--topic", "orders"], "--topic needs --kafka-url"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(dev: Dev, arguments: list[str], said: str) -> None:
+def test_invalid_options_are_reported_in_one_line(dev: Dev, arguments: list[str], said: str) -> None:
     done = subprocess.run([BATON, "dev", *arguments], env=dev.environment, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 2) and said in done.stderr.splitlines()[-1], done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_broker_that_is_away_is_told_once_and_not_by_its_client_at_each_try(dev: Dev) -> None:
+def test_an_unreachable_broker_is_reported_once(dev: Dev) -> None:
     dev.start("--kafka-url", "kafka://127.0.0.1:1")
     until(says(dev, "Kafka at 127.0.0.1:1 does not answer"), "it says so")
     assert "Unable connect" not in dev.said.read_text()

@@ -58,7 +58,7 @@ def ends(dev: Dev, process: subprocess.Popen[bytes], number: signal.Signals = si
     assert not (dev.folder / "dev" / "address.json").exists()
 
 
-def test_it_ends_while_its_redis_starts(dev: Dev, silent: Path) -> None:
+def test_baton_dev_ends_while_its_redis_starts(dev: Dev, silent: Path) -> None:
     process = dev.start()
     until(lambda: silent.exists() and silent.read_text())
     ends(dev, process)
@@ -66,13 +66,13 @@ def test_it_ends_while_its_redis_starts(dev: Dev, silent: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_when_it_has_just_begun(dev: Dev, number: signal.Signals) -> None:
+def test_baton_dev_ends_just_after_its_start(dev: Dev, number: signal.Signals) -> None:
     process = dev.start()
     until((dev.folder / "dev" / "address.json").exists)
     ends(dev, process, number)
 
 
-def test_it_ends_while_partitions_change_hands(dev: Dev) -> None:
+def test_baton_dev_ends_during_hand_offs(dev: Dev) -> None:
     process = dev.start("--partitions", "64", "--delay", "0")
     until((dev.folder / "dev" / "address.json").exists)
     dev.consumer("a")
@@ -80,7 +80,7 @@ def test_it_ends_while_partitions_change_hands(dev: Dev) -> None:
     ends(dev, process)
 
 
-def test_it_ends_while_its_redis_is_silent(dev: Dev) -> None:
+def test_baton_dev_ends_while_its_redis_is_silent(dev: Dev) -> None:
     with RedisServer(append_only=False) as server:
         process = dev.start("--redis-url", server.url, "--delay", "0")
         until(says(dev, "unowned: 0-5"))
@@ -91,7 +91,7 @@ def test_it_ends_while_its_redis_is_silent(dev: Dev) -> None:
         server.thaw()
 
 
-def test_it_ends_while_its_redis_is_away(dev: Dev) -> None:
+def test_baton_dev_ends_while_its_redis_is_down(dev: Dev) -> None:
     with RedisServer(append_only=False) as server:
         process = dev.start("--redis-url", server.url, "--delay", "0")
         until(says(dev, "unowned: 0-5"))
@@ -100,7 +100,7 @@ def test_it_ends_while_its_redis_is_away(dev: Dev) -> None:
         ends(dev, process)
 
 
-def test_the_second_one_ends_it_at_once(dev: Dev, silent: Path) -> None:
+def test_a_second_signal_ends_baton_dev_at_once(dev: Dev, silent: Path) -> None:
     """Its Redis does not end, and it waits for that."""
     (dev.folder / "stubborn").touch()
     process = dev.start()

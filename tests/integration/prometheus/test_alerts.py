@@ -204,7 +204,7 @@ def test_each_alert_has_cases_of_both_kinds() -> None:
     assert [name for name, cases in CASES.items() if {case.fires for case in cases} != {True, False}] == []
 
 
-def test_each_alert_fires_for_what_it_is_for_and_not_without(tmp_path: Path) -> None:
+def test_each_alert_fires_only_for_its_cause(tmp_path: Path) -> None:
     played = tmp_path / "alerts_test.yaml"
     tests = [_played(name, case) for name, cases in CASES.items() for case in cases]
     played.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 KINDS = {document["spec"]["names"]["kind"]: document for document in crds()}
 
 
-def test_the_files_are_what_the_models_say() -> None:
+def test_the_crd_files_are_generated_from_the_models() -> None:
     assert [path for path, content in files(ROOT).items() if path.read_text() != content] == [], "run `make generate`"
     assert set((ROOT / "crds").glob("*.yaml")) == {path for path in files(ROOT) if path.suffix == ".yaml"}
 
@@ -61,7 +61,7 @@ def test_a_group_can_be_scaled_and_shows_what_matters() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rule_of_the_whole_names_the_field_that_it_is_about(kind: str) -> None:
+def test_a_rule_of_a_whole_spec_names_its_field(kind: str) -> None:
     """Else the API server names it `<nil>`."""
     schema = KINDS[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert all("fieldPath" in rule for rule in schema.get("x-kubernetes-validations", ()))
@@ -108,13 +108,13 @@ ANYTHING = st.recursive(
 
 @given(raw=ANYTHING)
 @pytest.mark.parametrize("model", [ConsumerGroupStatus, PartitionedQueueStatus])
-def test_whatever_stands_there_it_is_read_as_far_as_can_be(model: type[ConsumerGroupStatus], raw: Any) -> None:
+def test_any_status_is_read_as_far_as_possible(model: type[ConsumerGroupStatus], raw: Any) -> None:
     status, mistake = read_what_can_be(model, raw, "status")
     assert isinstance(status, model)
     assert mistake is None or (mistake.startswith("status") and len(mistake) <= LONGEST_MISTAKE)
 
 
-def test_of_a_list_only_the_items_that_do_not_read_are_left_out() -> None:
+def test_only_invalid_items_of_a_list_are_left_out() -> None:
     raw = {
         "members": "many",
         "handoffs": [{**MOVE, "epoch": "x", "from": 3}, MOVE, {}, {**MOVE, "partition": 2}],
@@ -126,7 +126,7 @@ def test_of_a_list_only_the_items_that_do_not_read_are_left_out() -> None:
     assert [one.type for one in status.conditions] == ["Ready"] and "members" not in status.model_fields_set
 
 
-def test_a_list_that_is_none_and_a_part_without_what_it_needs_are_left_out_whole() -> None:
+def test_an_invalid_list_or_object_is_left_out() -> None:
     status, mistake = read_what_can_be(ConsumerGroupStatus, {"conditions": 3, "proposal": {"id": "1"}, "moves": 4}, "status")
     assert mistake is not None and "conditions" not in status.model_fields_set
     assert status.proposal is None and status.moves == 4

@@ -87,7 +87,7 @@ def test_ten_thousand_partitions_are_a_few_lines() -> None:
     assert made.beyond(10_000) == ()
 
 
-def test_nothing_said_is_nothing_wrong() -> None:
+def test_no_attributes_are_no_mistake() -> None:
     assert read() == Attributes()
     assert read().beyond(0) == ()
 
@@ -110,7 +110,9 @@ def test_nothing_said_is_nothing_wrong() -> None:
         ([{"partitions": "1,1", "zones": ["east"], "weight": 1}], ((1, 1, EAST),), "gives partition 1 a weight twice"),
     ],
 )
-def test_what_cannot_be_meant_so_is_told_and_the_rest_holds(entries: list[dict[str, Any]], zones: object, said: str) -> None:
+def test_a_contradictory_attribute_is_reported_and_the_rest_holds(
+    entries: list[dict[str, Any]], zones: object, said: str
+) -> None:
     made = read(*entries)
     assert made.zones == zones
     assert any(said in sentence for sentence in made.beyond(8))

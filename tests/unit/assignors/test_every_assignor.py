@@ -37,7 +37,7 @@ def test_each_partition_goes_to_one_of_its_readers_however_members_are_listed(
 
 
 @EVERY_ONE
-def test_nobody_there_gets_nothing(name: str) -> None:
+def test_without_members_nothing_is_assigned(name: str) -> None:
     assert get(name)(a_request({"orders": 3}, {})).assignment == {}
 
 

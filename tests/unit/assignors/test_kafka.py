@@ -58,7 +58,7 @@ def test_zones(request_: Request, expected: dict[str, list[int]]) -> None:
     assert numbers_of(RANGE(request_), "orders") == expected
 
 
-def test_zones_do_not_tear_apart_what_belongs_together() -> None:
+def test_zones_keep_equal_numbers_of_queues_together() -> None:
     members = {"a": Member(READ, zone="west"), "b": Member(READ, zone="east")}
     opposite = tuple(reversed(NEAR))
     answer = RANGE(a_request({"orders": 4, "payments": 4}, members, {"orders": NEAR, "payments": opposite}))
@@ -75,14 +75,14 @@ def test_all_partitions_of_all_queues_are_dealt_in_one_round() -> None:
 
 
 @given(requests(most_partitions=30, most_members=9))
-def test_who_reads_everything_is_within_one(request_: Request) -> None:
+def test_members_that_read_everything_are_within_one(request_: Request) -> None:
     everything = frozenset(request_.queues)
     answer = ROUND_ROBIN(Request(request_.queues, {name: Member(everything) for name in request_.members}))
     counts = [loads(answer)[name] for name in request_.members]
     assert max(counts) - min(counts) <= 1
 
 
-def test_who_does_not_read_a_queue_is_passed_over() -> None:
+def test_members_that_do_not_read_a_queue_are_skipped() -> None:
     members = {"a": Member(reading("orders")), "b": Member(reading("payments")), "c": Member(reading("orders"))}
     assert loads(ROUND_ROBIN(a_request({"orders": 4, "payments": 1}, members))) == {"a": 2, "b": 1, "c": 2}
 
@@ -114,7 +114,7 @@ def readers_of_everything(request_: Request) -> Request:
 
 
 @given(requests(most_partitions=30, most_members=9))
-def test_who_reads_everything_is_within_one_and_owners_keep_what_they_can(request_: Request) -> None:
+def test_sticky_is_even_with_the_fewest_moves(request_: Request) -> None:
     request_ = readers_of_everything(request_)
     answer = sticky(request_)
     counts = [loads(answer)[name] for name in request_.members]
@@ -132,7 +132,7 @@ def test_with_different_subscriptions_no_single_move_makes_it_more_even(request_
 
 
 @given(requests(contested=True))
-def test_what_its_receiver_does_not_hold_alone_is_withheld(request_: Request) -> None:
+def test_a_partition_held_by_others_is_withheld(request_: Request) -> None:
     answer = cooperative(request_)
     held = holders(request_)
     assert all(held.get(partition, {name}) == {name} for name, hand in answer.assignment.items() for partition in hand)
@@ -141,7 +141,7 @@ def test_what_its_receiver_does_not_hold_alone_is_withheld(request_: Request) ->
 
 
 @given(requests())
-def test_a_second_round_gives_what_was_withheld_and_moves_nothing_else(request_: Request) -> None:
+def test_a_second_round_gives_only_withheld_partitions(request_: Request) -> None:
     """Where all read the same: with different subscriptions what was withheld is dealt out again, perhaps to another member."""
     read = frozenset(request_.queues)
     first = cooperative(Request(request_.queues, {name: Member(read, m.owned, 1) for name, m in request_.members.items()}))
@@ -176,7 +176,7 @@ class TestClaims:
         assert numbers(sticky(request).assignment) == {"a": [0], "b": []}
 
 
-def test_what_a_member_holds_and_no_longer_reads_must_first_be_let_go() -> None:
+def test_a_partition_its_holder_no_longer_reads_is_withheld() -> None:
     request = a_request({"orders": 1, "payments": 1}, {"a": member(0, read=reading("payments")), "b": member()})
     assert numbers(cooperative(request).withheld) == {"b": [0]}
 
@@ -186,7 +186,7 @@ def test_a_member_that_reads_nothing_gets_nothing() -> None:
     assert numbers(sticky(request).assignment) == {"a": [], "b": [0, 1, 2]}
 
 
-def test_where_zones_matter_a_member_keeps_only_what_is_near() -> None:
+def test_with_zones_a_member_keeps_only_near_partitions() -> None:
     near = {"a": Member(ORDERS, (a_partition("orders", 0),), 1, zone="east"), "b": Member(ORDERS, (), 1, zone="west")}
     request = a_request({"orders": 2}, near, {"orders": (frozenset({"west"}), frozenset({"east"}))})
     assert numbers(sticky(request).assignment) == {"a": [1], "b": [0]}

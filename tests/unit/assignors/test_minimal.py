@@ -150,7 +150,7 @@ class Prices:
 
 
 @pytest.mark.parametrize("hundred", range(20))
-def test_nothing_is_better_among_all_the_assignments_of_a_small_group(hundred: int) -> None:
+def test_minimal_is_optimal_in_small_groups(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         dice = Random(seed)
         request = a_group(dice, members=dice.randint(1, 4), partitions=dice.randint(0, 6))
@@ -159,7 +159,7 @@ def test_nothing_is_better_among_all_the_assignments_of_a_small_group(hundred: i
 
 
 @pytest.mark.parametrize("hundred", range(10))
-def test_nothing_is_better_where_partitions_weigh_differently_in_a_small_group(hundred: int) -> None:
+def test_minimal_is_optimal_in_small_weighted_groups(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         dice = Random(seed)
         request = a_group(dice, members=dice.randint(1, 4), partitions=dice.randint(0, 5), weighty=True)
@@ -168,7 +168,7 @@ def test_nothing_is_better_where_partitions_weigh_differently_in_a_small_group(h
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_an_exact_solver_finds_nothing_better_in_a_group_of_medium_size(seed: int) -> None:
+def test_minimal_is_optimal_in_medium_groups(seed: int) -> None:
     dice = Random(seed)
     request = a_group(dice, members=dice.randint(3, 12), partitions=dice.randint(15, 60))
     prices = Prices(request)
@@ -189,7 +189,7 @@ def test_from_nothing_the_queues_are_spread_too() -> None:
     assert {sum(one.queue == "p" for one in hand) for hand in answer.assignment.values()} == {2}
 
 
-def test_where_nothing_weighs_anything_numbers_count() -> None:
+def test_without_weight_the_number_of_partitions_counts() -> None:
     assert numbers(group(4, ["0"] * 4, a=Member(ORDERS), b=Member(ORDERS))) == {"a": [0, 2], "b": [1, 3]}
 
 
@@ -214,7 +214,7 @@ def of_many_kinds(members: int, kinds: int) -> Request:
     return a_request({"orders": kinds}, group, {"orders": near})
 
 
-def test_a_search_that_goes_on_for_long_ends_as_even_and_with_fewer_moves_than_it_began() -> None:
+def test_a_longer_search_finds_fewer_moves() -> None:
     tables, left = [], []
     for hops in (0, 100_000, MOST_HOPS):
         table = CountTable(grouped(of_many_kinds(16, 256)))
@@ -232,7 +232,7 @@ def test_a_search_that_goes_on_for_long_ends_as_even_and_with_fewer_moves_than_i
     assert costs[0] > costs[1] > costs[2]
 
 
-def test_what_is_looked_at_is_bounded_however_many_kinds_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     request, looked_at, next_ = of_many_kinds(16, 1024), 0, _Settling._next
 
     def counted(self: _Settling, *where: int) -> Sequence[tuple[int, int, int]]:
@@ -249,7 +249,7 @@ def test_what_is_looked_at_is_bounded_however_many_kinds_there_are(monkeypatch: 
     assert 500_000 <= looked_at <= 500_000 + 4 * arcs
 
 
-def test_more_kinds_for_more_readers_than_there_is_memory_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_kinds_of_partitions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.assignors.own.minimal.MOST_ARCS", 16 * 64 - 1)
     with pytest.raises(
         AssignorError, match=r"64 kinds of partitions .* 1,024 in all, more than 1,023: .* spec.partitionAttributes"

@@ -83,7 +83,7 @@ def test_an_installed_assignor_has_no_traits() -> None:
 @pytest.mark.parametrize(
     ("within", "left_out"), [("machine-room", True), ("average", False), (None, False), ("example.com/by-load", False)]
 )
-def test_machine_room_nearby_leaves_out_what_the_assignor_inside_leaves_out(within: str | None, left_out: bool) -> None:
+def test_machine_room_nearby_leaves_out_what_its_inner_assignor_does(within: str | None, left_out: bool) -> None:
     leaves_out = traits_of("machine-room-nearby").leaves_out
     options: dict[str, object] = {"rooms": frozenset({"east"}), **({"within": within} if within else {})}
     assert leaves_out is not None
@@ -105,7 +105,7 @@ def answering(assignment: object, withheld: object = None, request: Request = RE
     return checked("example.com/mine", lambda _: Answer(assignment, {} if withheld is None else withheld))(request)  # type: ignore[arg-type]
 
 
-def test_what_keeps_the_contract_passes_sorted_and_with_every_member() -> None:
+def test_a_valid_answer_is_sorted_and_has_every_member() -> None:
     answer = answering({"a": [R0, O2], "b": {("orders", 0)}}, {"b": [O1]})
     assert answer == Answer(by_member({"a": (O2, R0), "b": (O0,), "c": ()}), by_member({"b": (O1,)}))
 
@@ -129,7 +129,7 @@ def test_what_keeps_the_contract_passes_sorted_and_with_every_member() -> None:
         ([O0], {}, "answered with a assignment that is list, no mapping of members to partitions"),
     ],
 )
-def test_what_breaks_it_is_told_in_one_line_that_names_the_assignor(assignment: object, withheld: object, said: str) -> None:
+def test_an_invalid_answer_is_reported_in_one_line(assignment: object, withheld: object, said: str) -> None:
     with pytest.raises(AssignorError) as refused:
         answering(assignment, withheld)
     assert str(refused.value).startswith(f"the assignor example.com/mine {said}")
@@ -190,7 +190,7 @@ partitions = st.lists(st.builds(a_partition, st.sampled_from(["orders", "payment
 
 
 @given(partitions)
-def test_a_hand_reads_like_the_sorted_tuple_of_its_partitions(listed: list[Partition]) -> None:
+def test_a_partition_list_is_a_sorted_tuple(listed: list[Partition]) -> None:
     hand, expected = PartitionList.of(listed), tuple(sorted(set(listed)))
     assert hand == expected and tuple(hand) == expected and len(hand) == len(expected) and hash(hand) == hash(expected)
     assert all(isinstance(partition, Partition) for partition in hand)
@@ -198,19 +198,19 @@ def test_a_hand_reads_like_the_sorted_tuple_of_its_partitions(listed: list[Parti
 
 
 @given(partitions, st.slices(12))
-def test_a_part_of_a_hand_is_what_the_tuple_has_there(listed: list[Partition], part: slice) -> None:
+def test_a_slice_of_a_partition_list_is_that_of_the_tuple(listed: list[Partition], part: slice) -> None:
     assert tuple(PartitionList.of(listed)[part]) == tuple(PartitionList.of(listed))[part]
 
 
 @given(partitions, st.sets(st.integers(0, 19)))
-def test_those_at_some_places_are_a_hand_too(listed: list[Partition], places: set[int]) -> None:
+def test_partitions_at_some_places_are_a_partition_list(listed: list[Partition], places: set[int]) -> None:
     hand = PartitionList.of(listed)
     there = sorted(place for place in places if place < len(hand))
     assert hand.at(there) == tuple(hand[place] for place in there)
 
 
 @given(partitions, partitions)
-def test_hands_with_nothing_in_common_are_joined_in_order(some: list[Partition], others: list[Partition]) -> None:
+def test_disjoint_partition_lists_are_joined_in_order(some: list[Partition], others: list[Partition]) -> None:
     rest = PartitionList.of(set(others) - set(some))
     assert PartitionList.joined([PartitionList.of(some), rest]) == tuple(sorted({*some, *others}))
 

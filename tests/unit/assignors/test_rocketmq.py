@@ -52,7 +52,7 @@ def test_more_virtual_nodes_share_more_evenly() -> None:
     assert most(1000) < most(10) < most(1)
 
 
-def test_a_queue_that_is_called_like_a_placeholder_is_hashed_by_its_name() -> None:
+def test_a_queue_named_like_a_placeholder_is_hashed_by_its_name() -> None:
     request = a_request(
         {"{partition}": 3}, {"a": Member(reading("{partition}"))}, options={"partitionKey": "{queue} {partition}"}
     )
@@ -88,7 +88,7 @@ def test_any_assignor_can_be_within_the_rooms() -> None:
 
 
 @given(request_=requests(zones=True))
-def test_a_sticky_assignor_within_rooms_waits_for_whoever_holds(request_: Request) -> None:
+def test_a_sticky_assignor_within_rooms_waits_for_holders(request_: Request) -> None:
     request = Request(request_.queues, request_.members, request_.zones, {"within": "cooperative-sticky"})
     answer = get("machine-room-nearby")(request)
     before = owners_before(request)
@@ -113,6 +113,6 @@ def test_rings_of_several_fleets_of_readers_count_together() -> None:
         get("consistent-hash")(a_request(queues, members, options={"virtualNodes": 10_000}))
 
 
-def test_where_points_of_two_members_meet_the_later_name_has_it() -> None:
+def test_the_later_name_has_a_shared_point_of_the_ring() -> None:
     ring = sorted([5 << 32 | 0, 5 << 32 | 2, 5 << 32 | 1, 9 << 32 | 0])
     assert [next_on(ring, key) for key in (0, 5, 6, 9, 10)] == [2, 2, 0, 0, 2]

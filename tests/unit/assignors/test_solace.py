@@ -31,14 +31,14 @@ def numbers(answer: Answer, queue: str = "orders") -> dict[str, list[int]]:
 
 
 @given(requests(most_in_all=6, contested=True) | requests(most_in_all=6))
-def test_the_answer_is_the_most_even_there_is_and_of_those_one_with_the_fewest_moves(request_: Request) -> None:
+def test_solace_is_as_even_as_possible_with_the_fewest_moves(request_: Request) -> None:
     before = holders(request_)
     owners = solace(request_).owners()
     assert score(owners, before) == best_score(request_.queues, subscriptions(request_), before)
 
 
 @given(requests(most_partitions=40, most_members=9))
-def test_no_ring_of_hand_offs_makes_a_group_of_medium_size_better(request_: Request) -> None:
+def test_no_ring_of_hand_offs_improves_solaces_answer(request_: Request) -> None:
     """A ring goes from queue to member (one more), from member to queue (one less), and through the totals of two members. None
     that gains is left (Bellman and Ford), so the answer is the best (Klein 1967)."""
     owners = solace(request_).owners()
@@ -70,7 +70,7 @@ def test_moves_are_always_the_lower_bound(request_: Request) -> None:
 
 
 @given(requests(most_partitions=40, most_members=9))
-def test_who_reads_everything_is_within_one_in_total_and_in_every_queue(request_: Request) -> None:
+def test_members_are_within_one_in_total_and_in_every_queue(request_: Request) -> None:
     everything = frozenset(request_.queues)
     request_ = Request(request_.queues, {name: Member(everything, m.owned, m.generation) for name, m in request_.members.items()})
     answer = solace(request_)
@@ -132,7 +132,7 @@ def test_placing_new_partitions_moves_nothing() -> None:
 
 
 @given(requests())
-def test_placing_new_partitions_leaves_each_with_its_owner_if_that_one_reads_it(request_: Request) -> None:
+def test_placing_new_partitions_keeps_owners_that_read_them(request_: Request) -> None:
     owners = place_new(request_).owners()
     for partition, owner in owners_before(request_).items():
         if partition.queue in request_.members[owner].subscribed:
@@ -145,7 +145,7 @@ def _within_one(counts: Iterable[int]) -> bool:
 
 
 @given(requests(most_in_all=6), st.data())
-def test_it_is_what_trying_every_assignment_finds(request_: Request, data: st.DataObject) -> None:
+def test_the_lower_bound_is_what_trying_every_assignment_finds(request_: Request, data: st.DataObject) -> None:
     gone = data.draw(st.sets(st.sampled_from(sorted(request_.members)), max_size=len(request_.members) - 1))
     there = {name: read for name, read in subscriptions(request_).items() if name not in gone}
     before = owners_before(request_)

@@ -72,7 +72,7 @@ def test_the_chart_passes_helm_lint(helm: Path) -> None:
         ("podLabels.app\\.kubernetes\\.io/name=mine", "podLabels: the chart sets app.kubernetes.io/name itself"),
     ],
 )
-def test_a_value_that_is_unknown_or_wrong_is_refused_by_its_name(template: Template, setting: str, complaint: str) -> None:
+def test_an_unknown_or_wrong_value_is_refused_by_its_name(template: Template, setting: str, complaint: str) -> None:
     done = template("--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
@@ -92,7 +92,7 @@ def test_every_default_value_is_known_to_the_schema() -> None:
         ("--set", f"nameOverride={'a-' * 31}a"),
     ],
 )
-def test_services_and_labels_are_no_longer_than_kubernetes_takes(objects: Objects, arguments: tuple[str, ...]) -> None:
+def test_names_of_services_and_labels_fit(objects: Objects, arguments: tuple[str, ...]) -> None:
     on = ("console.enabled", "metrics.service.enabled", "metrics.dashboard.enabled", "networkPolicy.enabled")
     found = objects(*arguments, "--set", ",".join(f"{one}=true" for one in on))
     services = [name for kind, name in found if kind == "Service"]
@@ -171,9 +171,7 @@ def test_a_cluster_that_gives_each_namespace_its_user_chooses_the_pods_user(obje
     assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def test_a_network_policy_lets_whoever_is_named_reach_the_port_and_bounds_what_goes_out_only_where_asked(
-    objects: Objects, tmp_path: Path
-) -> None:
+def test_a_network_policy_follows_its_values(objects: Objects, tmp_path: Path) -> None:
     assert ("NetworkPolicy", "baton") not in objects("--set", "networkPolicy.enabled=false")
     anybody = objects("--set", "networkPolicy.enabled=true")["NetworkPolicy", "baton"]["spec"]
     assert (anybody["policyTypes"], anybody["ingress"]) == (["Ingress"], [{"ports": [{"port": "http"}]}])
@@ -227,7 +225,7 @@ def verbs(rules: list[dict[str, Any]]) -> set[str]:
     return {verb for rule in rules for verb in rule["verbs"]}
 
 
-def test_two_replicas_lead_by_a_lease_of_one_name_in_their_own_namespace(objects: Objects, template: Template) -> None:
+def test_two_replicas_share_a_lease_in_their_namespace(objects: Objects, template: Template) -> None:
     assert objects()["Deployment", "baton"]["spec"]["replicas"] == 2
     found = documents(template)
     assert rights(found, "here")["leases"] == [
@@ -253,7 +251,7 @@ def test_no_rule_asks_for_more_than_the_floor(template: Template) -> None:
     assert not [resource for resource, of in everywhere.items() if "delete" in verbs(of)]
 
 
-def test_no_secret_can_be_read_but_those_that_are_named(template: Template) -> None:
+def test_only_named_secrets_can_be_read(template: Template) -> None:
     assert not [name for name in [None, "here"] if "secrets" in rights(documents(template), name)]
     found = documents(template, "--set", "rbac.secrets.shop={orders-redis,mail-redis}", "--set", "rbac.secrets.bank={*}")
     (shop,), (bank,) = rights(found, "shop")["secrets"], rights(found, "bank")["secrets"]
@@ -265,11 +263,11 @@ def test_no_secret_can_be_read_but_those_that_are_named(template: Template) -> N
 @pytest.mark.parametrize(
     "value", ["rbac.secrets.shop={}", "rbac.secrets.shop={Orders}", "rbac.secrets.Shop={a}", "rbac.secrets={a}"]
 )
-def test_secrets_that_cannot_be_meant_so_are_refused(template: Template, value: str) -> None:
+def test_invalid_names_of_secrets_are_refused(template: Template, value: str) -> None:
     assert template("--set", value).returncode != 0
 
 
-def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster_and_makes_no_role_of_it(template: Template) -> None:
+def test_an_operator_of_some_namespaces_has_no_cluster_rights(template: Template) -> None:
     found = documents(template, "--set", "watchNamespaces={shop,bank}")
     assert not [one["kind"] for one in found if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
     everywhere = rights(documents(template), None)
@@ -279,7 +277,7 @@ def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster_and_makes_no
     assert "--namespace=shop" in args and "--namespace=bank" in args
 
 
-def test_people_get_their_rights_by_the_roles_of_the_cluster_or_by_roles_to_be_bound(template: Template) -> None:
+def test_roles_for_people_are_aggregated_or_to_be_bound(template: Template) -> None:
     def of_people(*arguments: str) -> set[tuple[str, str, str | None]]:
         return {
             (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace"))
@@ -295,7 +293,7 @@ def test_people_get_their_rights_by_the_roles_of_the_cluster_or_by_roles_to_be_b
     assert of_people(*named, "--set", "rbac.aggregate=true") == of_cluster
 
 
-def test_who_edits_by_a_role_to_be_bound_may_do_what_who_edits_by_the_clusters_roles_may(template: Template) -> None:
+def test_roles_to_be_bound_have_the_aggregated_rights(template: Template) -> None:
     aggregated = [
         one["rules"] for one in documents(template) if one["kind"] == "ClusterRole" and one["metadata"]["name"] != "baton"
     ]
@@ -307,7 +305,7 @@ def test_who_edits_by_a_role_to_be_bound_may_do_what_who_edits_by_the_clusters_r
     assert sorted(map(str, to_bind)) == sorted(str(rule) for rules in aggregated for rule in rules)
 
 
-def test_deletions_in_named_namespaces_are_finished_by_one_right_more_if_asked_for(objects: Objects) -> None:
+def test_finishing_deletions_takes_one_more_right(objects: Objects) -> None:
     named = ("--set", "watchNamespaces={shop}")
     assert ("ClusterRole", "baton-deletions") not in objects(*named)
     made = objects(*named, "--set", "rbac.finishDeletions=true")
@@ -343,7 +341,7 @@ def pods(made: Iterable[Any]) -> Iterator[Any]:
             yield one["spec"]["template"]["spec"]
 
 
-def test_every_pod_of_the_image_has_what_the_image_needs_and_only_the_operator_the_rest(objects: Objects, tmp_path: Path) -> None:
+def test_image_volumes_are_in_all_pods_and_extra_volumes_in_the_operators(objects: Objects, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     python, ca = {"name": "python", "hostPath": {"path": "/usr"}}, {"name": "ca", "configMap": {"name": "ca"}}
     mounted = [{"name": "python", "mountPath": "/usr", "readOnly": True}, {"name": "ca", "mountPath": "/etc/baton/tls"}]
@@ -364,7 +362,7 @@ def test_no_pod_keeps_its_node_for_its_scratch_space(objects: Objects) -> None:
         assert keeps_its_node(found["Deployment", name]["spec"]["template"], "ReplicaSet") == ""
 
 
-def test_one_who_adds_volumes_says_which_may_be_lost(objects: Objects, tmp_path: Path) -> None:
+def test_extra_volumes_keep_the_node_unless_annotated(objects: Objects, tmp_path: Path) -> None:
     mine = {"extraVolumes": [{"name": "mine", "emptyDir": {}}]}
     values = tmp_path / "values.yaml"
     for annotations, kept in (({}, "LocalStorageRequested"), ({LOCAL_VOLUMES: "tmp,mine"}, "")):
@@ -394,7 +392,7 @@ def told(found: Found) -> str:
     return flag
 
 
-def test_the_admission_policies_are_on_by_default_and_bound_and_the_operator_is_told(objects: Objects) -> None:
+def test_the_admission_policies_are_on_by_default(objects: Objects) -> None:
     found = objects()
     assert policies(found) == policies(found, "ValidatingAdmissionPolicyBinding") == POLICIES
     assert all(found["ValidatingAdmissionPolicyBinding", name]["spec"]["validationActions"] == ["Deny"] for name in POLICIES)
@@ -402,13 +400,13 @@ def test_the_admission_policies_are_on_by_default_and_bound_and_the_operator_is_
 
 
 @pytest.mark.parametrize("arguments", [("--set", "admissionPolicy.enabled=false"), ("--kube-version", "1.29.14")])
-def test_without_them_the_operator_is_told_so(objects: Objects, arguments: tuple[str, ...]) -> None:
+def test_the_operator_knows_when_admission_policies_are_off(objects: Objects, arguments: tuple[str, ...]) -> None:
     found = objects(*arguments)
     assert policies(found) == policies(found, "ValidatingAdmissionPolicyBinding") == set()
     assert told(found) == "--admission-policy=off"
 
 
-def test_the_policies_hold_where_this_operator_serves(objects: Objects) -> None:
+def test_the_policies_hold_in_the_served_namespaces(objects: Objects) -> None:
     found = objects("--set", "watchNamespaces={shop,bank}")
     for name in POLICIES:
         (expression,) = found["ValidatingAdmissionPolicyBinding", name]["spec"]["matchResources"]["namespaceSelector"][
@@ -417,9 +415,7 @@ def test_the_policies_hold_where_this_operator_serves(objects: Objects) -> None:
         assert (expression["key"], expression["values"]) == ("kubernetes.io/metadata.name", ["shop", "bank"])
 
 
-def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operator_writes_ledgers(
-    objects: Objects, template: Template
-) -> None:
+def test_editors_may_join_groups_and_only_the_operator_writes_ledgers(objects: Objects, template: Template) -> None:
     found = objects()
     granted = {name: [rule["verbs"] for rule in role["rules"]] for (kind, name), role in found.items() if kind == "ClusterRole"}
     assert [name for name, those in granted.items() if ["join"] in those] == ["baton-join"]
@@ -434,7 +430,7 @@ def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operato
     assert writers == ["baton"]
 
 
-def test_names_of_digits_stay_texts(helm: Path) -> None:
+def test_names_of_digits_stay_strings(helm: Path) -> None:
     """Whoever numbers tenants has namespaces called so."""
     named = ("serviceAccount.name", "fullnameOverride", "nameOverride", "priorityClassName")
     lists = {"watchNamespaces": ["77001"], "rbac.secrets": {"77001": ["77001"]}, "console.hosts": ["77001"]}
@@ -474,7 +470,7 @@ def test_generated_files_are_up_to_date(helm: Path) -> None:
     assert stale == [], "run `make generate`"
 
 
-def test_the_install_manifest_brings_its_namespace_and_the_crds_before_what_needs_them(helm: Path) -> None:
+def test_the_install_manifest_begins_with_namespace_and_crds(helm: Path) -> None:
     found = list(yaml.safe_load_all(install_manifest(helm)))
     kinds = [document["kind"] for document in found]
     assert kinds[0] == "Namespace"
@@ -489,7 +485,7 @@ def test_the_install_manifest_does_not_claim_that_helm_manages_it(helm: Path) ->
 # -- The chart as a release has it.
 
 
-def test_the_chart_has_no_fault_and_is_one_archive_with_its_crds(tmp_path: Path) -> None:
+def test_the_chart_is_packaged_with_its_crds(tmp_path: Path) -> None:
     archive = package(helm_binary(), tmp_path)
     assert archive.name == f"baton-{baton.__version__}.tgz"
     with tarfile.open(archive) as packed:

@@ -13,12 +13,12 @@ ON = ("--set", "console.enabled=true")
 KINDS = ("Deployment", "Service", "NetworkPolicy", "ServiceAccount")
 
 
-def test_it_is_there_only_if_asked_for(objects: Objects) -> None:
+def test_the_console_is_off_by_default(objects: Objects) -> None:
     assert [name for _, name in objects() if "console" in name] == []
     assert {kind for kind, name in objects(*ON) if name == "baton-console"} == set(KINDS)
 
 
-def test_its_account_has_no_right_and_its_pod_no_token(objects: Objects) -> None:
+def test_the_consoles_account_has_no_rights_and_no_token(objects: Objects) -> None:
     found = objects(*ON)
     pod = found["Deployment", "baton-console"]["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == "baton-console"
@@ -28,7 +28,7 @@ def test_its_account_has_no_right_and_its_pod_no_token(objects: Objects) -> None
     assert bound and "baton-console" not in bound
 
 
-def test_its_pods_meet_the_restricted_profile(objects: Objects) -> None:
+def test_the_consoles_pods_meet_the_restricted_profile(objects: Objects) -> None:
     found = objects(*ON)
     pod, other = (found["Deployment", name]["spec"]["template"]["spec"] for name in ("baton-console", "baton"))
     assert pod["securityContext"] == other["securityContext"]
@@ -38,7 +38,7 @@ def test_its_pods_meet_the_restricted_profile(objects: Objects) -> None:
     assert {"startupProbe", "livenessProbe", "readinessProbe", "resources"} <= container.keys()
 
 
-def test_what_the_values_say_of_pods_holds_for_its_pod_too(objects: Objects, tmp_path: Path) -> None:
+def test_values_for_pods_apply_to_the_console(objects: Objects, tmp_path: Path) -> None:
     counted = {"matchLabels": {"team": "orders"}}
     zone = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": counted}
     term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["ops"]}]}
@@ -58,11 +58,11 @@ def test_what_the_values_say_of_pods_holds_for_its_pod_too(objects: Objects, tmp
         assert pod["metadata"]["labels"]["team"] == "orders" and pod["metadata"]["annotations"]["mesh"] == "off"
 
 
-def test_its_only_pod_keeps_away_from_none(objects: Objects) -> None:
+def test_the_consoles_pod_has_no_affinity(objects: Objects) -> None:
     assert "affinity" not in objects(*ON)["Deployment", "baton-console"]["spec"]["template"]["spec"]
 
 
-def test_no_selector_takes_the_pods_of_the_other(objects: Objects) -> None:
+def test_no_selector_matches_the_pods_of_the_other(objects: Objects) -> None:
     found = objects(*ON, "--set", "networkPolicy.enabled=true,metrics.service.enabled=true")
     pods = {name: found["Deployment", name]["spec"]["template"]["metadata"]["labels"] for name in ("baton", "baton-console")}
     for (kind, name), made in found.items():
@@ -77,7 +77,7 @@ def test_no_selector_takes_the_pods_of_the_other(objects: Objects) -> None:
             assert taken == ["baton-console" if name == "baton-console" else "baton"], (kind, name)
 
 
-def test_the_command_takes_the_arguments_and_asks_for_the_api_server(objects: Objects, tmp_path: Path) -> None:
+def test_the_consoles_arguments_are_valid(objects: Objects, tmp_path: Path) -> None:
     found = objects(*ON, "--set", "console.hosts={baton.example.org},console.allowApprove=true")
     arguments = found["Deployment", "baton-console"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--host=baton.example.org" in arguments and "--allow-approve" in arguments
@@ -88,7 +88,7 @@ def test_the_command_takes_the_arguments_and_asks_for_the_api_server(objects: Ob
     assert "KUBERNETES_SERVICE_HOST is not set: use --kubeconfig instead" in said.output
 
 
-def test_it_only_shows_by_default(objects: Objects) -> None:
+def test_the_console_is_read_only_by_default(objects: Objects) -> None:
     arguments = objects(*ON)["Deployment", "baton-console"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--allow-approve" not in arguments
 
@@ -104,13 +104,13 @@ def test_it_only_shows_by_default(objects: Objects) -> None:
         ("console.allowApprove=yes", "got string, want boolean"),
     ],
 )
-def test_a_value_that_cannot_be_meant_so_is_refused(template: Template, setting: str, complaint: str) -> None:
+def test_an_invalid_value_of_the_console_is_refused(template: Template, setting: str, complaint: str) -> None:
     done = template("--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
-def test_an_ingress_leads_its_hosts_to_it(objects: Objects) -> None:
+def test_an_ingress_routes_its_hosts_to_the_console(objects: Objects) -> None:
     settings = "enabled=true,console.ingress.className=nginx,console.ingress.tlsSecretName=tls,console.hosts={a.org,b.org}"
     found = objects(*ON, "--set", f"console.ingress.{settings}")
     spec = found["Ingress", "baton-console"]["spec"]
@@ -124,7 +124,7 @@ def test_an_ingress_leads_its_hosts_to_it(objects: Objects) -> None:
     assert [port["name"] for port in found["Service", "baton-console"]["spec"]["ports"]] == ["http"]
 
 
-def test_its_network_policy_names_who_may_reach_it(objects: Objects, tmp_path: Path) -> None:
+def test_the_consoles_network_policy_names_its_peers(objects: Objects, tmp_path: Path) -> None:
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}]
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"console": {"enabled": True, "networkPolicy": {"from": peers}}}))

@@ -47,7 +47,7 @@ def served(registry: CollectorRegistry) -> Iterator[int]:
     server.close()
 
 
-def test_it_passes_where_a_replica_leads(container: Any) -> None:
+def test_helm_test_passes_if_a_replica_leads(container: Any) -> None:
     registry = CollectorRegistry()
     Gauge("baton_leader", "1 where this replica leads", ["release"], registry=registry).labels("baton-system/baton").set(1)
     with served(registry) as port:
@@ -55,25 +55,25 @@ def test_it_passes_where_a_replica_leads(container: Any) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_it_does_not_where_a_replica_answers_that_does_not_lead(container: Any) -> None:
+def test_helm_test_fails_if_no_replica_leads(container: Any) -> None:
     with served(new_replica().metrics.registry) as port:
         done = asked(container, port)
     assert (done.returncode, "none leads" in done.stderr) == (1, True), done
 
 
-def test_nobody_who_answers_is_said_in_a_line(container: Any) -> None:
+def test_helm_test_fails_if_no_replica_answers(container: Any) -> None:
     done = asked(container, 1)
     assert (done.returncode, len(done.stderr.splitlines()), "no replica answers" in done.stderr) == (1, 1, True), done
 
 
-def test_its_service_leads_to_the_operator_and_its_pod_is_taken_for_none(objects: Objects) -> None:
+def test_the_test_service_selects_only_the_operator(objects: Objects) -> None:
     labels = objects()["Deployment", "baton"]["spec"]["template"]["metadata"]["labels"]
     selector = hook(objects, "Service")["spec"]["selector"]
     assert selector.items() <= labels.items()
     assert not selector.items() <= hook(objects, "Pod")["metadata"]["labels"].items()
 
 
-def test_its_pod_is_the_operators_image_without_any_right(objects: Objects) -> None:
+def test_the_test_pod_has_the_operators_image_and_no_rights(objects: Objects) -> None:
     arguments = ("--set", "image.tag=v7,nodeSelector.pool=ops")
     spec = hook(objects, "Pod", *arguments)["spec"]
     operator = objects(*arguments)["Deployment", "baton"]["spec"]["template"]["spec"]

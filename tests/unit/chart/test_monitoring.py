@@ -21,7 +21,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("value", KINDS)
-def test_it_is_there_where_it_is_asked_for_with_the_labels_that_it_is_found_by(objects: Objects, value: str) -> None:
+def test_a_monitoring_object_is_there_if_enabled_with_its_labels(objects: Objects, value: str) -> None:
     assert KINDS[value] not in objects()
     found = objects("--set", f"metrics.{value}.enabled=true,metrics.{value}.labels.release=monitoring")[KINDS[value]]
     labels = found["metadata"]["labels"]
@@ -30,7 +30,7 @@ def test_it_is_there_where_it_is_asked_for_with_the_labels_that_it_is_found_by(o
     assert found["metadata"]["namespace"] == "here"
 
 
-def test_what_is_scraped_comes_with_the_service_that_it_goes_through(objects: Objects) -> None:
+def test_a_service_monitor_comes_with_its_service(objects: Objects) -> None:
     found = objects("--set", "metrics.serviceMonitor.enabled=true")
     spec = found["ServiceMonitor", "baton"]["spec"]
     service = found["Service", "baton-metrics"]
@@ -39,7 +39,7 @@ def test_what_is_scraped_comes_with_the_service_that_it_goes_through(objects: Ob
     assert endpoint == {"port": service["spec"]["ports"][0]["name"], "honorLabels": True}
 
 
-def test_the_fleets_are_scraped_where_the_operator_serves_and_by_the_label_of_its_members(objects: Objects) -> None:
+def test_a_pod_monitor_selects_members_in_served_namespaces(objects: Objects) -> None:
     def spec(*arguments: str) -> Any:
         return objects("--set", "metrics.podMonitor.enabled=true", *arguments)["PodMonitor", "baton-fleets"]["spec"]
 
@@ -57,17 +57,17 @@ def test_the_rules_are_those_of_the_file(objects: Objects) -> None:
     assert found["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 
 
-def test_a_ledger_that_is_nearly_full_is_told_the_limit_that_the_operator_has() -> None:
+def test_the_alert_for_full_ledgers_names_the_limit() -> None:
     assert f"of {SIZE_LIMIT:,} bytes" in (CHART / "files" / "alerts.yaml").read_text()
 
 
-def test_grafana_is_given_the_dashboard_as_it_is(objects: Objects) -> None:
+def test_the_dashboard_is_passed_to_grafana_unchanged(objects: Objects) -> None:
     found = objects("--set", "metrics.dashboard.enabled=true")["ConfigMap", "baton-dashboard"]
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(found["data"]["baton.json"]) == json.loads((CHART / "files" / "dashboard.json").read_text())
 
 
-def test_panels_have_numbers_of_their_own_and_do_not_lie_upon_each_other() -> None:
+def test_panels_have_unique_ids_and_do_not_overlap() -> None:
     panels = json.loads((CHART / "files" / "dashboard.json").read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     covered = [
@@ -113,12 +113,12 @@ def pod_labels(deployment: Any) -> Labels:
     return labels
 
 
-def test_so_do_the_commands_of_the_guides(deployment: Any) -> None:
+def test_the_commands_of_the_guides_select_the_operator(deployment: Any) -> None:
     assert OPERATOR_SELECTOR in SELECTORS
     assert [one for one in SELECTORS if not matches(one, pod_labels(deployment))] == []
 
 
-def test_so_do_the_network_policies_of_the_example(deployment: Any) -> None:
+def test_the_example_network_policies_select_the_operator(deployment: Any) -> None:
     policies = yaml.safe_load_all((EXAMPLES / "network-policies" / "fleet.yaml").read_text())
     (redis,) = (one for one in policies if one["metadata"]["name"] == "redis")
     (peers,) = (rule["from"] for rule in redis["spec"]["ingress"])
@@ -126,7 +126,7 @@ def test_so_do_the_network_policies_of_the_example(deployment: Any) -> None:
     assert operator["podSelector"]["matchLabels"].items() <= pod_labels(deployment).items()
 
 
-def test_so_does_prometheus_by_the_examples_configuration(deployment: Any) -> None:
+def test_the_example_scrape_configuration_selects_the_operator(deployment: Any) -> None:
     scrape = yaml.safe_load((EXAMPLES / "prometheus" / "scrape.yaml").read_text())
     (keep,) = (rule for rule in scrape["relabel_configs"] if rule.get("action") == "keep")
     labels = {re.sub(r"\W", "_", name): value for name, value in pod_labels(deployment).items()}

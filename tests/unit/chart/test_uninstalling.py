@@ -22,7 +22,7 @@ def job(objects: Objects, *arguments: str) -> Any:
     return made["spec"]
 
 
-def test_it_is_asked_once_as_the_operator_in_the_namespaces_that_it_serves(objects: Objects) -> None:
+def test_the_job_runs_once_as_the_operator_in_its_namespaces(objects: Objects) -> None:
     arguments = ("--set", "image.tag=v7,nodeSelector.pool=ops,watchNamespaces={shop,bank}")
     spec = job(objects, *arguments)
     assert spec["backoffLimit"] == 0
@@ -37,7 +37,7 @@ def test_it_is_asked_once_as_the_operator_in_the_namespaces_that_it_serves(objec
     assert job(objects)["template"]["spec"]["containers"][0]["args"] == [script, release], "all namespaces"
 
 
-def test_it_is_told_the_release_as_its_operator_names_it_on_ledgers(objects: Objects) -> None:
+def test_the_job_knows_the_release_of_the_ledgers(objects: Objects) -> None:
     arguments = ("--set", "fullnameOverride=other")
     (made,) = (one for (kind, _), one in objects(*arguments).items() if kind == "Job")
     operator = objects(*arguments)["Deployment", "other"]["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -45,25 +45,25 @@ def test_it_is_told_the_release_as_its_operator_names_it_on_ledgers(objects: Obj
     assert made["spec"]["template"]["spec"]["containers"][0]["args"][1] == f"{made['metadata']['namespace']}/other-operator"
 
 
-def test_it_looks_for_what_the_operator_puts_on(objects: Objects) -> None:
+def test_the_job_looks_for_the_operators_marks(objects: Objects) -> None:
     (container,) = job(objects)["template"]["spec"]["containers"]
     for said in (f'FINALIZER = "{FINALIZER}"', f'GROUP_LABEL = "{GROUP_LABEL}"', f'RELEASE_ANNOTATION = "{RELEASE_ANNOTATION}"'):
         assert said in container["args"][0]
 
 
-def test_an_object_that_is_too_deep_to_be_parsed_stops_no_uninstalling() -> None:
+def test_a_deeply_nested_object_does_not_block_uninstalling() -> None:
     fields = b'{"f:a":' * 9_000 + b"{}" + b"}" * 9_000
     page = b'{"items":[{"metadata":{"name":"a","managedFields":[%s],"finalizers":["baton.dev/release"]}}]}' % fields
     found = runpy.run_path(str(CHART / "files" / "no_group_is_left.py"))["parsed"](page)
     assert found["items"][0]["metadata"]["finalizers"] == [FINALIZER]
 
 
-def test_its_pod_is_taken_for_none_of_the_operators(objects: Objects) -> None:
+def test_the_jobs_pod_is_not_selected_as_an_operator(objects: Objects) -> None:
     selector = objects()["Deployment", "baton"]["spec"]["selector"]["matchLabels"]
     assert not selector.items() <= job(objects)["template"]["metadata"]["labels"].items()
 
 
-def test_its_name_is_no_longer_than_a_label_takes(objects: Objects) -> None:
+def test_the_jobs_name_fits_into_a_label(objects: Objects) -> None:
     names = [name for kind, name in objects("--set", f"fullnameOverride={'a' * 55}") if kind == "Job"]
     assert [len(name) for name in names] == [63]
 

@@ -54,7 +54,7 @@ async def _each(chunks: tuple[bytes, ...]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def test_a_log_is_read_to_its_bounds_and_what_is_secret_in_it_is_hidden_also_across_pieces() -> None:
+async def test_logs_are_bounded_and_secrets_across_chunks_hidden() -> None:
     cluster = Cluster()
     files: dict[str, str] = {}
     made = Bundle(files.__setitem__)
@@ -147,14 +147,14 @@ KEYS = (
         f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{S}\\n-----END OPENSSH PRIVATE KEY-----",
     ],
 )
-def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
+def test_a_secret_is_hidden(text: str) -> None:
     found = hidden(text)
     assert S not in found and HIDDEN in found
     assert hidden(found) == found, "nothing changes the second time"
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_is_known_by_its_form(key: str) -> None:
+def test_a_key_is_recognized_by_its_form(key: str) -> None:
     assert hidden(f"refused ({key}): no") == f"refused ({HIDDEN}): no"
     assert hidden(f"key:{key} was refused") == f"key:{HIDDEN} was refused"
 
@@ -176,18 +176,18 @@ def test_a_key_is_known_by_its_form(key: str) -> None:
         "baton.dev/release: baton-system/baton-operator",
     ],
 )
-def test_what_is_none_stays(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert hidden(text) == text
 
 
-def test_a_field_with_the_name_of_a_secret_is_hidden_and_one_that_names_a_secret_is_not() -> None:
+def test_fields_named_like_secrets_are_hidden() -> None:
     value = {"password": S, "urlSecretRef": {"name": "orders-redis", "key": "url"}, "of": [{"apiToken": S}], "partitions": 6}
     value |= {"tokens": [S, 17, None], "secret": {"of": S, "given": True}}
     kept = {**value, "password": HIDDEN, "of": [{"apiToken": HIDDEN}]}
     assert without_secrets(value) == {**kept, "tokens": [HIDDEN, HIDDEN, None], "secret": {"of": HIDDEN, "given": True}}
 
 
-def test_what_is_called_like_a_secret_by_its_object_is_shown() -> None:
+def test_objects_named_like_secrets_are_shown() -> None:
     entry = MemberEntry("shop/orders", MemberId("token-refresh-7f9c4"), Uid("u"), 3, True, {QueueName("orders"): {0: Epoch(12)}})
     found = ledger_part({"metadata": {"name": "orders-assignments"}, "data": {entry.member: entry.to_json()}})
     assert found["data"] == {entry.member: entry.to_json()}
@@ -197,7 +197,7 @@ def test_what_is_called_like_a_secret_by_its_object_is_shown() -> None:
     }
 
 
-def test_labels_and_annotations_of_others_are_left_out() -> None:
+def test_foreign_labels_and_annotations_are_left_out() -> None:
     metadata = {
         "name": "orders",
         "labels": {"baton.dev/group": "orders", "team": S},
@@ -231,7 +231,7 @@ FRAGMENTS = (
 
 
 @pytest.mark.parametrize("text", FRAGMENTS)
-def test_a_long_log_takes_no_time_that_grows_with_its_square(text: str) -> None:
+def test_redaction_takes_linear_time(text: str) -> None:
     """Sixteen times as long takes about sixteen times as long: 256 times would be the square. What else the machine does only
     adds to a measurement, so the least of several counts, and this process' own garbage is not collected meanwhile."""
 

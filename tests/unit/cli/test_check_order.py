@@ -18,24 +18,24 @@ def lines(*sequences: int, **fields: Any) -> str:
     return "".join(json.dumps({"key": "k", "sequence": number, **fields}) + "\n" for number in sequences)
 
 
-def test_a_clean_record_on_standard_input_ends_with_0() -> None:
+def test_a_clean_record_on_standard_input_exits_0() -> None:
     result = call(given=lines(1, 2, 3))
     assert result.exit_code == 0, result.output
     assert "3 records of 1 key: 3 messages processed" in result.output
 
 
 @pytest.mark.parametrize("sequences", [(1, 3), (1, 3, 2), (1, 2, 2)])
-def test_what_is_lost_out_of_order_or_done_twice_ends_with_1(sequences: tuple[int, ...]) -> None:
+def test_lost_reordered_or_duplicate_records_exit_1(sequences: tuple[int, ...]) -> None:
     assert call(given=lines(*sequences)).exit_code == 1
 
 
-def test_redelivered_alone_ends_with_0() -> None:
+def test_redelivered_records_exit_0() -> None:
     result = call("-o", "json", given=lines(1, 2) + lines(2, redelivered=True))
     assert result.exit_code == 0
     assert json.loads(result.output)["redelivered"] == 1
 
 
-def test_for_programs_it_says_who_and_when() -> None:
+def test_json_has_members_and_times() -> None:
     given = lines(1, member="a", epoch=1, time=1.5) + lines(3, member="b", epoch=2, time="2026-11-22T09:00:00Z", partition=4)
     result = call("-o", "json", "-", given=given)
     report = json.loads(result.output)
@@ -63,7 +63,7 @@ def test_several_files_are_put_in_order_by_time(tmp_path: Path) -> None:
     assert 'b.jsonl, line 1: "time" is missing' in result.output
 
 
-def test_what_was_sent_shows_what_is_lost_at_the_end(tmp_path: Path) -> None:
+def test_a_list_of_sent_messages_shows_losses_at_the_end(tmp_path: Path) -> None:
     sent = tmp_path / "sent.jsonl"
     sent.write_text(lines(1, 2, 3))
     assert call(given=lines(1, 2)).exit_code == 0
@@ -93,14 +93,14 @@ def test_what_was_sent_shows_what_is_lost_at_the_end(tmp_path: Path) -> None:
         ("[" * 60_000, "not JSON"),
     ],
 )
-def test_a_line_that_is_no_record_is_said_with_its_place_and_the_cure(given: bytes | str, words: str) -> None:
+def test_an_invalid_line_is_reported_with_its_place_and_the_cure(given: bytes | str, words: str) -> None:
     result = call(given=given)
     assert result.exit_code == 2
     assert words in result.stderr and len(result.stderr.splitlines()) == 1 and "\x1b" not in result.stderr
     assert not result.stdout
 
 
-def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "none.jsonl", tmp_path):
         result = call(path)
         assert result.exit_code == 2 and str(path) in result.stderr and len(result.stderr.splitlines()) == 1
@@ -110,7 +110,7 @@ def test_standard_input_is_read_once() -> None:
     assert "only once" in call("-", "--produced", "-", given="").output
 
 
-def test_what_was_sent_has_no_unknown_field_either(tmp_path: Path) -> None:
+def test_a_sent_message_with_an_unknown_field_is_rejected(tmp_path: Path) -> None:
     sent = tmp_path / "sent.jsonl"
     sent.write_text(lines(1, sequnce=2))
     assert "line 1: a record has no field 'sequnce'; did you mean sequence?" in call("--produced", sent, given=lines(1)).stderr

@@ -27,16 +27,16 @@ def written(folder: Path, content: Any, name: str = "config") -> Path:
     return file
 
 
-def test_the_current_context_says_where(tmp_path: Path) -> None:
+def test_the_current_context_is_used(tmp_path: Path) -> None:
     file = written(tmp_path, {**CLUSTERS, **USERS, **contexts("home", "shop"), "current-context": "home"})
     assert context_of(file) == Context("home", "https://192.0.2.1", "shop")
 
 
-def test_without_a_namespace_it_is_default(tmp_path: Path) -> None:
+def test_the_namespace_defaults_to_default(tmp_path: Path) -> None:
     assert context_of(written(tmp_path, {**CLUSTERS, **USERS, **contexts("home")}), "home").namespace == "default"
 
 
-def test_of_several_files_the_first_that_says_something_holds(tmp_path: Path) -> None:
+def test_the_first_of_several_kubeconfigs_wins(tmp_path: Path) -> None:
     one = written(tmp_path, {**contexts("home", "first"), **USERS}, "one")
     two = written(tmp_path, {**contexts("home", "second"), **CLUSTERS, "current-context": "home"}, "two")
     three = written(tmp_path, {"current-context": "elsewhere"}, "three")
@@ -59,14 +59,14 @@ def test_of_several_files_the_first_that_says_something_holds(tmp_path: Path) ->
     ],
 )
 @pytest.mark.parametrize("command", ["status", "operator"])
-def test_what_is_wrong_with_a_kubeconfig_is_one_line(tmp_path: Path, content: Any, said: str, command: str) -> None:
+def test_a_mistake_in_a_kubeconfig_is_one_line(tmp_path: Path, content: Any, said: str, command: str) -> None:
     done = CliRunner().invoke(main, [command, "--kubeconfig", str(written(tmp_path, content))])
     assert done.exit_code in (1, 2) and isinstance(done.exception, SystemExit)
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"baton {command}: {tmp_path}/config") and said in line
 
 
-def test_a_certificate_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_an_unreadable_certificate_is_one_line(tmp_path: Path) -> None:
     cluster = {"server": "https://192.0.2.1", "certificate-authority-data": "!!x"}
     file = written(
         tmp_path, {**USERS, **contexts("home"), "current-context": "home", "clusters": [{"name": "far", "cluster": cluster}]}
@@ -76,7 +76,7 @@ def test_a_certificate_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"baton status: {file} cannot be used: ") and len(done.stderr.splitlines()) == 1
 
 
-def test_a_kubeconfig_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_kubeconfig_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nothing"))
     assert default_kubeconfig() == tmp_path / "nothing"
@@ -96,6 +96,6 @@ def test_two_namespaces_are_refused() -> None:
         ClusterTarget(namespace="bank").within("shop/orders")
 
 
-def test_a_file_without_contexts_says_so(tmp_path: Path) -> None:
+def test_a_kubeconfig_without_contexts_is_reported(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="it has no contexts at all"):
         context_of(written(tmp_path, {**CLUSTERS, **USERS, "current-context": "home"}))

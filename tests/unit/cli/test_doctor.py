@@ -67,7 +67,7 @@ def facts() -> ClusterFacts:
     )
 
 
-def test_the_sample_of_the_reference_is_what_the_doctor_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sample_of_the_reference_is_the_doctors_output(capsys: pytest.CaptureFixture[str]) -> None:
     abouts = ("queue shop/orders", "your rights", "pods of shop/orders")
     found = [one for one in findings(facts()) if one.about in abouts]
     doctor._tell([*found, *[CheckResult(Verdict.OK, "another", "is as it should be")] * 12], everything=False)
@@ -99,7 +99,7 @@ def test_the_screen_names_drained_pods_and_queues_with_dead_letters() -> None:
     assert (told["drained"], told["queues"]["orders"]["deadLetters"]) == (["a", "c"], 3)
 
 
-def test_nothing_is_said_where_there_are_none() -> None:
+def test_no_drained_pods_and_dead_letters_are_no_problem() -> None:
     one = look(MANIFEST, {}, [queue("orders", partitions=4, deadLetters=0)], pods=PODS[1:2], now=5.0)
     assert {"Drained", "0 dead letters of orders"}.isdisjoint(problem.what for problem in problems_of(one))
     assert "dead letter" not in shown(one)
@@ -120,7 +120,7 @@ def test_the_doctor_warns_of_both() -> None:
     assert dead.cure.startswith("inspect (baton dead-letters list orders -n shop)")
 
 
-def test_a_queue_that_no_group_names_is_told_once_and_as_no_failure() -> None:
+def test_an_unused_queue_is_one_warning() -> None:
     unused = {"type": "Ready", "status": "Unknown", "reason": "Unused", "message": "no ConsumerGroup names this queue"}
     conditions = [{**unused, "lastTransitionTime": "1970-01-01T00:00:00Z"}]
     (told,) = queues(ClusterFacts(5.0, queues=[queue_view(queue("orders", conditions=conditions))]))
@@ -143,7 +143,7 @@ def looked(*conditions: Condition) -> GroupLook:
     return replace(one, status=one.status.model_copy(update={"conditions": list(conditions)}))
 
 
-def test_the_doctor_tells_pods_apart_by_what_they_wait_for() -> None:
+def test_the_doctor_groups_pods_by_what_they_wait_for() -> None:
     found = list(pods(ClusterFacts(5.0, groups=[look(MANIFEST, {}, now=5.0)], pods=WAITING)))
     about = "pods of shop/orders"
     assert found == [
@@ -153,14 +153,14 @@ def test_the_doctor_tells_pods_apart_by_what_they_wait_for() -> None:
     ]
 
 
-def test_the_status_names_pods_that_something_keeps_from_being_ready() -> None:
+def test_the_status_names_pods_that_cannot_become_ready() -> None:
     screen = " ".join(shown(looked()).split())
     assert f"b, c are not Ready: {NO_ROOM}" in screen and f"d is not Ready: {CRASH}" in screen
     assert "e is not Ready" not in screen, "it only starts"
     assert looked().to_json()["notReady"] == {"b": NO_ROOM, "c": NO_ROOM, "d": CRASH}
 
 
-def test_the_status_says_once_what_a_condition_says() -> None:
+def test_the_status_does_not_repeat_a_condition() -> None:
     message = f"2 of the 4 requested pods take part; b, c: not Ready ({NO_ROOM})"
     scaling = Condition(
         type="Settled",
@@ -179,7 +179,7 @@ def deployment(namespace: str, *arguments: str) -> dict[str, Any]:
     return {"metadata": {"namespace": namespace}, "spec": {"template": {"spec": spec}}}
 
 
-def test_the_operator_of_most_groups_comes_first_whatever_others_call_theirs() -> None:
+def test_the_operator_of_most_groups_comes_first() -> None:
     fakes = [deployment(f"a-tenant-{number}") for number in range(MOST_OPERATORS)]
     leaders = [Leader("ops/baton"), Leader("ops/baton"), Leader("a-tenant-0/baton")]
     found = accounts([*fakes, deployment("ops", "--namespace=shop")], leaders)
@@ -187,6 +187,6 @@ def test_the_operator_of_most_groups_comes_first_whatever_others_call_theirs() -
     assert len(found) == MOST_OPERATORS
 
 
-def test_without_groups_they_come_by_name() -> None:
+def test_operators_without_groups_are_sorted_by_name() -> None:
     found = accounts([deployment("b"), deployment("a"), deployment("a")], [])
     assert [account for account, _ in found] == ["system:serviceaccount:a:baton", "system:serviceaccount:b:baton"]

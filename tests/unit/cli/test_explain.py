@@ -37,7 +37,7 @@ def hand_off(end: Released | DeadlineMissed = ENDS[0]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("end", ENDS, ids=str)
-def test_since_when_who_before_and_why(end: Released | DeadlineMissed) -> None:
+def test_a_partitions_history_has_time_previous_owner_and_reason(end: Released | DeadlineMissed) -> None:
     told = history(FIVE, B, hand_off(end))
     assert (told.since, told.before, told.why, len(told.events)) == (3.0, "exec-a", "exec-b joined", 3)
 
@@ -61,17 +61,17 @@ def test_each_sentence_of_an_event_counts_for_its_partition() -> None:
     assert (told.since, told.before, [one.note for one in told.events]) == (1.0, "exec-a", [notes[1]])
 
 
-def test_what_others_report_and_grants_to_others_do_not_count() -> None:
+def test_foreign_events_and_grants_to_others_do_not_count() -> None:
     assert history(FIVE, B, [{**one, "reportingComponent": "somebody"} for one in hand_off()]).events == ()
     assert history(FIVE, MemberId("exec-c"), hand_off()).since is None
 
 
-def test_of_a_partition_that_nobody_owns_the_last_owner_is_told() -> None:
+def test_an_unowned_partition_has_its_last_owner() -> None:
     assert history(FIVE, None, hand_off(ENDS[1])[:2]).before == "exec-a"
 
 
 @given(numbers=st.sets(st.integers(0, 60), min_size=1), asked=st.integers(0, 60))
-def test_a_range_names_what_is_in_it(numbers: set[int], asked: int) -> None:
+def test_a_range_mentions_its_partitions(numbers: set[int], asked: int) -> None:
     those = [
         Released(Partition(QueueName(queue), number), A, ReleaseCause.GONE) for number in numbers for queue in ("mail", "orders")
     ]
@@ -80,18 +80,18 @@ def test_a_range_names_what_is_in_it(numbers: set[int], asked: int) -> None:
 
 
 @given(st.lists(st.fixed_dictionaries({}, optional={name: st.none() | st.text() | st.integers() for name in event(1, "", "")})))
-def test_odd_events_harm_nobody(events: list[dict[str, Any]]) -> None:
+def test_malformed_events_are_ignored(events: list[dict[str, Any]]) -> None:
     odd = [*events, *({**one, "reportingComponent": REPORTED_BY} for one in events)]
     assert history(FIVE, B, odd) == history(FIVE, B, [])
     assert history(FIVE, B, [*odd, *hand_off()]) == history(FIVE, B, hand_off())
 
 
 @pytest.mark.parametrize("note", ["0-999999999999 of orders", "5-,--,5-5-5 of orders", "٥ of orders", "9" * 5000 + " of orders"])
-def test_odd_ranges_are_no_work(note: str) -> None:
+def test_malformed_ranges_cost_nothing(note: str) -> None:
     mentions(note * 20, FIVE)
 
 
-def test_an_entry_that_was_handed_out_again_and_again_is_named() -> None:
+def test_an_entry_handed_out_repeatedly_is_named() -> None:
     told = ONE.validate_python({"namespace": "shop", "group": "orders", "unfinished": {"orders": {"5": ["17-0", 4]}}})
     record = PartitionRecord(Epoch(4), A, A, Epoch(4))
     seen = look(MANIFEST, {}, now=5.0)
@@ -111,7 +111,7 @@ def test_an_entry_that_was_handed_out_again_and_again_is_named() -> None:
         (PartitionRecord(Epoch(1), None, None), None, "It has no owner, and never had one."),
     ],
 )
-def test_who_had_it_last_is_told_with_the_epoch_of_that(record: PartitionRecord, before: str | None, said: str) -> None:
+def test_the_last_owner_is_shown_with_its_epoch(record: PartitionRecord, before: str | None, said: str) -> None:
     history = PartitionHistory(before=before)
     one = PartitionLook(look(MANIFEST, {}, now=5.0), FIVE, record, PartitionState.UNASSIGNED, None, history)
     assert next(one.sentences()) == said

@@ -85,12 +85,12 @@ def answered(result: Result) -> None:
 
 
 @given(line=spoilt([REQUEST], r'"[^"]*"|\d+|\[\]|\{\}', JSON), explain=st.booleans())
-def test_a_request_for_a_plan(line: bytes, explain: bool) -> None:
+def test_any_request_for_a_plan_is_answered_cleanly(line: bytes, explain: bool) -> None:
     answered(CliRunner().invoke(plan, ["--explain"] if explain else [], input=line.replace(b"\n", b" ") + b"\n"))
 
 
 @given(text=spoilt(SCENARIOS, r"[\w.-]+", YAML), options=st.sampled_from([["--json"], ["--check"], ["--story", "--svg"]]))
-def test_a_scenario(tmp_path_factory: pytest.TempPathFactory, text: bytes, options: list[str]) -> None:
+def test_any_scenario_is_answered_cleanly(tmp_path_factory: pytest.TempPathFactory, text: bytes, options: list[str]) -> None:
     folder = tmp_path_factory.getbasetemp()
     file = folder / "spoilt.yaml"
     file.write_bytes(text)
@@ -113,7 +113,7 @@ SETTINGS = [
 
 
 @given(path=st.sampled_from(SETTINGS), values=st.lists(st.sampled_from([*YAML, "0", "1e9"]), min_size=1, max_size=3))
-def test_a_setting(path: str, values: list[str]) -> None:
+def test_any_setting_is_answered_cleanly(path: str, values: list[str]) -> None:
     scenario = str(ROOT / "manifests/examples/scenarios/node-drain.yaml")
     answered(CliRunner().invoke(simulate, [scenario, "--set", f"{path}={','.join(values)}"]))
 
@@ -122,7 +122,7 @@ LEDGER = dump(rebalancing().state)
 
 
 @given(key=st.sampled_from(sorted(LEDGER)), data=st.data(), word=st.sampled_from(["[/]", "[bold]x", "\x1b[1m", "a\nb", "\u202e"]))
-def test_a_group_of_which_everything_was_written_by_somebody_else(key: str, data: st.DataObject, word: str) -> None:
+def test_any_group_is_shown_cleanly(key: str, data: st.DataObject, word: str) -> None:
     text = data.draw(spoilt([LEDGER[key]], r'"[^"]*"|\d+|\[\]|\{\}', JSON)).decode(errors="surrogateescape")
     status = {
         **MANIFEST["status"],
@@ -146,7 +146,7 @@ def shown(manifest: Mapping[str, Any], ledger: Mapping[str, str], queues: Sequen
     return on.file.getvalue().split("\n")
 
 
-def test_a_name_with_a_line_break_begins_no_line_of_its_own() -> None:
+def test_a_line_break_in_a_name_begins_no_line() -> None:
     status = {**MANIFEST["status"], "handoffs": [{**MOVE, "reason": "x\nshop/orders: Ready"}]}
     lines = shown({**MANIFEST, "status": status}, LEDGER, QUEUES)
     assert not any(line.startswith("shop/orders: Ready") for line in lines)
@@ -156,7 +156,7 @@ NO_YEAR = "0001-01-01T00:00:00+14:00"
 """A time, as far as the API server can tell."""
 
 
-def test_what_does_not_read_of_a_status_is_said_and_the_rest_is_shown() -> None:
+def test_invalid_parts_of_a_status_are_reported_and_the_rest_shown() -> None:
     status = {
         **MANIFEST["status"],
         "state": "Dancing",
@@ -174,27 +174,27 @@ def test_what_does_not_read_of_a_status_is_said_and_the_rest_is_shown() -> None:
 
 
 @pytest.mark.parametrize("time", [NO_YEAR, "9999-12-31T23:59:59-14:00", "soon"])
-def test_a_time_of_no_year_is_shown_as_it_stands_and_reckoned_with_nowhere(time: str) -> None:
+def test_an_impossible_time_is_shown_unchanged(time: str) -> None:
     status = {**MANIFEST["status"], "state": "Holddown", "holdUntil": time, "handoffs": [{**MOVE, "deadline": time}]}
     text = " ".join(shown({**MANIFEST, "status": status}, LEDGER, QUEUES))
     assert f"Holddown, until {time}" in text and "2 unacknowledged messages" in text
     assert "No operator has looked yet" in " ".join(shown({**MANIFEST, "status": {"lastChangeTime": time}}, {}, []))
 
 
-def test_a_group_whose_spec_does_not_read_is_shown_with_the_mistake() -> None:
+def test_a_group_with_an_invalid_spec_is_shown_with_the_mistake() -> None:
     spec = {"queues": [{"name": "orders"}], "protocol": "Rude"}
     text = " ".join(" ".join(shown({**MANIFEST, "spec": spec}, LEDGER, QUEUES)).split())
     assert "spec.protocol: input should be 'Cooperative' or 'Eager', found 'Rude'" in text and "orders" in text
 
 
-def test_a_proposal_is_shown_without_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposal_is_shown_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     proposal = {"id": "1", "createdAt": "now", "moves": 1, "paused": 1, "pausedAtOnce": 1, "reason": "\x1b[2Jjoined\nforged"}
     for line in proposal_in_lines(ProposalStatus.model_validate(proposal)):
         say(line)
     assert capsys.readouterr().out.splitlines()[0].endswith("(�[2Jjoined forged)")
 
 
-def test_nothing_is_printed_by_another_way() -> None:
+def test_all_output_goes_through_printing() -> None:
     """`printing` is the one place."""
     folder = ROOT / "operator/baton/cli"
     others = [path for path in folder.glob("*.py") if path.name != "printing.py"]

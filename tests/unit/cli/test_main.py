@@ -28,17 +28,17 @@ from tests.processes import ChildProcess
         ("dead-letters lst orders", "No such command 'lst'. Did you mean list?"),
     ],
 )
-def test_a_slip_is_told_with_what_was_meant(typed: str, hint: str) -> None:
+def test_a_misspelt_command_gets_a_hint(typed: str, hint: str) -> None:
     done = CliRunner().invoke(main, typed.split(), prog_name="baton")
     assert (done.exit_code, done.stderr.splitlines()[-1].endswith(hint)) == (2, True), done.stderr
 
 
-def test_help_and_version_stand_before_a_command() -> None:
+def test_help_and_version_need_no_command() -> None:
     for option in ("--help", "-h", "--version"):
         assert CliRunner().invoke(main, [option]).exit_code == 0
 
 
-def test_what_was_typed_is_not_printed_raw() -> None:
+def test_typed_text_is_not_printed_raw() -> None:
     assert "\x1b" not in CliRunner().invoke(main, ["\x1b[31mred"]).stderr
 
 
@@ -63,7 +63,7 @@ def test_help_has_whole_sentences_for_subcommands(group: str) -> None:
     assert commands.strip() and "..." not in commands
 
 
-def test_every_command_is_there_and_its_summary_fits_into_a_line() -> None:
+def test_every_command_has_a_one_line_summary() -> None:
     context = Context(main)
     for name in main.list_commands(context):
         assert main.get_command(context, name) is not None
@@ -74,7 +74,7 @@ def test_every_command_is_there_and_its_summary_fits_into_a_line() -> None:
 BATON = Path(sys.executable).parent / "baton"
 
 
-def test_an_output_that_is_full_is_a_line() -> None:
+def test_a_full_output_is_reported_in_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([BATON, "check-order", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
@@ -83,14 +83,14 @@ def test_an_output_that_is_full_is_a_line() -> None:
     )
 
 
-def test_a_kafka_that_is_not_there_is_told_with_the_cause_and_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_kafka_is_reported_with_cause_and_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.queues.kafka.onlooker._ANSWERS_WITHIN", 1.0)
     said = CliRunner().invoke(main, ["peek", "b", "--partition", "0", "--kafka-url", "kafka://127.0.0.1:1"]).stderr
     assert "Kafka at 127.0.0.1:1 has not answered within 1 s (127.0.0.1:1/bootstrap: " in said
     assert "Connection refused" in said and said.endswith("or correct the address\n")
 
 
-def test_a_user_without_a_home_is_told_where_a_kubeconfig_is_missing() -> None:
+def test_a_user_without_a_home_gets_a_clear_kubeconfig_error() -> None:
     """As in a container whose user no passwd knows."""
     nowhere = {**os.environ, "HOME": "~", "KUBECONFIG": "~nobody-of-this-name/config"}
     done = subprocess.run([BATON, "status"], capture_output=True, text=True, check=False, env=nowhere)
@@ -104,7 +104,7 @@ def test_a_user_without_a_home_is_told_where_a_kubeconfig_is_missing() -> None:
     ("command", "what"),
     [("peek a/b --partition 0 --redis-url redis://{}", "the server of a/b"), ("status --kubeconfig kubeconfig", "http://{}")],
 )
-def test_a_silent_server_is_named_while_it_is_waited_for(command: str, what: str, tmp_path: Path) -> None:
+def test_a_silent_server_is_named_while_waiting(command: str, what: str, tmp_path: Path) -> None:
     taken: list[socket.socket] = []
     silent = Listener(taken.append)
     cluster = f"clusters: [{{name: c, cluster: {{server: 'http://{silent.place}'}}}}]"
@@ -121,7 +121,7 @@ def test_a_silent_server_is_named_while_it_is_waited_for(command: str, what: str
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_each_shell_is_given_a_script(shell: str) -> None:
+def test_each_shell_has_a_completion_script(shell: str) -> None:
     done = subprocess.run([BATON, "completion", shell], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "_BATON_COMPLETE" in done.stdout

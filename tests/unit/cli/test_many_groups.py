@@ -78,7 +78,7 @@ async def test_the_doctor_holds_one_ledger_at_a_time() -> None:
     assert findings(facts)
 
 
-async def test_a_bundle_has_each_group_before_the_next_is_asked_for(tmp_path: Path) -> None:
+async def test_a_bundle_writes_each_group_before_reading_the_next(tmp_path: Path) -> None:
     told: list[str] = []
     cluster = Cluster(dump(Group(1000).start("a", "b").state), lambda name: told.append(f"asked for {name}"))
     with archive(tmp_path / "all.tar.gz") as write:
@@ -109,7 +109,7 @@ def test_an_archive_can_be_unpacked_beside_itself(tmp_path: Path, name: str) -> 
     assert unpacked.name == ("report" if name in ("report.tar.gz", "report.tgz", "report.tar") else f"{name}-files")
 
 
-def test_an_archive_that_does_not_come_to_its_end_is_not_left_behind(tmp_path: Path) -> None:
+def test_an_unfinished_archive_is_removed(tmp_path: Path) -> None:
     file = tmp_path / "half.tar.gz"
 
     def fails() -> None:

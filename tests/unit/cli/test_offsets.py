@@ -39,7 +39,7 @@ def test_entries_are_looked_at_only_for_a_time_and_between_the_ends(text: str, e
 
 
 @pytest.mark.parametrize("text", ["9", "21"])
-def test_an_offset_that_is_not_there_is_said(text: str) -> None:
+def test_a_missing_offset_is_reported(text: str) -> None:
     with pytest.raises(OutsideError, match="has the offsets 10 to 20"):
         TARGET.convert(text, None, None).offset_in(NOW)
 
@@ -49,13 +49,13 @@ def test_a_time_has_its_zone() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "first", "-1", "2026-11-26T12:00:00", "1e9", "٣", "9" * 17, "0001-01-01T00:00:00+23:59"])
-def test_what_is_no_target_is_refused(text: str) -> None:
+def test_an_invalid_target_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         TARGET.convert(text, None, None)
 
 
 @pytest.mark.parametrize("words", ["offsets", "offsets show"])
-def test_offsets_are_shown_unless_another_subcommand_is_named(words: str) -> None:
+def test_offsets_are_shown_by_default(words: str) -> None:
     run = CliRunner(env={"KUBECONFIG": "/nowhere"}).invoke
     assert run(main, [*words.split(), "-n", "shop", "orders"]).output.startswith("baton offsets show: there is no kubeconfig")
     assert run(main, [*words.split(), "--slip"], prog_name="baton").output.startswith(
@@ -69,7 +69,7 @@ def paused(group: Group, *, spec: bool = True, generation: int = 1) -> GroupLook
     return seen(manifest, dump(group.state))
 
 
-def test_offsets_are_set_only_where_nobody_works_and_nobody_can_begin_to() -> None:
+def test_offsets_are_set_only_in_a_paused_group_without_owners() -> None:
     owned = Group(4).start("a", "b")
     assert "not paused" in str(why_not(paused(owned, spec=False), [FIRST]))
     assert "no operator has seen yet" in str(why_not(paused(owned, generation=2), [FIRST]))
@@ -81,7 +81,7 @@ def test_offsets_are_set_only_where_nobody_works_and_nobody_can_begin_to() -> No
     assert why_not(paused(left), [FIRST]) is None
 
 
-def test_a_partition_that_changes_hands_is_waited_for() -> None:
+def test_offsets_of_a_moving_partition_are_not_set() -> None:
     group = Group(4).start("a", "b")
     group.join("c").settle(100)
     group.settle(105)
@@ -103,7 +103,7 @@ class EndsInTheMiddle:
 
 
 @pytest.mark.parametrize("problem", [QueueConflict("orders/1 was granted"), QueueUnreachable("redis.shop:6379 does not answer")])
-async def test_a_reset_that_ends_in_the_middle_says_how_many_partitions_are_set(problem: Exception) -> None:
+async def test_an_interrupted_reset_reports_how_many_partitions_are_set(problem: Exception) -> None:
     partitions = [Partition(QueueName("orders"), number) for number in range(3)]
     now = PartitionOffsets(10, 10, 20, 10, 0)
     changes = [OffsetChange(partition, now, Reached(20, 10)) for partition in partitions]

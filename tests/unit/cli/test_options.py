@@ -81,7 +81,7 @@ def line(command: str, parameter: click.Parameter, value: str) -> list[str]:
 
 @pytest.mark.parametrize("what", NONE)
 @pytest.mark.parametrize(("command", "parameter"), [pytest.param(*one, id=f"{one[0]}-{one[1].name}") for one in parameters()])
-def test_what_can_be_no_name_is_refused_in_a_line(command: str, parameter: click.Parameter, what: str) -> None:
+def test_an_invalid_name_is_refused_in_one_line(command: str, parameter: click.Parameter, what: str) -> None:
     result = CliRunner(env={"KUBECONFIG": "/nowhere"}).invoke(main, line(command, parameter, NONE[what]))
     said = result.output.splitlines()[-1]
     assert (result.exit_code, type(result.exception)) == (2, SystemExit), result.output
@@ -89,7 +89,7 @@ def test_what_can_be_no_name_is_refused_in_a_line(command: str, parameter: click
 
 
 @pytest.mark.parametrize("value", ["abc", "nan", "inf", "-0.5", "3601", "9" * 5000])
-def test_what_is_no_number_or_too_large_is_told_within_which_bounds_it_is(value: str) -> None:
+def test_an_invalid_number_is_refused_with_its_bounds(value: str) -> None:
     said = CliRunner().invoke(main, ["dev", "--delay", value]).output.splitlines()[-1]
     assert said.startswith("Error: Invalid value for '--delay': '") and said.endswith(" is not a number from 0 to 3,600.")
     whole = CliRunner().invoke(main, ["peek", "orders", "--partition", value]).output.splitlines()[-1]
@@ -98,7 +98,7 @@ def test_what_is_no_number_or_too_large_is_told_within_which_bounds_it_is(value:
 
 @pytest.mark.parametrize("kind", [GROUP, NAMESPACE, OBJECT])
 @pytest.mark.parametrize("what", NO_OBJECT)
-def test_what_the_api_server_would_not_name_so_is_no_name(kind: click.ParamType[str], what: str) -> None:
+def test_names_follow_the_rules_of_the_api_server(kind: click.ParamType[str], what: str) -> None:
     with pytest.raises(click.BadParameter):
         kind.convert(NO_OBJECT[what], None, None)
 
@@ -115,7 +115,7 @@ def test_what_the_api_server_would_not_name_so_is_no_name(kind: click.ParamType[
         (WORD, "example.com/own-assignor"),
     ],
 )
-def test_names_are_taken_as_they_are(kind: click.ParamType[str], name: str) -> None:
+def test_valid_names_are_accepted(kind: click.ParamType[str], name: str) -> None:
     assert kind.convert(name, None, None) == name
 
 
@@ -133,7 +133,7 @@ def written(value: object, form: Form, capsys: pytest.CaptureFixture[str]) -> st
     return capsys.readouterr().out
 
 
-def test_yaml_has_what_json_has(capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_and_json_have_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
     plain = {**ODD, "lone": ""}
     assert yaml.safe_load(written(plain, Form.YAML, capsys)) == json.loads(written(plain, Form.JSON, capsys))
 
@@ -147,12 +147,12 @@ def test_no_text_reaches_the_terminal_raw(text: str) -> None:
         assert all(printable(line) == line for line in out.getvalue().splitlines())
 
 
-def test_a_lone_surrogate_is_written_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lone_surrogate_can_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert "D800" in written(ODD, Form.YAML, capsys)
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
-def test_without_a_yes_the_command_ends_and_says_how_not_to_be_asked(answer: str) -> None:
+def test_a_declined_question_ends_the_command(answer: str) -> None:
     """A script that had nothing to answer was told "Aborted!"."""
 
     @click.command()

@@ -47,7 +47,7 @@ def test_an_installed_assignor_answers_by_its_name(example: Path) -> None:
     assert answer["assignment"] == {"a": {"orders": [0]}, "b": {"orders": [1, 2, 3]}}
 
 
-def test_it_works_inside_rooms_and_in_a_simulation(example: Path, tmp_path: Path) -> None:
+def test_an_installed_assignor_works_in_rooms_and_simulation(example: Path, tmp_path: Path) -> None:
     members = {name: {"subscribed": ["orders"], "zone": zone} for name, zone in (("a", "east"), ("b", "west"))}
     rooms = {"zones": {"orders": [["west"], ["east"], ["west"], ["west"]]}, "options": {"within": "example.com/by-load"}}
     answer = plan("machine-room-nearby", example, members=members, **rooms)
@@ -60,12 +60,12 @@ def test_it_works_inside_rooms_and_in_a_simulation(example: Path, tmp_path: Path
     assert run([BIN / "baton", "simulate", "--check", scenario], example).stderr == ""
 
 
-def test_its_own_tests_pass(example: Path) -> None:
+def test_the_example_assignors_tests_pass(example: Path) -> None:
     done = run([BIN / "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE], example)
     assert done.returncode == 0, done.stdout
 
 
-def test_a_broken_package_is_named_and_is_in_nobody_elses_way(example: Path, tmp_path: Path) -> None:
+def test_a_broken_package_is_named_and_affects_no_other(example: Path, tmp_path: Path) -> None:
     package(tmp_path, "torn", "example.com/torn = torn:assign", "import does_not_exist")
     answer = plan("example.com/torn", example, tmp_path)
     assert answer == {
@@ -110,7 +110,7 @@ def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
     ],
     ids=["no function", "other arguments", "no such name", "exits", "raises", "leaves out", "looks at the order"],
 )
-def test_what_an_assignor_does_wrong_is_one_line(tmp_path: Path, code: str, said: str) -> None:
+def test_a_faulty_assignor_is_reported_in_one_line(tmp_path: Path, code: str, said: str) -> None:
     package(tmp_path, "bad", "example.com/bad = bad:assign", code)
     error = str(plan("example.com/bad", tmp_path)["error"])
     assert error.startswith("assignor: the assignor example.com/bad ") and said in error

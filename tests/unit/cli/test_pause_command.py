@@ -9,7 +9,7 @@ from baton.cli.group import look
 from baton.cli.pause import follows
 
 
-def test_a_pause_says_that_partitions_of_pods_that_end_wait() -> None:
+def test_pausing_warns_that_partitions_of_ended_pods_wait() -> None:
     assert "partitions of pods that end wait without an owner" in follows("orders", "shop", paused=True)
     assert "owner" not in follows("orders", "shop", paused=False)
 
@@ -26,6 +26,6 @@ def test_the_doctor_warns_of_partitions_without_an_owner_in_a_paused_group(pause
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_a_rebalance_of_a_paused_group_is_said_to_wait(paused: bool) -> None:
+def test_rebalancing_a_paused_group_warns_that_nothing_moves(paused: bool) -> None:
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "paused": paused})
     assert ("nothing moves until `baton resume orders -n shop`" in rebalance.follows("orders", "shop", spec)) == paused

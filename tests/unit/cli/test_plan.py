@@ -68,7 +68,7 @@ def test_a_request_is_answered_with_one_line() -> None:
     ]
 
 
-def test_what_a_cooperative_assignor_withholds_counts_as_moved() -> None:
+def test_withheld_partitions_count_as_moved() -> None:
     [answer] = answers(plan(ASKED | {"assignor": "cooperative-sticky"}))
     assert answer["withheld"] == {"d": {"orders": [6]}}
     assert answer["assignment"]["d"] == {}
@@ -104,7 +104,7 @@ def test_a_file_may_have_many_requests(tmp_path: Path) -> None:
     assert len(answers(plan(args=["--request", str(file)]))) == 2
 
 
-def test_a_slip_in_a_request_over_several_lines_is_told_once_with_its_line(tmp_path: Path) -> None:
+def test_a_syntax_error_over_several_lines_is_reported_once(tmp_path: Path) -> None:
     file = tmp_path / "request.json"
     file.write_text(json.dumps(ASKED, indent=2).replace(",\n", "\n", 1))
     result = plan(args=["--request", str(file)])
@@ -113,7 +113,7 @@ def test_a_slip_in_a_request_over_several_lines_is_told_once_with_its_line(tmp_p
     assert re.match(r"not JSON: Expecting ',' delimiter: line 3 ", str(answer["error"]))
 
 
-def test_a_line_of_a_file_that_is_no_request_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_an_invalid_line_of_a_file_does_not_hide_the_others(tmp_path: Path) -> None:
     file = tmp_path / "requests.jsonl"
     file.write_text("{\n" + json.dumps(ASKED) + "\n")
     assert ["error" in answer for answer in answers(plan(args=["--request", str(file)]))] == [True, False]
@@ -125,7 +125,7 @@ def test_an_empty_file_is_no_answer(tmp_path: Path) -> None:
     assert plan(args=["--request", str(file)]).stdout == ""
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named() -> None:
     result = plan(args=["--request", "nowhere.jsonl"])
     assert result.exit_code == 2
     assert "nowhere.jsonl" in result.stderr
@@ -279,7 +279,7 @@ FIELDS += [f"members.a.{name}" for name in ("subscribed", "owned", "generation",
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_whatever_stands_in_a_field_is_answered_or_refused_by_the_name_of_the_field(field: str) -> None:
+def test_any_value_of_a_field_is_answered_or_refused_by_its_name(field: str) -> None:
     answered = answers(plan(*(with_(field, value) for value in STRANGE)))
     assert len(answered) == len(STRANGE)
     assert [answer["error"] for answer in answered if "error" in answer and not answer["error"].startswith(field)] == []
@@ -311,7 +311,7 @@ def test_weights_and_capacities_are_for_minimal() -> None:
     ]
 
 
-def test_rooms_must_be_known_where_they_decide() -> None:
+def test_rooms_that_decide_must_be_known() -> None:
     assert refusal(NEARBY | {"zones": {}}).startswith("zones.orders: is missing; machine-room-nearby must know")
     assert refusal(NEARBY | {"zones": {"orders": [["west"], []]}}).startswith("zones.orders[1]: is empty; machine-room-nearby")
 
@@ -322,11 +322,11 @@ def test_an_identity_has_one_member() -> None:
     assert refusal(request) == 'members.b.instance: "one" is also the identity of a; identities are unique'
 
 
-def test_help_says_what_it_reads() -> None:
+def test_help_explains_the_input() -> None:
     assert "one line of JSON in, one line of JSON out" in " ".join(plan(args=["--help"]).stdout.split())
 
 
-def test_at_a_terminal_it_says_what_it_waits_for() -> None:
+def test_at_a_terminal_the_command_prompts() -> None:
     ours, its = os.openpty()
     os.write(ours, b"\x04")  # Ctrl-D
     baton = Path(sys.executable).parent / "baton"
@@ -343,7 +343,7 @@ def test_the_example_of_the_reference_is_true() -> None:
     assert answers(plan(request)) == [answer]
 
 
-def test_the_example_of_the_reference_may_be_saved_as_it_stands(tmp_path: Path) -> None:
+def test_the_example_of_the_reference_can_be_saved_and_run(tmp_path: Path) -> None:
     reference = Path(__file__).parents[3] / "docs" / "reference" / "plan.md"
     file = tmp_path / "request.json"
     file.write_text(reference.read_text().partition("```json\n")[2].partition("```")[0])
@@ -368,7 +368,7 @@ REQUEST = {"assignor": "range", "queues": {"orders": 6}, "members": {"a": MEMBER
         ({"weights": {"orders": ["much"] * MANY}}, "weights.orders[0]"),
     ],
 )
-def test_the_first_fault_of_a_long_list_is_told_and_the_others_are_not_collected(more: dict[str, object], field: str) -> None:
+def test_only_the_first_fault_of_a_long_list_is_collected(more: dict[str, object], field: str) -> None:
     line = json.dumps(REQUEST | more)
     tracemalloc.start()
     try:

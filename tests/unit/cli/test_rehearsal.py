@@ -40,12 +40,12 @@ def counts(made: Comparison) -> dict[str, tuple[int, int]]:
     return {change.member: (change.before, change.after) for change in made.changes}
 
 
-def test_a_group_that_is_as_it_should_be_moves_nothing() -> None:
+def test_a_balanced_group_moves_nothing() -> None:
     made = compared(Group(4).start("a", "b"))
     assert (made.moves, made.lower_bound, counts(made)) == (0, 0, {"a": (2, 2), "b": (2, 2)})
 
 
-def test_pods_that_come_and_go() -> None:
+def test_added_and_removed_pods_are_planned() -> None:
     group = Group(6).start("a", "b", "c")
     more = compared(group, add=3)
     assert (more.moves, set(counts(more))) == (3, {"a", "b", "c", "new-1", "new-2", "new-3"})
@@ -54,19 +54,19 @@ def test_pods_that_come_and_go() -> None:
     assert [change.there for change in sorted(fewer.changes, key=lambda one: one.member)] == [True, True, False]
 
 
-def test_another_assignor_is_asked_whatever_the_pods_announce() -> None:
+def test_another_assignor_can_be_tried() -> None:
     group = Group(7).start("a", "b").join("c", assignors=("solace",))
     made = compared(group, assignor="round-robin")
     assert made.assignor == "round-robin" and made.moves > made.lower_bound
     assert "c would first have to announce round-robin" in made.notes[0]
 
 
-def test_another_number_of_partitions() -> None:
+def test_another_number_of_partitions_can_be_tried() -> None:
     made = compared(Group(4).start("a", "b"), partitions={"orders": 8})
     assert (made.moves, made.partitions, counts(made)) == (0, 8, {"a": (2, 4), "b": (2, 4)})
 
 
-def test_nothing_that_waits_is_waited_for() -> None:
+def test_delays_bounds_approval_and_pause_do_not_hold_up_a_comparison() -> None:
     spec = GroupSpec(delay=600, rebalance=GroupRebalance(max_concurrent_handoffs=1), approval=Approval.MANUAL, paused=True)
     group = Group(8, replace(spec, paused=False, delay=5)).start("a", "b")
     group.spec = spec
@@ -76,14 +76,14 @@ def test_nothing_that_waits_is_waited_for() -> None:
     assert made.notes == ("The group is paused: none of this happens until it is resumed.",)
 
 
-def test_a_holddown_that_runs_is_over() -> None:
+def test_a_running_holddown_does_not_hold_up_a_comparison() -> None:
     group = Group(4, GroupSpec(delay=600)).start("a", "b")
     group.now = NOW - 1
     group.join("c").step(NOW - 1)
     assert compared(group).moves == 1
 
 
-def test_pods_above_the_desired_size_stand_by_and_more_pods_mean_a_larger_one() -> None:
+def test_pods_above_the_desired_size_stand_by() -> None:
     spec = GroupSpec(replicas=2, scale_mode=ScaleMode.WORKLOAD)
     group = Group(4, spec).start("a", "b").join("c")
     assert counts(compared(group))["c"] == (0, 0)
@@ -104,12 +104,12 @@ def test_an_exclusive_queue_is_not_counted_as_uneven() -> None:
         ({"partitions": {"order": 3}}, "--partitions order=3: there is no such queue; the queues are orders"),
     ],
 )
-def test_what_is_not_there_cannot_be_supposed_to_change(what_if: dict[str, object], said: str) -> None:
+def test_unknown_members_and_queues_are_refused(what_if: dict[str, object], said: str) -> None:
     with pytest.raises(NoAnswerError, match=said):
         compared(Group(4).start("a", "b"), **what_if)
 
 
-def test_a_group_without_a_usable_assignor_says_why() -> None:
+def test_a_group_without_a_usable_assignor_is_reported() -> None:
     group = Group(4).start("a", "b")
     group.spec = GroupSpec(assignors=("example.com/none",))
     with pytest.raises(NoAnswerError, match=r"shop/orders: there is no assignor 'example\.com/none'"):
@@ -138,7 +138,7 @@ def explained(*asked: dict[str, Any]) -> Result:
 SEVEN = {"a": "orders 0 3 6", "b": "orders 1 4", "c": "orders 2 5", "d": ""}
 
 
-def test_a_member_more() -> None:
+def test_one_more_member_is_explained() -> None:
     assert explained(request("solace", {"orders": 7}, SEVEN)).stdout == (
         "solace: 7 partitions, 4 members (1 without partitions so far)\n"
         "1 partition moves, the fewest possible for a balance.\n"
@@ -152,7 +152,7 @@ def test_a_member_more() -> None:
     )
 
 
-def test_several_queues_and_an_assignor_that_moves_more_than_it_must() -> None:
+def test_an_assignor_with_needless_moves_is_explained() -> None:
     owned = {"a": "orders 0 1 2 3 4", "b": "orders 5 6 7 8 9 returns 0 1", "c": "returns 2 3 4"}
     assert explained(request("range", {"orders": 10, "returns": 5}, owned)).stdout == (
         "range: 15 partitions of 2 queues, 3 members\n"
@@ -170,12 +170,12 @@ def test_several_queues_and_an_assignor_that_moves_more_than_it_must() -> None:
     )
 
 
-def test_what_a_cooperative_assignor_withholds_is_marked() -> None:
+def test_withheld_partitions_are_marked() -> None:
     shown = explained(request("cooperative-sticky", {"orders": 7}, SEVEN)).stdout
     assert "d         0     1  *orders 6\n* once its holder has released it\n" in shown
 
 
-def test_from_nothing_nothing_moves() -> None:
+def test_first_grants_are_no_moves() -> None:
     shown = explained(request("circle", {"orders": 4}, {"a": "", "b": ""})).stdout
     assert shown.splitlines()[:3] == [
         "circle: 4 partitions, 2 members",
@@ -218,11 +218,11 @@ def test_from_nothing_nothing_moves() -> None:
         ),
     ],
 )
-def test_balanced_or_why_not(asked: dict[str, Any], said: str) -> None:
+def test_an_imbalance_is_explained(asked: dict[str, Any], said: str) -> None:
     assert said in explained(asked).stdout
 
 
-def test_zones_are_told_of_where_they_are_known() -> None:
+def test_distances_are_shown_if_zones_are_known() -> None:
     asked = request("minimal", {"orders": 2}, {"a": "orders 0", "b": "orders 1"}, zones={"orders": [["w"], ["e"]]})
     asked["members"]["a"]["zone"], asked["members"]["b"]["zone"] = "e", "w"
     assert "Without a replica in their member's zone: 2 partitions; now 2." in explained(asked).stdout
@@ -230,7 +230,7 @@ def test_zones_are_told_of_where_they_are_known() -> None:
     assert "Without a replica in their member's zone: 0 partitions; now 2." in explained(asked).stdout
 
 
-def test_a_refusal_is_one_line_and_the_others_are_explained() -> None:
+def test_a_refused_request_is_one_line_beside_the_others() -> None:
     done = explained(request("best", {"orders": 1}, {"a": ""}), request("solace", {"orders": 1}, {"a": ""}))
     assert done.exit_code == 1
     assert done.stderr.startswith("baton plan: assignor: there is no assignor 'best'; choose one of ")
@@ -239,7 +239,7 @@ def test_a_refusal_is_one_line_and_the_others_are_explained() -> None:
 
 
 @pytest.mark.parametrize("assignor", ["solace", "round-robin", "cooperative-sticky", "range"])
-def test_a_thousand_members_fit_on_a_screen_of_a_hundred_columns(assignor: str) -> None:
+def test_a_thousand_members_fit_on_a_screen(assignor: str) -> None:
     chance = random.Random(7)
     names = [f"orders-consumer-7d9c7f6b4d-{number:05d}-{'x' * chance.randrange(40)}" for number in range(1000)]
     owned = dict.fromkeys(names[:50], "") | {
@@ -276,13 +276,13 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--explain", "--group", "orders", "--request", "-"], "use --request or --group, not both"),
     ],
 )
-def test_switches_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
+def test_conflicting_options_are_refused(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(main, ["plan", *arguments], input="")
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
 
 
-def test_an_unknown_assignor_is_refused_before_anybody_is_asked() -> None:
+def test_an_unknown_assignor_is_refused_first() -> None:
     done = CliRunner().invoke(main, ["plan", "--explain", "--group", "orders", "--assignor", "best"])
     assert (done.exit_code, done.stderr.startswith("baton plan: there is no assignor 'best'; choose one of")) == (1, True)
 
@@ -295,7 +295,7 @@ def test_the_example_of_the_reference_is_true() -> None:
 
 @pytest.mark.parametrize("assignor", ["cooperative-sticky", "minimal", "range", "round-robin", "solace"])
 @given(asked=requests(contested=True, zones=True))
-def test_what_is_told_adds_up(assignor: str, asked: Request) -> None:
+def test_the_explanation_adds_up(assignor: str, asked: Request) -> None:
     answer, held = get(assignor)(asked), holders(asked)
     withheld = frozenset(partition for hand in answer.withheld.values() for partition in hand)
     moves = sum(name not in held.get(partition, (name,)) for partition, name in answer.owners().items())

@@ -92,7 +92,7 @@ def test_a_hand_off_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(("steps", "said"), [("EvenShares", True), ("Every", False)])
-def test_a_fleet_that_is_held_at_another_size_is_shown_with_both_numbers(steps: str, said: bool) -> None:
+def test_a_fleet_held_at_another_size_is_shown_with_both_sizes(steps: str, said: bool) -> None:
     spec = {**MANIFEST["spec"], "replicas": 5, "scale": {"mode": "Spark", "steps": steps}}
     told = {**MANIFEST, "spec": spec, "status": {**MANIFEST["status"], "desiredReplicas": 4}}
     assert ("spec.replicas asks for 5 pods; spec.scale.steps holds the fleet at 4" in shown(seen(told, {}))) is said
@@ -110,7 +110,7 @@ def test_a_small_group_is_shown_whole() -> None:
     assert "orders 3" in text, "what b lets go of"
 
 
-def test_partitions_that_nobody_owns_are_counted_also_those_that_the_ledger_does_not_know_yet() -> None:
+def test_unowned_partitions_include_those_not_yet_in_the_ledger() -> None:
     group = Group(12, GroupSpec(paused=True)).join("a", "b")
     group.settle(100)
     status = {**MANIFEST["status"], "state": "Paused", "partitions": 12, "unowned": 12, "members": 2, "moving": 0}
@@ -120,7 +120,7 @@ def test_partitions_that_nobody_owns_are_counted_also_those_that_the_ledger_does
     assert "orders  12          12          0      0       0        Ready" in text
 
 
-def test_what_a_partition_is_doing_stands_in_the_whole_table() -> None:
+def test_the_table_of_partitions_has_states_and_receivers() -> None:
     rows = partitions(rebalancing().state)
     assert [(row.partition, row.state, row.owner, row.to) for row in rows] == [
         (0, "Ready", "a", None),
@@ -151,7 +151,7 @@ def test_a_vacant_slot_is_shown() -> None:
 
 
 @pytest.mark.parametrize("of_status", [{"members": 2, "standbys": 1}, {"members": 4, "standbys": 3}, {}])
-def test_those_who_stand_by_are_counted_as_they_are_listed(of_status: Mapping[str, int]) -> None:
+def test_standbys_are_counted_as_they_are_listed(of_status: Mapping[str, int]) -> None:
     """The status is written after the ledger, and may not be by now."""
     group = Group(1).start("a", "b", "c", "d")
     text = shown(seen({**MANIFEST, "status": {**MANIFEST["status"], **of_status}}, dump(group.state)))
@@ -159,7 +159,7 @@ def test_those_who_stand_by_are_counted_as_they_are_listed(of_status: Mapping[st
     assert "standing by: b, c, d" in text
 
 
-def test_newcomers_that_the_ledger_does_not_know_yet_are_counted() -> None:
+def test_newcomers_not_yet_in_the_ledger_are_counted() -> None:
     group = Group(4).start("a", "b")
     text = shown(seen({**MANIFEST, "status": {**MANIFEST["status"], "members": 3}}, dump(group.state)))
     assert "3 members (0 standing by)" in text
@@ -173,7 +173,7 @@ def condition(kind: str, status: str, reason: str, message: str) -> dict[str, st
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at}
 
 
-def test_what_is_wrong_with_a_queue_is_shown_too_once_for_all_that_share_it() -> None:
+def test_a_problem_of_several_queues_is_shown_once() -> None:
     away = condition("Ready", "False", "QueueUnreachable", "redis:6379 does not answer: start it")
     at_risk = condition("Durable", "False", "AtRisk", "redis:6379 has appendonly no: set it to yes")
     well = condition("Ready", "True", "Reachable", "the queue answers")
@@ -218,11 +218,11 @@ def test_a_proposal_is_shown_with_how_to_approve_it() -> None:
 
 
 @pytest.mark.parametrize(("ledger", "said"), [({}, "Rebalancing"), ({"group": "{"}, "The ledger is invalid")])
-def test_a_group_without_a_readable_ledger_is_shown_all_the_same(ledger: dict[str, str], said: str) -> None:
+def test_a_group_without_a_readable_ledger_is_shown(ledger: dict[str, str], said: str) -> None:
     assert said in shown(seen(MANIFEST, ledger))
 
 
-def test_a_change_that_no_operator_has_seen_and_a_deletion_are_told() -> None:
+def test_an_unseen_change_and_a_deletion_are_shown() -> None:
     unseen = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "generation": 2}}
     assert "Out of date: no operator has seen the last change" in shown(seen(unseen, {}))
     assert "Out of date" not in shown(seen(MANIFEST, {}))
@@ -264,7 +264,7 @@ def led(holder: str | None, renewed: float | None, readable: bool = True) -> Lea
         (led("one", 3000), 3001, False, ""),
     ],
 )
-def test_it_is_said_when_no_operator_looks(leader: Leader | None, now: float, unknown: bool, said: str) -> None:
+def test_a_missing_operator_is_shown(leader: Leader | None, now: float, unknown: bool, said: str) -> None:
     """By the Lease of the operator that wrote the ledger."""
     one = look(MANIFEST, {}, (), leader, now=now)
     assert (one.to_json()["state"] == "Unknown", one.to_json()["lastState"]) == (unknown, "Rebalancing")
@@ -273,7 +273,7 @@ def test_it_is_said_when_no_operator_looks(leader: Leader | None, now: float, un
     assert ("No operator has looked" in text) is unknown
 
 
-def test_what_is_piped_is_never_cut_and_has_no_blanks_at_the_ends_of_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_is_not_cut_or_padded(capsys: pytest.CaptureFixture[str]) -> None:
     console().print(table(("MEMBER", "WHY"), [("m" * 300, "w" * 300), ("n", "\x1b[31mred\n")]))
     assert capsys.readouterr().out.splitlines() == [
         f"{'MEMBER':<300}  WHY",
@@ -297,7 +297,7 @@ def unreached(one: GroupLook) -> str:
     return " ".join(text.split())
 
 
-def test_a_queue_that_never_answered_has_a_number_that_is_not_known() -> None:
+def test_a_queue_that_never_answered_has_unknown_numbers() -> None:
     one = seen(group(partitions=0, unowned=0), {}, [NEVER])
     assert "? partitions, 3 members" in unreached(one)
     assert "orders ? ? ? ? ? -" in unreached(one)
@@ -306,14 +306,14 @@ def test_a_queue_that_never_answered_has_a_number_that_is_not_known() -> None:
     assert group_page(one)["partitions"] is group_row(one)["unowned"] is None
 
 
-def test_a_queue_that_answers_no_more_is_shown_as_the_ledger_has_it() -> None:
+def test_a_queue_that_stopped_answering_is_shown_from_the_ledger() -> None:
     one = seen(group(partitions=4), dump(rebalancing().state), [ONCE])
     assert "4 partitions, 3 members" in unreached(one)
     assert "orders 4 0 3 1 0 -" in unreached(one)
 
 
 @pytest.mark.parametrize("ledger", [{}, {"group": "{"}], ids=["lost", "spoilt"])
-def test_without_a_ledger_the_number_is_that_of_the_status_and_whose_they_are_is_not_known(ledger: dict[str, str]) -> None:
+def test_without_a_ledger_owners_are_unknown(ledger: dict[str, str]) -> None:
     one = seen(group(partitions=0, unowned=0), ledger, [ONCE])
     assert "4 partitions, 3 members" in unreached(one)
     assert "orders 4 ? ? ? ? -" in unreached(one)
@@ -325,19 +325,19 @@ def test_without_a_ledger_the_number_is_that_of_the_status_and_whose_they_are_is
         find(one, Partition(QueueName("orders"), 4))
 
 
-def test_a_spoilt_ledger_says_of_no_queue_whose_its_partitions_are() -> None:
+def test_with_a_spoilt_ledger_states_are_unknown() -> None:
     one = seen(group(partitions=4, conditions=[]), {"group": "{"}, [queue("orders", partitions=4)])
     assert "orders 4 ? ? ? ? -" in " ".join(shown(one).split())
 
 
-def test_of_several_queues_those_that_never_answered_are_named() -> None:
+def test_queues_that_never_answered_are_named() -> None:
     mail = {**NEVER, "metadata": {**NEVER["metadata"], "name": "mail"}}
     one = seen(group("orders", "mail", partitions=4), dump(rebalancing().state), [ONCE, mail])
     assert "4 partitions and those of mail, 3 members" in unreached(one)
     assert "mail ? ? ? ? ? -" in unreached(one)
 
 
-def test_the_list_of_groups_says_so_and_leaves_out_what_no_operator_has_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_groups_marks_unknown_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     new = {**MANIFEST, "status": {}}
     console().print(group_table([seen(group(partitions=0, unowned=0), {}), seen(new, {})]))
     _, away, unseen = (line.split() for line in capsys.readouterr().out.splitlines())

@@ -37,25 +37,25 @@ def shown(looks: Sequence[GroupLook], lags: Sequence[GroupLag], lines: int | Non
     return drawn(*top_screen(looks, lags, lines, wide=wide))
 
 
-def test_what_is_wrong_stands_first_then_what_nobody_owns_then_what_moves_then_lag() -> None:
+def test_groups_are_sorted_by_problems_unowned_moving_and_lag() -> None:
     looks = [group("calm"), group("busy"), group("moves", moving=1), group("unowned", unowned=2), group("broken", "False")]
     lags = [GroupLag("shop", one.group.name, lag=90 if one.group.name == "busy" else 0) for one in looks]
     assert [line.split()[1] for line in shown(looks, lags)[2:]] == ["broken", "unowned", "moves", "busy", "calm"]
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_groups_that_do_not_fit_are_counted() -> None:
     looks = [group(f"g{number}") for number in range(50)]
     lines = shown(looks, [GroupLag("shop", one.group.name) for one in looks], 20)
     assert len(lines) <= 20 and "and 34 more groups, with nothing more urgent" in lines
 
 
-def test_no_group_and_why_a_lag_is_not_known() -> None:
+def test_no_groups_and_unknown_lag_are_explained() -> None:
     assert shown([], []) == ["0 groups"]
     screen = shown([group("a")], [GroupLag("shop", "a", problem="you may\nnot")])
     assert screen[-1] == "the lag of some groups is unknown: you may not"
 
 
-def test_programs_get_the_groups_in_the_same_order_with_their_lag() -> None:
+def test_json_has_the_groups_in_the_same_order() -> None:
     looks = [group("calm"), group("broken", "False")]
     told = top_json(looks, [GroupLag("shop", "calm", lag=3, seconds=1.5), GroupLag("shop", "broken", problem="you may not")])
     assert [(one["group"], one["lag"], one["lagSeconds"], one["lagProblem"]) for one in told] == [
@@ -71,7 +71,7 @@ def test_a_wide_screen_has_more_columns() -> None:
     assert "2 s" in line and line.split()[-1] == "m"
 
 
-def test_a_wide_lag_says_who_works_on_it() -> None:
+def test_a_wide_lag_has_members_and_states() -> None:
     lag = GroupLag("shop", "work", lag=12, seconds=2.0, queues={"orders": {0: 12, 1: 0}})
     look = group("work", members=4, standbys=1, partitions=2)
     assert [line.split() for line in drawn(lag_table([lag]))][1:] == [["shop", "work", "12", "2", "s"]]
@@ -81,7 +81,7 @@ def test_a_wide_lag_says_who_works_on_it() -> None:
     assert queue == ["orders", "12"]
 
 
-def test_how_long_it_takes_is_not_told_where_no_pace_is_known() -> None:
+def test_without_a_known_pace_the_duration_is_unknown() -> None:
     lags = [GroupLag("shop", "burst", lag=2997), GroupLag("shop", "calm", lag=0, seconds=0.0), GroupLag("shop", "away")]
     assert [line.split() for line in drawn(lag_table(lags))][1:] == [
         ["shop", "burst", "2,997", "?"],
@@ -116,7 +116,7 @@ def test_a_wide_lag_by_partition_has_their_states_and_epochs() -> None:
         {"unfinished": {"a": {"x": ["1-0", 2]}}},
     ],
 )
-def test_what_no_operator_tells_is_refused(raw: object) -> None:
+def test_an_invalid_answer_of_an_operator_is_refused(raw: object) -> None:
     with pytest.raises(ValidationError):
         ONE.validate_python(raw)
     with pytest.raises(ValidationError):
@@ -160,13 +160,13 @@ def of_top(*names: str) -> RenderableType:
     return Group(*top_screen(looks, [GroupLag("shop", name) for name in names], HEIGHT, wide=False))
 
 
-def test_a_shorter_frame_of_top_leaves_nothing_of_the_longer_one() -> None:
+def test_a_shorter_frame_of_top_overwrites_a_longer_one() -> None:
     longer, shorter = of_top("a-long-name", *(f"group-{number}" for number in range(9))), of_top("short")
     assert last_frame(longer, shorter) == last_frame(shorter)
     assert [line for line in last_frame(longer, shorter) if line][-1].startswith("shop       short")
 
 
-def test_a_shorter_frame_of_status_leaves_nothing_of_the_longer_one() -> None:
+def test_a_shorter_frame_of_status_overwrites_a_longer_one() -> None:
     on = console(file=io.StringIO(), width=WIDTH, height=HEIGHT)
     longer = Group(*screen(look(MANIFEST, dump(rebalancing().state), now=5.0), on, HEIGHT))
     shorter = Group("shop/orders: Ready", "orders 1,4")

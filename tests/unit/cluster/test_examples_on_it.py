@@ -20,19 +20,19 @@ DOCKERFILES = [path for path in sorted(FOLDER.glob("*/Dockerfile")) if "ARG PYTH
 
 
 @pytest.mark.parametrize("word", EXAMPLES)
-def test_the_image_of_an_example_is_called_as_its_manifests_and_its_dockerfile_have_it(word: str) -> None:
+def test_an_examples_image_is_named_alike_everywhere(word: str) -> None:
     image = EXAMPLES[word]
     name = image.name.removeprefix("docker.io/library/")
     assert f"-t {name} ." in image.dockerfile.read_text()
     assert any(f"image: {name} " in one.read_text() for one in image.dockerfile.parent.glob("*.yaml"))
 
 
-def test_every_image_of_an_example_can_be_loaded_and_no_two_have_one_name() -> None:
+def test_every_example_image_can_be_loaded_and_has_a_unique_name() -> None:
     assert {image.dockerfile for image in EXAMPLES.values()} == set(DOCKERFILES)
     assert len({image.name for image in EXAMPLES.values()}) == len(EXAMPLES)
 
 
-def test_the_page_of_the_cluster_has_all_of_them() -> None:
+def test_the_cluster_page_lists_all_example_images() -> None:
     page = (ROOT / "docs" / "development" / "cluster.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| `([\w:-]+)` \|", page, re.MULTILINE))
     assert rows == {word: image.name.rpartition("/")[2] for word, image in EXAMPLES.items()}
@@ -48,12 +48,12 @@ def test_the_page_of_the_cluster_has_all_of_them() -> None:
         ("localhost:5000/mine:1", "localhost:5000/mine:1"),
     ],
 )
-def test_an_image_of_ones_own_is_known_as_kubernetes_names_it(tag: str, name: str) -> None:
+def test_a_custom_image_is_named_as_kubernetes_does(tag: str, name: str) -> None:
     assert built_images.complete(tag) == name
 
 
 @pytest.mark.parametrize("tag", ["mine", "mine:latest", "localhost:5000/mine", ":1"])
-def test_one_that_kubernetes_would_fetch_is_refused(tag: str) -> None:
+def test_a_tag_that_kubernetes_would_pull_is_refused(tag: str) -> None:
     with pytest.raises(ClusterError, match="give it one that Kubernetes does not fetch"):
         built_images.complete(tag)
 
@@ -68,7 +68,7 @@ def test_one_that_kubernetes_would_fetch_is_refused(tag: str) -> None:
         ("--only", "nothing"),
     ],
 )
-def test_what_cannot_be_meant_so_is_refused_before_anything_is_built(arguments: tuple[str, ...]) -> None:
+def test_conflicting_options_are_refused_before_building(arguments: tuple[str, ...]) -> None:
     assert CliRunner().invoke(main, ["load", *arguments]).exit_code == 2
 
 

@@ -77,7 +77,7 @@ def test_every_package_is_needed() -> None:
 # -- What pods take from the machine.
 
 
-def test_a_cache_that_pods_cannot_read_is_told_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_unreadable_for_pods_is_reported_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_CACHE", str(tmp_path))
     tmp_path.chmod(0o755)
     volumes, _ = images.host_volumes()

@@ -55,7 +55,7 @@ def down(*arguments: str) -> list[str]:
     return done.output.splitlines()
 
 
-def test_down_ends_what_this_clone_left_and_says_whose_the_rest_is(folder: Path, left: Left, other: Path) -> None:
+def test_down_ends_this_clones_clusters_and_names_the_others(folder: Path, left: Left, other: Path) -> None:
     ours, theirs = left("control-1-1", None), left("control-2-1", other)
     assert down() == [
         f"control-1-1: ending its processes and removing {folder / 'control-1-1'} (up to a minute for a node with pods)",
@@ -66,14 +66,14 @@ def test_down_ends_what_this_clone_left_and_says_whose_the_rest_is(folder: Path,
     assert runs.folders() == [folder / "control-2-1"]
 
 
-def test_down_of_the_other_clone_ends_its_own(folder: Path, left: Left, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_in_another_clone_ends_its_clusters(folder: Path, left: Left, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = left("control-1-1", None), left("control-2-1", other)
     monkeypatch.setattr(runs, "ROOT", other)
     assert down()[2:] == ["stopped control-2-1"]
     assert (ours.alive(), theirs.alive()) == (True, False)
 
 
-def test_a_cluster_whose_clone_is_gone_is_ended_by_any_clone_that_is_told_to(folder: Path, left: Left, tmp_path: Path) -> None:
+def test_a_cluster_of_a_deleted_clone_can_be_ended_by_any(folder: Path, left: Left, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     process = left("control-1-1", gone)
     (line,) = down()
@@ -83,19 +83,19 @@ def test_a_cluster_whose_clone_is_gone_is_ended_by_any_clone_that_is_told_to(fol
     assert not process.alive() and runs.folders() == []
 
 
-def test_a_cluster_in_use_stays_whatever_down_is_told(folder: Path) -> None:
+def test_a_cluster_in_use_is_never_ended(folder: Path) -> None:
     runs.claim(folder / "control-1-1", os.getpid())
     (line,) = down("--all")
     assert re.match(rf"left alone: control-1-1 is in use by process {os.getpid()} \(.*\) of {ROOT}, and ends with it$", line)
 
 
-def test_what_a_clone_left_that_does_not_run_is_removed_by_each(folder: Path, left: Left, other: Path) -> None:
+def test_stopped_leftovers_are_removed_by_any_clone(folder: Path, left: Left, other: Path) -> None:
     left("control-1-1", other)
     Registry(folder / "control-1-1").stop("etcd", grace=0)
     assert down() == ["removed what was left of control-1-1"]
 
 
-def test_the_one_node_says_which_clone_has_it(folder: Path, left: Left, other: Path) -> None:
+def test_the_node_names_the_clone_that_has_it(folder: Path, left: Left, other: Path) -> None:
     left(runs.NODE, other)
     expected = f"the cluster node was left running by {other}: stop it with: make -C {other} cluster-down"
     with pytest.raises(ClusterError, match=f"^{re.escape(expected)}$"):
@@ -105,7 +105,7 @@ def test_the_one_node_says_which_clone_has_it(folder: Path, left: Left, other: P
         assert isinstance(refused, ClusterError) and str(refused) == expected
 
 
-def test_a_process_takes_no_folder_that_was_left_running_by_one_with_its_number(folder: Path, left: Left) -> None:
+def test_a_process_takes_no_folder_of_a_running_cluster(folder: Path, left: Left) -> None:
     taken = Cluster(node=False).folder.name
     number = int(taken.rpartition("-")[2]) + 1
     left(f"control-{os.getpid()}-{number}", None)

@@ -22,7 +22,7 @@ def _paint(seen: Seen) -> Json:
     return {"objects": len(seen.objects.get("groups", {})), "notes": list(seen.notes.values())}
 
 
-async def test_an_object_that_cannot_be_read_is_told_and_the_rest_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreadable_object_is_reported_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "BACKOFF", 0.0)
     mended = asyncio.Event()
 
@@ -45,7 +45,7 @@ async def test_an_object_that_cannot_be_read_is_told_and_the_rest_is_followed_ag
     running.cancel()
 
 
-async def test_a_list_whose_pages_are_too_large_is_read_in_smaller_ones() -> None:
+async def test_a_list_with_large_pages_is_read_in_smaller_ones() -> None:
     items: list[Json] = [{"metadata": {"name": f"g{number}", "namespace": "shop"}} for number in range(7)]
 
     class Large(Api):
@@ -63,7 +63,7 @@ async def test_a_list_whose_pages_are_too_large_is_read_in_smaller_ones() -> Non
     assert len(await anext(follow(Large(None), "/groups"))) == len(items)
 
 
-async def test_what_is_refused_is_raised_to_those_who_look() -> None:
+async def test_a_refused_feed_raises_to_its_viewers() -> None:
     async def refused() -> AsyncIterator[Objects]:
         if feed:
             raise ApiError(401, "Unauthorized", "no such token")
@@ -84,7 +84,7 @@ class Silent(Api):
         raise AssertionError
 
 
-async def test_one_viewer_keeps_no_other_out() -> None:
+async def test_one_viewer_does_not_block_others() -> None:
     feeds, api = Feeds(None), Silent(None)
     async with AsyncExitStack() as stack:
         for number in range(MOST_OF_ONE):
@@ -97,7 +97,7 @@ async def test_one_viewer_keeps_no_other_out() -> None:
         pass
 
 
-async def test_a_feed_that_took_the_place_of_one_that_ended_ends_with_its_own_viewers() -> None:
+async def test_a_replaced_feed_ends_with_its_viewers() -> None:
     async def refused(*_: Any, **__: Any) -> Any:
         raise ApiError(403, "Forbidden", "not you")
 

@@ -45,7 +45,7 @@ def test_the_grid_has_each_partition_with_its_owner_state_and_epoch() -> None:
     assert sorted(queue["owners"]) == [0, 0, 1, 1] and set(queue["epochs"]) == {1}
 
 
-def test_a_handoff_is_at_its_giver_and_says_where_it_goes_and_until_when() -> None:
+def test_a_hand_off_is_shown_with_receiver_and_deadline() -> None:
     group = Group().start("a", "b")
     group.join("c")
     group.step(100.0)
@@ -59,7 +59,7 @@ def test_a_handoff_is_at_its_giver_and_says_where_it_goes_and_until_when() -> No
     assert handoff["deadline"] > 200.0 and handoff["why"]
 
 
-def test_partitions_of_a_slot_are_on_hold_in_the_row_of_whom_they_wait_for() -> None:
+def test_a_reserved_slots_partitions_are_in_its_members_row() -> None:
     group = Group().start("a", "b")
     group.leave("b")
     group.step(100.0)
@@ -70,7 +70,7 @@ def test_partitions_of_a_slot_are_on_hold_in_the_row_of_whom_they_wait_for() -> 
     assert shown["members"][1]["role"] == "gone" and shown["slots"][0]["member"] == "b"
 
 
-def test_ten_thousand_partitions_of_a_thousand_members_are_a_page_of_a_few_hundred_kilobytes() -> None:
+def test_a_page_of_ten_thousand_partitions_is_small() -> None:
     records = {Partition(ORDERS, n): PartitionRecord(Epoch(n), MemberId(f"p-{n % 1000}")) for n in range(10_000)}
     state = replace(GroupState("shop/orders"), records=records)
     every = partitions(state)
@@ -83,7 +83,7 @@ def owned(count: int, owner: str) -> GroupState:
     return replace(GroupState("shop/orders"), records=records)
 
 
-def test_a_timeline_tells_who_got_what_from_whom() -> None:
+def test_a_timeline_has_givers_and_receivers() -> None:
     (entry,) = moves_between(owned(3, "a"), owned(3, "b"), 7.0)
     assert (entry.at, entry.text) == (7.0, "0-2 of orders: a → b")
     assert moves_between(owned(3, "a"), owned(3, "a"), 7.0) == []
@@ -98,7 +98,7 @@ def test_a_change_of_many_pairs_is_summed_up() -> None:
     assert entries[-1].text == "and 80 more partitions between 80 other pairs"
 
 
-def test_events_of_others_are_bounded_and_what_is_no_time_is_left_out() -> None:
+def test_foreign_events_are_bounded() -> None:
     said = [
         {"eventTime": "2026-11-21T09:48:00Z", "reason": "x" * 999, "note": "\n\x1b" * 9999, "type": "Warning"},
         {"eventTime": "soon"},
@@ -117,7 +117,7 @@ def test_a_group_without_a_ledger_is_a_page_and_a_row() -> None:
     json.dumps([shown, group_row(bare)])
 
 
-def test_a_spoilt_ledger_is_said_to_be_one() -> None:
+def test_a_spoilt_ledger_is_a_problem_on_the_page() -> None:
     shown = group_page(look(MANIFEST, {"group": "{", "a": "nonsense"}, QUEUES, now=5.0))
     assert any("ledger" in problem["what"] for problem in shown["problems"])
     assert shown["members"][0]["problem"]
@@ -126,7 +126,7 @@ def test_a_spoilt_ledger_is_said_to_be_one() -> None:
 # -- What-if: one plan at a time, and none that nobody waits for.
 
 
-async def test_a_plan_that_is_given_up_before_its_turn_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_abandoned_what_if_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     may_end = threading.Event()
 

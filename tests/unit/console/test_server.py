@@ -29,7 +29,7 @@ class Expired(Api):
 
 
 @pytest.mark.parametrize("path", ["/api/groups", "/api/what-if?namespace=shop&name=orders&pods=2"])
-async def test_credentials_that_have_expired_are_not_taken_for_the_consoles_own_token(path: str) -> None:
+async def test_expired_credentials_are_not_a_wrong_console_token(path: str) -> None:
     viewers = OnePerson(Expired(None))
     application = ConsoleServer(viewers, ConsoleOptions(LOOPBACK)).application()
     async with TestClient(TestServer(application)) as client:
@@ -59,7 +59,7 @@ class Refusing(Api):
 @pytest.mark.parametrize(
     ("api", "said"), [(Expired, "create another: kubectl create token"), (Refusing, "you lack a right: consumergroups.baton.dev")]
 )
-async def test_a_viewer_whose_token_does_not_do_is_told_the_cure(path: str, api: type[Api], said: str) -> None:
+async def test_a_viewer_with_an_insufficient_token_gets_the_cure(path: str, api: type[Api], said: str) -> None:
     @asynccontextmanager
     async def known(_: object) -> AsyncIterator[Api]:
         yield api(None)
@@ -70,7 +70,7 @@ async def test_a_viewer_whose_token_does_not_do_is_told_the_cure(path: str, api:
         assert said in await answer.text()
 
 
-async def test_whoever_sends_an_approval_slowly_takes_no_viewers_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_approval_takes_no_viewers_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewers_module, "MOST_TOKENS", 1)
     application = ConsoleServer(
         OwnRights(kubernetes.Configuration(), nobody_is_known), ConsoleOptions(LOOPBACK, may_approve=True)
@@ -130,12 +130,12 @@ def test_another_page_is_refused(origin: str | None, site: str | None) -> None:
 @pytest.mark.parametrize(
     "header", ["", "Bearer", "Bearer ", "Basic abc", "Bearer a b", "Bearer a\r\nHost: x", f"Bearer {'a' * 16385}"]
 )
-def test_what_is_no_token_is_refused(header: str) -> None:
+def test_a_malformed_token_is_refused(header: str) -> None:
     with pytest.raises(RefusedRequestError):
         bearer(header)
 
 
-def test_a_token_is_the_known_one() -> None:
+def test_only_the_known_token_is_accepted() -> None:
     check_token(bearer("Bearer abc"), "abc")
     for given in ("abd", "", "ä"):
         with pytest.raises(RefusedRequestError):

@@ -36,7 +36,7 @@ class SlowConnections:
         self.open -= 1
 
 
-async def test_requests_of_one_token_that_come_together_share_one_connection_that_is_ready() -> None:
+async def test_concurrent_requests_of_one_token_share_a_connection() -> None:
     connections = SlowConnections()
     viewers = OwnRights(client.Configuration(), connections.connect)
     entered: list[Api] = []
@@ -58,7 +58,7 @@ async def test_requests_of_one_token_that_come_together_share_one_connection_tha
     assert connections.open == 0, "the last one closes it"
 
 
-async def test_a_connection_that_fails_is_made_again_by_the_next_request() -> None:
+async def test_a_failed_connection_is_retried_by_the_next_request() -> None:
     connections = SlowConnections()
     viewers = OwnRights(client.Configuration(), connections.connect)
     connections.ready.set()
@@ -72,7 +72,7 @@ async def test_a_connection_that_fails_is_made_again_by_the_next_request() -> No
     assert connections.open == 0
 
 
-async def test_credentials_of_the_console_are_not_passed_on() -> None:
+async def test_the_consoles_credentials_are_not_passed_on() -> None:
     connections = SlowConnections()
     connections.ready.set()
     settings: Any = client.Configuration()

@@ -50,7 +50,7 @@ def test_a_late_processing_beside_an_unmarked_one_is_a_duplicate() -> None:
     assert judge(row(1, late=True), row(1, epoch=2, executor="exec-2")).duplicates.count == 1
 
 
-def test_a_result_that_came_too_late_and_was_redelivered_is_no_fault_and_is_counted() -> None:
+def test_a_late_result_that_was_redelivered_is_counted_and_no_fault() -> None:
     verdict = judge(row(1, epoch=2, executor="exec-2", redelivered=True, run="2/b"), row(1, late=True))
     assert verdict.clean
     assert verdict.late == 1
@@ -62,14 +62,14 @@ def test_an_attempt_with_lost_credentials_that_succeeds_is_a_stale_access() -> N
     assert judge(*CLEAN, attempts=[refused, accepted]).stale_accepted.count == 1
 
 
-def test_an_entry_read_under_an_epoch_that_had_ended_before_it_was_added_is_a_stale_read() -> None:
+def test_an_entry_read_at_an_ended_epoch_is_a_stale_read() -> None:
     ended = Fence(partition=3, epoch=2, at_ms=1002)
     assert judge(*CLEAN, fences=[ended]).stale_accepted.count == 1
     assert judge(*CLEAN, fences=[replace_partition(ended)]).clean
     assert judge(row(1), row(2), row(3, epoch=2), fences=[ended]).clean
 
 
-def test_an_entry_that_was_borrowed_was_read_under_nobodys_epoch() -> None:
+def test_a_borrowed_entry_has_no_epoch() -> None:
     ended = Fence(partition=3, epoch=2, at_ms=1000)
     assert judge(row(1, epoch=0), fences=[ended]).clean
 
@@ -79,7 +79,7 @@ def test_an_entry_that_only_a_fenced_owner_processed_is_a_stale_commit() -> None
     assert verdict.stale_accepted.count == 1
 
 
-def test_many_cases_are_counted_and_a_few_are_told() -> None:
+def test_many_findings_are_counted_with_a_few_examples() -> None:
     rows = [row(number, redelivered=False) for number in range(1, 1000)]
     finding = judge(*rows, *rows).duplicates
     assert finding.count == 999

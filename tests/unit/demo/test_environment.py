@@ -31,7 +31,7 @@ print(*sorted({normal(one) for name in sys.modules for one in Refusal.there.get(
 """
 
 
-def test_the_lock_has_all_that_the_story_imports() -> None:
+def test_the_lock_has_all_imports_of_the_story() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert {"click", "pydantic", "redis", "rich"} <= set(done.stdout.split())
@@ -59,7 +59,7 @@ exec {python} -c 'import sys; sys.version_info = (3, 10, 2); sys.version = "3.10
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_python_that_will_not_do_is_told_in_one_sentence(tmp_path: Path, old: bool) -> None:
+def test_an_unusable_python_is_reported_in_one_sentence(tmp_path: Path, old: bool) -> None:
     python = tmp_path / "python"
     if old:
         python.write_text(OLD.format(python=sys.executable))

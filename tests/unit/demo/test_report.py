@@ -17,7 +17,7 @@ from demo.timings import Timings, milliseconds
 from demo.view import Colours
 
 
-def test_the_line_has_exactly_the_fields_of_the_contract_in_their_order() -> None:
+def test_the_line_has_the_fields_of_the_contract() -> None:
     verdict = audit(Evidence({"k": 2}, ()))
     timings = Timings(pauses=[1.0, 3.0], ready_to_ledger=[0.1], ledger_to_executor=[0.4])
     assert json.loads(line(verdict, timings, Totals(2000.0, 7, 7, 1, 12, 9, {}))) == {
@@ -38,7 +38,7 @@ def test_the_line_has_exactly_the_fields_of_the_contract_in_their_order() -> Non
     }
 
 
-def test_the_report_has_the_median_of_spark_s_batches_and_the_longest() -> None:
+def test_the_report_has_median_and_maximum_of_batches() -> None:
     driver = {"ranges_planned": 4, "ranges_read_on_owner": 4, "ranges_lent": 0, "owner_share": 1.0}
     shown = StringIO()
     told = table(audit(Evidence({}, ())), Timings(batches=[0.3, 0.4, 1.7]), Totals(2000.0, 7, 7, 1, 12, 9, driver))
@@ -46,7 +46,7 @@ def test_the_report_has_the_median_of_spark_s_batches_and_the_longest() -> None:
     assert "p50 400 ms, max 1,700 ms (3)" in shown.getvalue()
 
 
-def test_a_move_that_was_to_be_spared_is_not_clean() -> None:
+def test_a_needless_move_is_not_clean() -> None:
     verdict = audit(Evidence({}, ()))
     assert clean(verdict, Totals(2000.0, 7, 7, 1, 12, 9, {}))
     assert not clean(verdict, Totals(2000.0, 8, 7, 1, 12, 9, {}))
@@ -67,12 +67,12 @@ def seen(*moments: tuple[float, tuple[Member, ...]]) -> Timings:
     return timings
 
 
-def test_a_pod_is_in_the_ledger_so_long_after_it_serves() -> None:
+def test_the_time_from_ready_to_the_ledger_is_measured() -> None:
     timings = seen((1.0, (member("a", listed=False),)), (1.25, (member("a"),)), (9.0, (member("a", owned=(1,)),)))
     assert timings.ready_to_ledger == [0.25]
 
 
-def test_the_delay_that_is_asked_for_does_not_count() -> None:
+def test_the_holddown_does_not_count() -> None:
     held = Picture(members=(member("a", listed=False),), held_until=9.0)
     timings = Timings()
     timings.see(Picture(members=held.members), 1.0)
@@ -81,12 +81,12 @@ def test_the_delay_that_is_asked_for_does_not_count() -> None:
     assert [round(each, 6) for each in timings.ready_to_ledger] == [0.2]
 
 
-def test_a_pod_that_the_ledger_named_first_waited_for_nothing() -> None:
+def test_a_pod_that_was_listed_early_waited_for_nothing() -> None:
     early = Member("a", "uid-a", "starting", listed=True)
     assert seen((1.0, (early,)), (2.0, (member("a"),))).ready_to_ledger == [0.0]
 
 
-def test_a_hand_off_is_a_pause_from_taking_back_to_the_next_owner_and_one_move() -> None:
+def test_a_hand_off_is_a_pause_and_a_move() -> None:
     timings = seen(
         (1.0, (member("a", owned=(1, 2)), member("b"))),
         (2.0, (member("a", owned=(1,), revoking=(2,)), member("b"))),
@@ -95,18 +95,18 @@ def test_a_hand_off_is_a_pause_from_taking_back_to_the_next_owner_and_one_move()
     assert (timings.pauses, timings.orphaned, timings.moves) == ([1.5], [], 1)
 
 
-def test_a_partition_that_goes_back_to_its_giver_is_a_pause_and_no_move() -> None:
+def test_a_returned_partition_is_a_pause_and_no_move() -> None:
     timings = seen((1.0, (member("a", owned=(1,)),)), (2.0, (member("a", revoking=(1,)),)), (3.0, (member("a", owned=(1,)),)))
     assert (timings.pauses, timings.moves) == ([1.0], 0)
 
 
-def test_a_partition_whose_owner_died_is_orphaned_until_the_next() -> None:
+def test_a_dead_owners_partition_is_orphaned() -> None:
     dead = replace(member("a", owned=(1,)), phase="gone")
     timings = seen((1.0, (member("a", owned=(1,)), member("b"))), (2.0, (dead, member("b"))), (8.0, (member("b", owned=(1,)),)))
     assert (timings.pauses, timings.orphaned, timings.moves) == ([], [6.0], 1)
 
 
-def test_a_new_owner_has_its_first_row_so_long_after_the_ledger_names_it() -> None:
+def test_the_time_from_the_ledger_to_the_first_row_is_measured() -> None:
     timings = seen(
         (1.0, (member("a", owned=(1, 2)), member("b"))),
         (2.0, (member("a", owned=(1,), revoking=(2,)), member("b"))),
@@ -124,7 +124,7 @@ def test_milliseconds_of_nothing_are_zero() -> None:
 # -- The chart at the end: what held at each moment, in as many columns as there are.
 
 
-def test_a_row_per_partition_and_a_mark_per_step() -> None:
+def test_the_chart_has_a_row_per_partition_and_a_mark_per_step() -> None:
     console = Console(width=60, record=True, file=None, force_terminal=False, quiet=True)
     moments = [
         Moment(0.0, {0: "exec-1", 1: "exec-1"}, "Ready"),

@@ -20,27 +20,27 @@ def told(before: tuple[Member, ...], after: tuple[Member, ...]) -> list[str]:
     return list(changes(Picture(members=before), Picture(members=after)))
 
 
-def test_nothing_new_is_not_told() -> None:
+def test_unchanged_pictures_are_silent() -> None:
     assert told((A, B), (A, B)) == []
 
 
-def test_a_hand_off_is_told_from_both_sides() -> None:
+def test_a_hand_off_is_narrated_from_both_sides() -> None:
     giving = replace(A, owned={0: 1}, revoking={1: 1, 2: 1})
     assert told((A, B), (giving, B)) == ["exec-1 is to let go of 1-2"]
     assert told((giving, B), (replace(A, owned={0: 1}), replace(B, owned={1: 2, 2: 2}))) == ["exec-2 gets 1-2"]
 
 
-def test_a_partition_granted_again_to_its_owner_is_told() -> None:
+def test_a_repeated_grant_is_narrated() -> None:
     assert told((A,), (replace(A, owned={0: 1, 1: 1, 2: 5}),)) == ["exec-1 gets 2"]
 
 
-def test_pods_that_come_fail_and_go_are_told() -> None:
+def test_pods_that_come_fail_and_go_are_narrated() -> None:
     assert told((), (replace(B, phase="starting"),)) == ["exec-2 starts"]
     assert told((B,), (replace(B, phase="failed"),)) == ["exec-2 has failed"]
     assert told((B,), ()) == ["exec-2 is gone"]
 
 
-def test_the_same_trouble_in_other_words_is_told_once() -> None:
+def test_the_same_trouble_is_narrated_once() -> None:
     pictures = [
         Picture(),
         Picture(state="NotReady", trouble="NoMembers: no pod of shop has the label baton.dev/group: orders"),
@@ -58,7 +58,7 @@ def test_the_same_trouble_in_other_words_is_told_once() -> None:
     ]
 
 
-def test_states_and_missed_deadlines_are_told() -> None:
+def test_states_and_missed_deadlines_are_narrated() -> None:
     before = Picture(state="Ready")
     after = Picture(state="Holddown", hold_until="12:00:05", deadline_misses=2)
     assert list(changes(before, after)) == [
@@ -100,16 +100,16 @@ def shown(*pods: dict[str, Any], ledger: dict[str, str] | None = None, executors
     return compose(by_uid, ledger or {}, {"status": status}, lease(executors), "orders")
 
 
-def test_nothing_is_there_yet() -> None:
+def test_an_empty_cluster_is_an_empty_picture() -> None:
     assert compose({}, {}, {}, {}, "orders") == Picture()
 
 
-def test_a_member_has_what_its_own_key_of_the_ledger_says() -> None:
+def test_a_member_has_the_partitions_of_its_key() -> None:
     (member,) = shown(pod("exec-1"), ledger={"exec-1": entry("exec-1", "uid-exec-1", {0: 4, 2: 4}, {1: 3})}).members
     assert (member.phase, member.serving, member.owned, member.revoking) == ("ready", True, {0: 4, 2: 4}, {1: 3})
 
 
-def test_a_key_for_an_earlier_pod_of_the_name_is_shown_as_a_pod_that_is_gone() -> None:
+def test_an_earlier_pods_key_is_shown_as_gone() -> None:
     members = shown(pod("exec-1", uid="new"), ledger={"exec-1": entry("exec-1", "old", {0: 4})}).members
     assert [(member.uid, member.phase, dict(member.owned)) for member in members] == [
         ("new", "ready", {}),
@@ -117,7 +117,7 @@ def test_a_key_for_an_earlier_pod_of_the_name_is_shown_as_a_pod_that_is_gone() -
     ]
 
 
-def test_an_executor_serves_once_its_driver_knows_it() -> None:
+def test_an_executor_serves_once_its_driver_registered_it() -> None:
     first, second = shown(pod("exec-1"), pod("exec-2"), executors="2").members
     assert (first.serving, second.serving) == (False, True)
 
@@ -131,7 +131,7 @@ def test_phases_are_told_apart() -> None:
     ]
 
 
-def test_it_is_settled_when_all_is_owned_evenly_and_nothing_is_under_way() -> None:
+def test_a_picture_is_settled_if_even_and_at_rest() -> None:
     ledger = {"exec-1": entry("exec-1", "uid-exec-1", {0: 1}), "exec-2": entry("exec-2", "uid-exec-2", {1: 1, 2: 1})}
     fleet = (pod("exec-1"), pod("exec-2"))
     assert shown(*fleet, ledger=ledger, state="Ready", partitions=3).settled(2)
@@ -141,17 +141,17 @@ def test_it_is_settled_when_all_is_owned_evenly_and_nothing_is_under_way() -> No
     assert not shown(*fleet, ledger=ledger, state="Ready", partitions=3, moving=1).settled(2)
 
 
-def test_why_a_group_is_not_ready_is_told() -> None:
+def test_the_reason_of_not_ready_is_shown() -> None:
     conditions = [{"type": "Ready", "status": "False", "reason": "QueueUnreachable", "message": "redis does not answer"}]
     assert shown(conditions=conditions).trouble == "QueueUnreachable: redis does not answer"
 
 
-def test_a_ledger_that_somebody_broke_is_shown_without_what_cannot_be_read() -> None:
+def test_unreadable_parts_of_a_ledger_are_left_out() -> None:
     (member,) = shown(pod("exec-1"), ledger={"exec-1": "{", "group": "nonsense"}).members
     assert member == Member("exec-1", "uid-exec-1", "ready", executor="1", registered=True)
 
 
-def test_processes_of_a_laptop_are_shown_with_the_engines_own_view_of_the_ledger() -> None:
+def test_processes_are_shown_with_the_engines_view() -> None:
     state = GroupState("dev/orders")
     facts = Observation(
         GroupSpec(delay=0.0),
@@ -174,6 +174,6 @@ def test_processes_of_a_laptop_are_shown_with_the_engines_own_view_of_the_ledger
     assert (picture.replicas, set(picture.victims)) == (2, {"orders-2"})
 
 
-def test_before_there_is_a_ledger_processes_are_shown_alone() -> None:
+def test_processes_without_a_ledger_are_shown() -> None:
     picture = of_processes([{"name": "orders-1", "uid": "u1", "ending": False, "session": True}], {})
     assert picture == Picture(members=(Member("orders-1", "u1", "ready", registered=True),))

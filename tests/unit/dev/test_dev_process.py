@@ -104,7 +104,7 @@ def as_timeout_does(pid: int, number: int) -> None:
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg, as_timeout_does])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_comes_once_whether_it_was_for_one_process_or_for_the_group(
+def test_a_signal_arrives_once(
     dev: Dev,
     run: Callable[[], "subprocess.Popen[str]"],
     send: Callable[[int, int], None],
@@ -119,7 +119,7 @@ def test_a_signal_comes_once_whether_it_was_for_one_process_or_for_the_group(
     assert process.returncode == 3 and dev.server.processes() == []
 
 
-def test_ctrl_c_at_a_terminal_comes_once(dev: Dev) -> None:
+def test_ctrl_c_at_a_terminal_arrives_once(dev: Dev) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(COMMAND[0], COMMAND, dev.environment)
@@ -140,19 +140,19 @@ def test_ctrl_c_at_a_terminal_comes_once(dev: Dev) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 
 
-def test_what_it_runs_ends_with_it_even_if_it_is_killed(run: Callable[[], "subprocess.Popen[str]"]) -> None:
+def test_the_program_ends_even_if_baton_dev_run_is_killed(run: Callable[[], "subprocess.Popen[str]"]) -> None:
     process = run()
     os.kill(process.pid, signal.SIGKILL)
     assert process.communicate()[0] == "", "nobody has its output open any more"
 
 
-def test_what_ends_by_a_signal_has_the_exit_code_of_a_shell(dev: Dev) -> None:
+def test_a_program_ended_by_a_signal_has_a_shells_exit_code(dev: Dev) -> None:
     command = [*COMMAND[:-3], "sh", "-c", "kill -KILL $$"]
     assert subprocess.run(command, env=dev.environment, check=False).returncode == 128 + signal.SIGKILL
     assert dev.server.processes() == []
 
 
-def test_a_process_has_the_address_of_its_own_queue_alone(dev: Dev) -> None:
+def test_a_process_has_only_the_address_of_its_queue(dev: Dev) -> None:
     show = "import os; print(*(os.environ.get(name) for name in ('BATON_REDIS_URL', 'BATON_KAFKA_URL')))"
     environment = dev.environment | {"BATON_REDIS_URL": "redis://elsewhere", "BATON_KAFKA_URL": "kafka://elsewhere:9092"}
     command = [str(BATON), "dev", "run", "--", sys.executable, "-c", show]
@@ -160,7 +160,7 @@ def test_a_process_has_the_address_of_its_own_queue_alone(dev: Dev) -> None:
     assert shown.split() == ["redis://127.0.0.1:1/0", "None"]
 
 
-def test_a_name_that_is_taken_is_refused(dev: Dev, run: Callable[[], "subprocess.Popen[str]"]) -> None:
+def test_a_taken_name_is_refused(dev: Dev, run: Callable[[], "subprocess.Popen[str]"]) -> None:
     run()
     command = [str(BATON), "dev", "run", "--name", "orders-1", "--", "true"]
     done = subprocess.run(command, env=dev.environment, capture_output=True, text=True, check=False)
@@ -172,7 +172,7 @@ def test_a_name_that_is_taken_is_refused(dev: Dev, run: Callable[[], "subprocess
     ("variables", "folder"),
     [({"BATON_CACHE": "/c"}, "/c/dev"), ({"XDG_CACHE_HOME": "/x"}, "/x/baton/dev"), ({"HOME": "/h"}, "/h/.cache/baton/dev")],
 )
-def test_its_folder_is_in_the_cache(variables: dict[str, str], folder: str) -> None:
+def test_the_state_directory_is_in_the_cache(variables: dict[str, str], folder: str) -> None:
     others = {"BATON_CACHE", "XDG_CACHE_HOME", "BATON_DEV_FOLDER"}
     environment = {name: text for name, text in os.environ.items() if name not in others} | variables
     command = [str(BATON), "dev", "run", "--", "true"]

@@ -43,16 +43,16 @@ def members(of: LeaseView) -> list[str]:
     return sorted(seen.members)
 
 
-def test_whom_a_driver_has_registered_takes_part() -> None:
+def test_registered_executors_take_part() -> None:
     assert members(lease("0,1")) == ["app-1-exec-0", "app-1-exec-1"]
 
 
 @pytest.mark.parametrize("of", [lease(""), lease("0,1", holder=None), lease("0,1", app=None)])
-def test_nobody_takes_part_without_a_driver_that_says_so(of: LeaseView) -> None:
+def test_executors_without_a_driver_take_no_part(of: LeaseView) -> None:
     assert members(of) == []
 
 
-def test_an_executor_is_the_same_at_each_look_and_another_one_under_another_driver() -> None:
+def test_an_executors_uid_depends_on_its_driver() -> None:
     times = count(1)
     since = {uid: float(next(times)) for uid in (one.uid for one in executors(lease("0,1"), lambda _: 0.0))}
     assert [one.ready_since for one in executors(lease("0,1"), since.__getitem__)] == [1.0, 2.0]
@@ -62,7 +62,7 @@ def test_an_executor_is_the_same_at_each_look_and_another_one_under_another_driv
 # -- The folder of `baton dev` is its own, and nobody else's files are touched.
 
 
-def test_a_folder_with_files_of_others_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_with_foreign_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     accounts = tmp_path / "ledger" / "accounts"
     accounts.write_text("money")
@@ -74,7 +74,7 @@ def test_a_folder_with_files_of_others_is_left_as_it_is(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
 
 
-def test_its_own_is_taken_again_and_so_is_an_empty_one(tmp_path: Path) -> None:
+def test_a_used_or_empty_folder_is_taken(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "new" / "one"):
         for _ in range(2):
             with DevFolder(path).held():

@@ -47,7 +47,7 @@ def test_a_lease_is_written_once_per_version(served: Served) -> None:
     assert served.changes == 2
 
 
-def test_processes_have_names_and_uids_of_their_own_and_their_leases_go_with_them(served: Served) -> None:
+def test_processes_have_unique_names_and_their_leases_go_with_them(served: Served) -> None:
     ask = served.connection().request
     first, second = ask("POST", "/processes"), ask("POST", "/processes")
     assert (first["name"], second["name"]) == ("orders-1", "orders-2") and first["uid"] != second["uid"]
@@ -60,7 +60,7 @@ def test_processes_have_names_and_uids_of_their_own_and_their_leases_go_with_the
     assert again["name"] == "orders-1" and again["uid"] != first["uid"]
 
 
-def test_a_process_may_choose_its_name_and_the_group_is_shown_with_sessions_and_ledger(served: Served) -> None:
+def test_a_process_may_choose_its_name(served: Served) -> None:
     ask = served.connection().request
     chosen = ask("POST", "/processes", {"name": "mine"})
     ask("POST", "/processes")
@@ -78,7 +78,7 @@ def test_a_process_may_choose_its_name_and_the_group_is_shown_with_sessions_and_
     assert shown["ledger"] == {"group": "{}"}
 
 
-def test_a_name_is_free_again_when_its_baton_dev_run_was_killed(served: Served) -> None:
+def test_a_killed_processs_name_is_free_again(served: Served) -> None:
     ask = served.connection().request
     ended = ChildProcess([sys.executable, "-c", ""])
     ended.wait()
@@ -90,7 +90,7 @@ def test_a_name_is_free_again_when_its_baton_dev_run_was_killed(served: Served) 
         ask("POST", "/processes", {"name": "mine", "pid": os.getpid()})
 
 
-def test_who_asks_a_baton_dev_that_has_ended_is_told_to_start_again() -> None:
+def test_a_request_to_an_ended_baton_dev_names_the_cure() -> None:
     ended = Served()
     ended.server.start()
     ended.server.close()
@@ -98,7 +98,7 @@ def test_who_asks_a_baton_dev_that_has_ended_is_told_to_start_again() -> None:
         ended.connection().request("GET", "/group")
 
 
-def test_the_lease_of_a_driver_goes_with_the_process_that_holds_it(served: Served) -> None:
+def test_a_drivers_lease_goes_with_its_process(served: Served) -> None:
     driver = served.connection().request("POST", "/processes")
     lease = KubernetesLease(served.connection(), "dev", "orders-driver")
     lease.write({"metadata": {}, "spec": {"holderIdentity": driver["uid"]}})
@@ -107,7 +107,7 @@ def test_the_lease_of_a_driver_goes_with_the_process_that_holds_it(served: Serve
     assert [one["metadata"]["name"] for one in served.server.leases()] == ["baton-other"]
 
 
-def test_a_request_that_is_still_in_hand_at_the_end_tells_no_change() -> None:
+def test_a_request_after_the_end_reports_no_change() -> None:
     """Ctrl-C at `baton dev` ended in "Event loop is closed" where a Lease was renewed at that moment."""
     late = Served()
     late.server.start()
@@ -117,14 +117,14 @@ def test_a_request_that_is_still_in_hand_at_the_end_tells_no_change() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "another"])
-def test_nobody_without_the_token_is_heard(served: Served, token: str) -> None:
+def test_a_request_without_the_token_is_refused(served: Served, token: str) -> None:
     with pytest.raises(ApiRefused, match="401"):
         served.connection(token).request("POST", "/processes")
     assert served.server.processes() == []
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/api"), ("DELETE", "/processes/none"), ("PUT", f"{PATH}/none")])
-def test_what_is_not_there_is_said(served: Served, method: str, path: str) -> None:
+def test_a_missing_path_is_404(served: Served, method: str, path: str) -> None:
     with pytest.raises(ApiRefused, match="404"):
         served.connection().request(method, path)
     assert served.changes == 0

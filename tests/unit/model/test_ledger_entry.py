@@ -60,7 +60,7 @@ def test_a_broken_entry_is_refused_with_the_field_named(change: dict[str, object
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
-def test_what_is_not_an_object_is_refused(text: str) -> None:
+def test_an_entry_that_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(LedgerError):
         MemberEntry.from_json(text)
 
@@ -94,30 +94,30 @@ def test_nothing_is_the_empty_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["3", "3@", "@3", "3-1@2", "a@1", "0-1@2,1@3", "-1@2", "0-99999999@1", "1@" + "9" * 30, "٣@1"])
-def test_what_is_not_a_grant_is_refused(text: str) -> None:
+def test_a_malformed_grant_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_grants(text)
 
 
 @pytest.mark.parametrize("text", ["x", "3-1", "1-", "-1", "99999999"])
-def test_what_is_not_a_range_is_refused(text: str) -> None:
+def test_a_malformed_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_numbers(text)
 
 
 @given(grants)
-def test_what_a_text_names_is_counted_without_making_it(held: dict[int, Epoch]) -> None:
+def test_named_partitions_are_counted_without_expanding(held: dict[int, Epoch]) -> None:
     assert count_named(format_grants(held)) == len(held)
     assert count_named(format_numbers(held)) == len(held)
 
 
 @given(st.text("0123456789-,@ x", max_size=40))
-def test_what_does_not_read_is_counted_without_harm(text: str) -> None:
+def test_malformed_text_can_be_counted(text: str) -> None:
     assert count_named(text) >= 0
 
 
 @given(grants, st.integers(0, 300), st.integers(1, 5).map(Epoch))
-def test_spans_name_what_the_text_names(held: dict[int, Epoch], number: int, epoch: Epoch) -> None:
+def test_spans_name_the_partitions_of_the_text(held: dict[int, Epoch], number: int, epoch: Epoch) -> None:
     assert GrantSpans.read(format_grants(held)).names(number, epoch) is (held.get(number) == epoch)
 
 
@@ -129,7 +129,7 @@ def test_grants_are_counted_before_they_are_made() -> None:
         parse_numbers("0-999999," * 1000)
 
 
-def test_spans_cost_what_the_text_costs_however_many_partitions_it_names() -> None:
+def test_spans_are_bounded_by_the_text() -> None:
     text = ",".join(f"0-1000000@{epoch}" for epoch in range(1, 1001))
     tracemalloc.start()
     try:

@@ -32,17 +32,17 @@ WITHOUT_SIGNATURE = (int, str, dict.fromkeys, b"".join)
     "given",
     [one, many, optional, partial(named, database=1), print, Program().handle, Program(), bytes.decode, *WITHOUT_SIGNATURE],
 )
-def test_what_takes_what_it_gets_may_be_given(given: Callable[..., object]) -> None:
+def test_a_function_with_a_fitting_signature_is_accepted(given: Callable[..., object]) -> None:
     function("on_lost", given, "partitions")
 
 
 @pytest.mark.parametrize("given", [none, named, Program.handle, Program, partial(one, 5), lambda first, second: None])
-def test_what_takes_something_else_is_refused_with_its_name_and_with_what_it_gets(given: Any) -> None:
+def test_a_function_with_another_signature_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match=r"on_lost is .*, which takes \(.*\); it is called with \(partitions\): pass a function"):
         function("on_lost", given, "partitions")
 
 
-def test_a_function_without_arguments_and_one_of_two_are_told_apart() -> None:
+def test_the_number_of_arguments_is_checked() -> None:
     function("token", none)
     with pytest.raises(TypeError, match=r"token is .*, which takes \(entry\); it is called with \(\)"):
         function("token", one)
@@ -66,13 +66,13 @@ def reached(server: socket.socket, address: str) -> bool:
 
 
 @pytest.mark.parametrize("address", EVERYWHERE)
-def test_everywhere_is_both(address: str) -> None:
+def test_everywhere_is_ipv4_and_ipv6(address: str) -> None:
     with listening(address, 0) as server:
         assert all(reached(server, one) for one in LOOPBACKS)
 
 
 @pytest.mark.parametrize("address", LOOPBACKS)
-def test_an_address_is_that_one_alone(address: str) -> None:
+def test_an_address_is_only_that_one(address: str) -> None:
     with listening(address, 0) as server:
         assert [one for one in LOOPBACKS if reached(server, one)] == [address]
 
@@ -92,12 +92,12 @@ def without_ipv6(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def test_where_ipv6_is_switched_off_it_is_the_other(without_ipv6: None) -> None:
+def test_without_ipv6_the_server_listens_on_ipv4(without_ipv6: None) -> None:
     with listening("", 0) as server:
         assert reached(server, "127.0.0.1")
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_taken_port_is_reported() -> None:
     with listening("", 0) as server, pytest.raises(OSError, match="in use"):
         listening("", server.getsockname()[1])
 

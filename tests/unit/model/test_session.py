@@ -28,7 +28,7 @@ def released(partition: int, epoch: int) -> Release:
 
 
 @given(releases, releases)
-def test_what_was_written_is_what_is_found(given_up: frozenset[Release], others: frozenset[Release]) -> None:
+def test_written_releases_are_found(given_up: frozenset[Release], others: frozenset[Release]) -> None:
     told = dict.fromkeys(one[:3] for one in sorted(given_up))  # of one partition the last epoch is written
     written = {max(one for one in given_up if one[:3] == key) for key in told}
     read = Releases(parse_releases(format_releases(given_up)))
@@ -42,13 +42,13 @@ def test_releases_of_one_uid_are_written_together() -> None:
 
 
 @given(releases, st.integers(2, 200))
-def test_what_does_not_fit_is_left_out(given_up: frozenset[Release], longest: int) -> None:
+def test_releases_that_do_not_fit_are_left_out(given_up: frozenset[Release], longest: int) -> None:
     text = format_releases(given_up, longest)
     assert len(text) <= longest
     assert releases_in(text) <= given_up
 
 
-def test_a_partition_may_be_named_at_several_epochs_in_any_order_and_more_than_once() -> None:
+def test_a_partition_may_be_released_at_several_epochs() -> None:
     said = Releases(parse_releases('{"u":{"orders":"7@17,0-3@12,2-5@12,2@1,7@17"}}'))
     found = {(n, epoch) for n in range(10) for epoch in (1, 12, 17) if released(n, epoch) in said}
     assert found == {(2, 1), (7, 17), *((n, 12) for n in range(6))}
@@ -71,14 +71,14 @@ def test_a_partition_may_be_named_at_several_epochs_in_any_order_and_more_than_o
         (" " * LONGEST + "{}", "has 262,146 characters, and at most 262,144 are read"),
     ],
 )
-def test_what_is_not_a_list_of_releases_is_refused(text: str, why: str) -> None:
+def test_malformed_releases_are_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as refusal:
         parse_releases(text)
     assert len(str(refusal.value)) < 400 and str(refusal.value).isprintable()
 
 
 @pytest.mark.parametrize("text", ["9-3@5", "3", "5@", "0-1000001@1", "1@" + "9" * 30, "-", "@"])
-def test_a_grant_that_does_not_read_releases_nothing_and_is_told(text: str) -> None:
+def test_a_malformed_grant_releases_nothing_and_is_reported(text: str) -> None:
     said = parse_releases(f'{{"u":{{"orders":"4@5,{text}"}}}}')[Uid("u")]
     assert not said.names(QueueName("orders"), 4, Epoch(5))
     assert list(said.refused) == ["orders"]
@@ -90,7 +90,7 @@ def test_a_grant_that_does_not_read_releases_nothing_and_is_told(text: str) -> N
         st.none() | st.integers() | st.floats() | st.text(), lambda part: st.lists(part) | st.dictionaries(st.text(), part)
     )
 )
-def test_no_json_can_do_more_than_be_refused(raw: object) -> None:
+def test_any_json_is_read_or_refused(raw: object) -> None:
     for text in (json.dumps(raw), json.dumps({"u": raw}), json.dumps({"u": {"orders": raw}})):
         try:
             said = parse_releases(text)
@@ -113,7 +113,7 @@ def lease(before: Manifest | None, holder: str, now: datetime = NOW) -> Manifest
     return {"spec": held(before, holder, 15, now)}
 
 
-def test_a_lease_is_free_only_after_its_whole_length_without_a_renewal_that_was_seen() -> None:
+def test_a_lease_is_free_after_its_length_without_a_renewal() -> None:
     vacancy = Vacancy()
     taken = lease(None, "other")
     assert not vacancy.free(taken, "me", 100.0)
@@ -126,11 +126,11 @@ def test_a_lease_is_free_only_after_its_whole_length_without_a_renewal_that_was_
 @pytest.mark.parametrize(
     "found", [None, {"metadata": {}}, {"spec": {"holderIdentity": None}}, lease(None, ""), lease(None, "me")]
 )
-def test_a_lease_that_nobody_else_holds_is_free(found: Manifest | None) -> None:
+def test_an_unheld_lease_is_free(found: Manifest | None) -> None:
     assert Vacancy().free(found, "me", 0.0)
 
 
-def test_a_lease_that_says_longer_than_it_may_last_is_free_after_the_longest_duration() -> None:
+def test_a_lease_with_an_excessive_duration_is_free_after_the_longest() -> None:
     vacancy = Vacancy()
     taken = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 2**31 - 1}}
     assert not vacancy.free(taken, "me", 0.0)
@@ -138,7 +138,7 @@ def test_a_lease_that_says_longer_than_it_may_last_is_free_after_the_longest_dur
     assert vacancy.free(taken, "me", LONGEST_DURATION)
 
 
-def test_it_is_counted_how_often_a_lease_changes_hands() -> None:
+def test_transitions_of_a_lease_are_counted() -> None:
     first = lease(None, "one")
     renewed = lease(first, "one", NOW + timedelta(seconds=3))
     given_up = lease(renewed, "")
@@ -146,12 +146,12 @@ def test_it_is_counted_how_often_a_lease_changes_hands() -> None:
     assert [one["spec"]["leaseTransitions"] for one in (first, renewed, given_up, second)] == [0, 0, 0, 1]
 
 
-def test_a_renewal_keeps_when_the_lease_was_taken_and_what_others_wrote() -> None:
+def test_a_renewal_keeps_the_acquire_time_and_foreign_fields() -> None:
     before = {"spec": {**held(None, "me", 15, NOW), "strategy": "OldestEmulationVersion"}}
     renewed = held(before, "me", 15, NOW + timedelta(seconds=3))
     assert renewed["acquireTime"] == before["spec"]["acquireTime"] != renewed["renewTime"]
     assert renewed["strategy"] == "OldestEmulationVersion"
 
 
-def test_times_have_the_six_digits_that_the_api_server_wants() -> None:
+def test_times_have_microseconds() -> None:
     assert held(None, "me", 15, NOW)["renewTime"] == "2026-11-21T09:48:00.000000Z"

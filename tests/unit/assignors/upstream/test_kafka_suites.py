@@ -58,7 +58,7 @@ def answer(assignor: str, request: RequestObject) -> AnswerObject:
 
 
 @pytest.mark.parametrize(("case", "assignor"), CLIENTS)
-def test_the_owners_are_those_of_kafkas_class(case: Case, assignor: str) -> None:
+def test_the_owners_are_those_of_kafkas_assignor(case: Case, assignor: str) -> None:
     answered = answer(assignor, case["request"])
     assert answered["withheld"] == (case["withheld"] if assignor == "cooperative-sticky" else {})
     assert _owners(answered["assignment"], answered["withheld"]) == _owners(case["owners"])
@@ -66,12 +66,12 @@ def test_the_owners_are_those_of_kafkas_class(case: Case, assignor: str) -> None
 
 
 @pytest.mark.parametrize(("case", "assignor"), CLIENTS + SERVER)
-def test_nothing_hangs_on_the_order_of_keys_and_lists(case: Case, assignor: str) -> None:
+def test_the_order_of_keys_and_lists_is_irrelevant(case: Case, assignor: str) -> None:
     assert answer(assignor, _turned_round(case["request"])) == answer(assignor, case["request"])
 
 
 @pytest.mark.parametrize(("case", "assignor"), CLIENTS)
-def test_names_mean_nothing_but_their_order(case: Case, assignor: str) -> None:
+def test_only_the_order_of_names_matters(case: Case, assignor: str) -> None:
     """Kafka's own answer can change here: its HashMap is ordered by hashes."""
     members = case["request"]["members"]
     new = dict(zip(sorted(members), (f"pod-{place:02}" for place in range(len(members))), strict=True))
@@ -82,7 +82,7 @@ def test_names_mean_nothing_but_their_order(case: Case, assignor: str) -> None:
 
 
 @pytest.mark.parametrize(("case", "assignor"), SERVER)
-def test_beside_the_server_ours_is_as_even_and_moves_no_more(case: Case, assignor: str) -> None:
+def test_minimal_is_as_even_as_kafkas_server_and_moves_no_more(case: Case, assignor: str) -> None:
     answered = answer(assignor, case["request"])
     if assignor == "range":
         assert answered["assignment"] == case["theirs"]
