@@ -35,19 +35,8 @@ def installed_by_helm(node: Cluster, folder: Path, **values_of_chart: Any) -> It
 
 
 def install(node: Cluster, values: Path) -> None:
-    node.helm(
-        "install",
-        "baton",
-        CHART,
-        "--namespace",
-        NAMESPACE,
-        "--create-namespace",
-        "--values",
-        str(values),
-        "--wait",
-        "--timeout",
-        "300s",
-    )
+    where = ("--namespace", NAMESPACE, "--create-namespace")
+    node.helm("install", "baton", CHART, *where, "--values", str(values), "--wait", "--timeout", "300s")
 
 
 def uninstall(node: Cluster, *options: str) -> None:

@@ -100,6 +100,10 @@ class Fleet:
     def owned_by(self, pod: str) -> dict[str, str]:
         return dict(self._entries().get(pod, {}).get("owned", {}))
 
+    def owned(self) -> dict[str, dict[str, str]]:
+        """What each pod owns, with the epochs."""
+        return {pod: self.owned_by(pod) for pod in self.pods()}
+
     def _is_settled(self, members: int) -> bool:
         status = self.group().get("status", {})
         entries = self._entries()

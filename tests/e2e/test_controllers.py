@@ -59,12 +59,12 @@ def test_a_statefulset_of_static_members_is_scaled_by_its_ordinals_and_rolled_wi
         assert settled["moves"] == settled["lowerBound"]
 
         fleet.change("consumergroup", {"membership": {"sessionTimeoutSeconds": LONG}})
-        two, before = owned(fleet), granted(fleet)
+        two, before = owned(fleet), fleet.owned()
         fleet.roll()
         fleet.rolled()
         fleet.settled(members=2)
         assert owned(fleet) == two, "each pod comes back under its name to what it had"
-        assert all(ranges != before[pod] for pod, ranges in granted(fleet).items()), "at new epochs"
+        assert all(ranges != before[pod] for pod, ranges in fleet.owned().items()), "at new epochs"
         assert fleet.group()["status"]["moves"] == settled["moves"]
 
 
@@ -173,7 +173,7 @@ def test_helm_refuses_to_take_a_groups_operator_and_a_fleet_goes_on_without_one(
         fleet.change("partitionedqueue", {"rebalance": {"maxHandoffSeconds": LONG}})
         operator.kubectl("-n", left, "apply", "-f", "-", text=spare_group())
         until(lambda: finalizers(operator, left))
-        before, moves = granted(fleet), fleet.group()["status"]["moves"]
+        before, moves = fleet.owned(), fleet.group()["status"]["moves"]
 
         operator.kubectl("-n", left, "apply", "-f", "-", text=json.dumps(leading("other-operator")))
         own = served_by(operator, left, f"{left}/other-operator")
@@ -197,7 +197,7 @@ def test_helm_refuses_to_take_a_groups_operator_and_a_fleet_goes_on_without_one(
         install(operator, values)
         until(lambda: finalizers(operator, left) is None, "what was deleted meanwhile goes")
         fleet.settled(members=3)
-        assert (granted(fleet), fleet.group()["status"]["moves"]) == (before, moves)
+        assert (fleet.owned(), fleet.group()["status"]["moves"]) == (before, moves)
         fleet.scale(2)
         fleet.settled(members=2)
     uninstall(operator)  # as no group is left
@@ -220,12 +220,7 @@ def served_by(cluster: Cluster, name: str, release: str) -> str:
 
 def owned(fleet: Fleet) -> dict[str, set[int]]:
     """The partitions of each pod."""
-    return {pod: set(parse_grants(ranges.get(QUEUE, ""))) for pod, ranges in granted(fleet).items()}
-
-
-def granted(fleet: Fleet) -> dict[str, dict[str, str]]:
-    """The same, with their epochs."""
-    return {pod: fleet.owned_by(pod) for pod in fleet.pods()}
+    return {pod: set(parse_grants(ranges.get(QUEUE, ""))) for pod, ranges in fleet.owned().items()}
 
 
 def by_age(cluster: Cluster, fleet: Fleet) -> list[str]:

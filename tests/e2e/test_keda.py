@@ -13,6 +13,7 @@ from charts.render import ROOT
 from cluster import Cluster, keda
 from tests.e2e.installing import NAMESPACE as OPERATORS
 from tests.e2e.installing import installed_by_helm, leader, namespace
+from tests.e2e.loaded_fleet import processed
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
 from tests.e2e.spark.shop import QUEUE as SHOP
 from tests.e2e.spark.shop import Shop, checked
@@ -161,8 +162,3 @@ def scaled_by_keda(cluster: Cluster, example: str, group: str, target: int, quic
 
 def asleep(fleet: Fleet) -> bool:
     return fleet.group().get("status", {}).get("state") == "ScaledToZero" and not fleet.pods()
-
-
-def processed(server: RedisServer, queue: str) -> int:
-    """Distinct messages whose processing was taken."""
-    return len({(row.key, row.sequence) for row in sink.rows(server.client(), queue) if not row.late})

@@ -11,7 +11,7 @@ from charts.render import ROOT
 from cluster import Cluster, built_images
 from tests.e2e.installing import CHART, NAMESPACE, installed_by_helm
 from tests.e2e.loaded_fleet import under_load
-from tests.e2e.plain_fleet import GROUP, Fleet
+from tests.e2e.plain_fleet import GROUP
 
 NEXT = "0.2.0"
 CRDS = ROOT / "crds"
@@ -22,7 +22,7 @@ def test_an_upgrade_and_a_rollback_under_load_move_nothing_and_lose_nothing(node
     repository = node.load_built_image(built_images.OPERATOR, tag=NEXT).rpartition(":")[0]
     node.helm("package", CHART, "--version", NEXT, "--app-version", NEXT, "--destination", str(tmp_path))
     with installed_by_helm(node, tmp_path), under_load(node, "upgraded") as fleet:
-        owners, moves = owned(fleet), fleet.group()["status"]["moves"]
+        owners, moves = fleet.owned(), fleet.group()["status"]["moves"]
 
         with_another_version(tmp_path / "crds")
         node.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(tmp_path / "crds"))
@@ -30,25 +30,20 @@ def test_an_upgrade_and_a_rollback_under_load_move_nothing_and_lose_nothing(node
         node.helm("upgrade", "baton", str(tmp_path / f"baton-{NEXT}.tgz"), *upgrade, "--set", f"image.tag={NEXT}")
         assert images_of(node) == {f"{repository}:{NEXT}"}
         fleet.settled(members=3)
-        assert (owned(fleet), fleet.group()["status"]["moves"]) == (owners, moves)
+        assert (fleet.owned(), fleet.group()["status"]["moves"]) == (owners, moves)
 
         served = node.kubectl("-n", fleet.namespace, "get", f"consumergroups.v1alpha2.baton.dev/{GROUP}", "-o", "yaml")
         assert yaml.safe_load(served)["status"]["moves"] == moves
         fleet.scale(4)  # what has been upgraded works
         fleet.settled(members=4)
-        owners, moves = owned(fleet), fleet.group()["status"]["moves"]
+        owners, moves = fleet.owned(), fleet.group()["status"]["moves"]
 
         node.helm("rollback", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "300s")  # the CRDs stay as they are
         assert images_of(node) == {built_images.OPERATOR.name}
         fleet.settled(members=4)
-        assert (owned(fleet), fleet.group()["status"]["moves"]) == (owners, moves)
+        assert (fleet.owned(), fleet.group()["status"]["moves"]) == (owners, moves)
         fleet.scale(2)
         fleet.settled(members=2)
-
-
-def owned(fleet: Fleet) -> dict[str, dict[str, str]]:
-    """What each pod owns, with the epochs."""
-    return {pod: fleet.owned_by(pod) for pod in fleet.pods()}
 
 
 def images_of(node: Cluster) -> set[str]:

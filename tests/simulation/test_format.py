@@ -176,6 +176,37 @@ def test_a_failing_check_with_json_reports_on_stderr(tmp_path: Path) -> None:
             "queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, queues: {orders: {onDeadline: Force}}}]\n",
             "events.0.queues.orders: spec.source.external belongs to spec.source.type External only: remove it",
         ),
+        ("until: 5\nqueues: {a: 1}\nqueues: {b: 1}\n", "line 3: the key 'queues' is here a second time"),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: expected a number, found true"),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: .nan, join: [b]}]\n", "events.0.at: "),
+        ("queues: {a: 1}\nuntil: .inf\n", "until: "),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [no]}]\n", "events.0.join.0.id: write the name in quotes"),
+        (
+            'queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: ["a\\e[2J"]}]\n',
+            "events.0.join.0.id: remove the characters that cannot be printed",
+        ),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, leave: [b]}]\n", "events.0.leave.0: 'b' has not joined by 1"),
+        (
+            "queues: {a: 1}\nuntil: 5\nevents: [{at: 2, terminate: [pod-1]}, {at: 1, join: [pod-2]}]\n",
+            "events.0.terminate.0: 'pod-1' has not joined by 2; did you mean pod-2?",
+        ),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, leave: [b]}, {at: 3, join: [b]}]\n", "it first joins at 3"),
+        ("queues: {a: 1}\nuntil: 5\ngroup: {rebalance: {resyncSeconds: 1.0e-9}}\n", "group.rebalance.resyncSeconds: "),
+        ("queues: {a: 1}\nuntil: " + "9" * 5000, "a value cannot be read"),
+        ("queues: {a: 1}\nuntil: 5\nexpect: " + "[" * 3000, "it is nested too deeply"),
+        ("queues: &a [*a]\nuntil: 5\n", "queues: "),
+        ('queues: {a: 1}\nuntil: "\\ud800"\n', "line 2: half of a character (a surrogate); write the whole of it"),
+        ('queues: {a: 1}\nuntil: 5\ngroup: {"\\ud800": 1}\n', "line 3: half of a character"),
+        (
+            "queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [group]}]\n",
+            "events.0.join.0.id: a pod of this name cannot take part, because the ledger has a key of that name; give it another",
+        ),
+        ("queues: {a: 1000000}\nuntil: 5\n", "queues.a.partitions: input should be less than or equal to 100000"),
+        ("queues: {a: 60000, b: 60000}\nuntil: 5\n", "queues: the queues have 120,000 partitions together; a simulation has"),
+        (
+            "queues: {a: 60000}\nuntil: 5\nevents: [{at: 1, queues: {b: 60000}}]\n",
+            "events.0: the queues have 120,000 partitions together",
+        ),
     ],
 )
 @pytest.mark.parametrize("option", ["--json", "--check"])
@@ -229,48 +260,6 @@ def test_an_invalid_setting_gets_one_line(tmp_path: Path, setting: str, message:
 
 def test_json_needs_a_single_value(tmp_path: Path) -> None:
     assert run(tmp_path, SMALL, "--json", "--set", "until=5,10").exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("until: 5\nqueues: {a: 1}\nqueues: {b: 1}\n", "line 3: the key 'queues' is here a second time"),
-        ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: expected a number, found true"),
-        ("queues: {a: 1}\nuntil: 5\nevents: [{at: .nan, join: [b]}]\n", "events.0.at: "),
-        ("queues: {a: 1}\nuntil: .inf\n", "until: "),
-        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [no]}]\n", "events.0.join.0.id: write the name in quotes"),
-        (
-            'queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: ["a\\e[2J"]}]\n',
-            "events.0.join.0.id: remove the characters that cannot be printed",
-        ),
-        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, leave: [b]}]\n", "events.0.leave.0: 'b' has not joined by 1"),
-        (
-            "queues: {a: 1}\nuntil: 5\nevents: [{at: 2, terminate: [pod-1]}, {at: 1, join: [pod-2]}]\n",
-            "events.0.terminate.0: 'pod-1' has not joined by 2; did you mean pod-2?",
-        ),
-        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, leave: [b]}, {at: 3, join: [b]}]\n", "it first joins at 3"),
-        ("queues: {a: 1}\nuntil: 5\ngroup: {rebalance: {resyncSeconds: 1.0e-9}}\n", "group.rebalance.resyncSeconds: "),
-        ("queues: {a: 1}\nuntil: " + "9" * 5000, "a value cannot be read"),
-        ("queues: {a: 1}\nuntil: 5\nexpect: " + "[" * 3000, "it is nested too deeply"),
-        ("queues: &a [*a]\nuntil: 5\n", "queues: "),
-        ('queues: {a: 1}\nuntil: "\\ud800"\n', "line 2: half of a character (a surrogate); write the whole of it"),
-        ('queues: {a: 1}\nuntil: 5\ngroup: {"\\ud800": 1}\n', "line 3: half of a character"),
-        (
-            "queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [group]}]\n",
-            "events.0.join.0.id: a pod of this name cannot take part, because the ledger has a key of that name; give it another",
-        ),
-        ("queues: {a: 1000000}\nuntil: 5\n", "queues.a.partitions: input should be less than or equal to 100000"),
-        ("queues: {a: 60000, b: 60000}\nuntil: 5\n", "queues: the queues have 120,000 partitions together; a simulation has"),
-        (
-            "queues: {a: 60000}\nuntil: 5\nevents: [{at: 1, queues: {b: 60000}}]\n",
-            "events.0: the queues have 120,000 partitions together",
-        ),
-    ],
-)
-def test_a_nasty_file_gets_one_line_too(tmp_path: Path, text: str, message: str) -> None:
-    result = run(tmp_path, text, "--json")
-    assert result.exit_code == 2
-    assert message in result.output and len(result.output.splitlines()) == 1
 
 
 def test_a_simulation_with_too_much_work_is_refused() -> None:

@@ -1,6 +1,6 @@
 """Rule 2: what balanced and settled mean, and when a group is at rest."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -116,42 +116,35 @@ def test_a_group_with_waiting_hand_offs_is_unsettled() -> None:
     assert words(group) == (True, True)
 
 
-def test_a_group_with_a_proposal_is_unsettled() -> None:
-    group = Group(spec=GroupSpec(approval=Approval.MANUAL)).start("a", "b").join("c")
-    group.settle(at=20)
-    group.settle(at=25)
-    assert group.state.proposal is not None
-    assert words(group) == (False, False)
+ORDERS = frozenset({QueueName("orders")})
+UNSETTLED: dict[str, tuple[Callable[[], Group], tuple[float, ...]]] = {
+    "a proposal": (lambda: Group(spec=GroupSpec(approval=Approval.MANUAL)).start("a", "b").join("c"), (20, 25)),
+    "an absent static member": (lambda: static().start().leave("b"), (20,)),
+    "a stopping owner": (lambda: Group().start("a", "b").terminate("b"), (20,)),
+    "no member yet": (Group, (0,)),
+    "no member any more": (lambda: Group().start("a").leave("a"), (20, 25)),
+    "no queue": (lambda: with_queues({}).join("a"), (0,)),
+    "a queue without readers": (lambda: with_queues({"orders": 4, "pay": 2}).join("a", subscribed=ORDERS), (0, 5)),
+}
+"""The group, and the times of its steps from then on."""
 
 
-def test_a_group_that_waits_for_a_static_member_is_unsettled() -> None:
-    group = Group(spec=GroupSpec(session_timeout=30)).join("a", instance="a").join("b", instance="b").start()
-    group.leave("b").settle(at=20)
-    assert words(group) == (False, False)
+def static() -> Group:
+    return Group(spec=GroupSpec(session_timeout=30)).join("a", instance="a").join("b", instance="b")
 
 
-def test_a_group_without_members_is_unsettled() -> None:
+def with_queues(sizes: dict[str, int]) -> Group:
     group = Group()
-    group.settle(at=0)
-    assert words(group) == (False, False)
-    group.start("a").leave("a")
-    group.settle(at=20)
-    group.settle(at=25)
-    assert words(group) == (False, False)
+    group.queues = {QueueName(name): ObservedQueue(size) for name, size in sizes.items()}
+    return group
 
 
-def test_a_group_without_queues_has_nothing_to_settle() -> None:
-    group = Group()
-    group.queues = {}
-    group.join("a").settle(at=0)
-    assert words(group) == (False, False)
-
-
-def test_a_queue_without_readers_is_not_served() -> None:
-    group = Group()
-    group.queues[QueueName("pay")] = ObservedQueue(2)
-    group.join("a", subscribed=frozenset({QueueName("orders")})).start()
-    assert group.owners() == "aaaa"
+@pytest.mark.parametrize("why", UNSETTLED)
+def test_a_group_is_neither_balanced_nor_settled_with(why: str) -> None:
+    make, times = UNSETTLED[why]
+    group = make()
+    for at in times:
+        group.settle(at)
     assert words(group) == (False, False)
 
 
@@ -179,12 +172,6 @@ def test_a_group_that_asserts_its_owners_is_not_settled() -> None:
     assert words(group) == (True, False), "they go on working"
     group.settle()
     assert words(group) == (True, True)
-
-
-def test_a_group_with_a_stopping_owner_is_unsettled() -> None:
-    group = Group().start("a", "b").terminate("b")
-    group.settle(at=20)
-    assert words(group) == (False, False)
 
 
 def test_a_standby_leaves_a_group_settled() -> None:
