@@ -1,7 +1,7 @@
 """A group for tests of the engine: facts in, steps out, with consumers and queues that do what a test asks."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
 from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome
@@ -70,6 +70,13 @@ class Group:
         """Have a consumer's session report the release of the partitions that it holds."""
         record = self.state.records[partition(number, queue)]
         self.releases.add(Release(self.members[MemberId(name)].uid, QueueName(queue), number, record.epoch))
+        return self
+
+    def let_go(self) -> Self:
+        """Have every live giver release what it is to give."""
+        for of, move in self.state.moves.items():
+            if move.giver in self.members and self.state.records[of].owner == move.giver:
+                self.release(str(move.giver), of.number, of.queue)
         return self
 
     def observe(self, outcomes: frozenset[Outcome] = frozenset()) -> Observation:

@@ -186,13 +186,6 @@ class Tight(Group):
         self.sizes.append(self.bytes)
         return made.step
 
-    def let_go(self) -> "Tight":
-        """Every giver releases what it is to give."""
-        for of, move in self.state.moves.items():
-            if move.giver is not None:
-                self.release(move.giver, of.number)
-        return self
-
     def to_rest(self) -> int:
         """Until nothing moves; returns the number of parts."""
         for parts in range(100):
