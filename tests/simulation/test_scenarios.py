@@ -49,9 +49,10 @@ def test_the_lines_add_up_to_the_summary(path: Path) -> None:
     last: dict[tuple[str, int], str] = {}
     kept: set[tuple[str, int]] = set()
     paused: dict[tuple[str, int], float] = {}
-    moves, misses, pauses, now = 0, 0, 0.0, 0.0
+    moves, misses, pauses, alone, now = 0, 0, 0.0, 0.0, 0.0
     scenario, run = played(path)
     of = identities(scenario)
+    unowned = {(name, number): 0.0 for name, queue in scenario.queues.items() for number in range(queue.partitions)}
     *lines, summary = run.lines
     for line in lines:
         assert line["t"] >= now
@@ -68,11 +69,13 @@ def test_the_lines_add_up_to_the_summary(path: Path) -> None:
                 misses += 1
                 if line["taken"]:
                     owner.pop(partition)
+                    unowned[partition] = now
                 else:
                     kept.add(partition)
             case "release":
                 assert owner.pop(partition) == line["member"]
                 kept.discard(partition)
+                unowned[partition] = now
             case "grant":
                 assert partition not in owner or (partition in kept and owner[partition] == line["member"])
                 assert line["epoch"] > epochs.get(partition, 0)
@@ -82,11 +85,14 @@ def test_the_lines_add_up_to_the_summary(path: Path) -> None:
                 owner[partition], last[partition] = line["member"], member
                 epochs[partition] = line["epoch"]
                 pauses += now - paused.pop(partition, now)
+                alone += now - unowned.pop(partition, now)
                 kept.discard(partition)
     owned: dict[str, dict[str, list[int]]] = {}
     for (queue, number), member in sorted(owner.items()):
         owned.setdefault(member, {}).setdefault(queue, []).append(number)
+    alone += sum(scenario.until - since for since in unowned.values())
     assert scenario.expect.get("pause_seconds", pauses) == pytest.approx(summary["pause_seconds"])
+    assert path not in RULES or scenario.expect.get("unowned_seconds", alone) == pytest.approx(summary["unowned_seconds"])
     assert (moves, misses, owned) == (summary["moves"], summary["deadline_misses"], summary["assignment"])
 
 
