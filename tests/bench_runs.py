@@ -1,4 +1,4 @@
-"""A benchmark with little to do: it measures what it says it does. How fast that was is nobody's concern in tests."""
+"""A benchmark with little to do: it measures what it claims. Its speed does not matter in tests."""
 
 import json
 import subprocess

@@ -21,7 +21,7 @@ from tests.reports import pytest_configure, pytest_runtest_makereport, pytest_te
 __all__ = ["pytest_configure", "pytest_runtest_makereport", "pytest_terminal_summary"]
 
 OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar.py", "test_under_dev.py")
-"""In tests/integration/spark: they start programs, which have a Spark of their own or none."""
+"""In tests/integration/spark: they start programs with a separate Spark, or without one."""
 OWN_BROKERS = ("test_benches.py", "test_several_brokers.py")
 """In tests/integration/kafka, likewise."""
 SHARING = ("tests/integration/kafka", "tests/integration/spark")
@@ -92,7 +92,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start nodes of their own run before those that share one. Tests that compute are spread between tests that wait
+    """Tests that start a separate node run before those that share one. Tests that compute are spread between tests that wait
     for servers, for the whole run: together they keep the processors busy. Of each, what takes longest begins first."""
     places: dict[bool, dict[str, int]] = {True: {}, False: {}}
     for item in sorted(items, key=lambda item: item.path.name not in EARLY):

@@ -17,7 +17,7 @@ def shared(address: KafkaAddress, group: str) -> tuple[EventLoopThread, DirectHa
 
 
 def wait_for_entries(reader: KafkaReader, partitions: Iterable[int], seconds: float) -> None:
-    """In this thread, until there may be something to read in one of these, or for so many seconds."""
+    """In this thread, until there may be something to read in one of these, or for that many seconds."""
     woken = threading.Event()
     reader.wait_for(frozenset(partitions), woken.set)
     woken.wait(seconds)

@@ -19,7 +19,7 @@ def logged(client: redis.Redis, queue: str) -> list[int]:
 
 
 def waiting(client: redis.Redis, queue: str) -> int:
-    """Entries that nobody is done with."""
+    """Unfinished entries."""
     return sum(client.xlen(partition_keys(queue, one).stream) for one in partitions(client, queue))
 
 

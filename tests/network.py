@@ -1,6 +1,6 @@
 """A network that fails as networks do: what stands between a client and its server in tests, and can be told to break.
 
-A process has a link of its own to each server that it speaks to. What was lost on a connection stays lost, and the connection
+A process has a separate link to each server that it speaks to. What was lost on a connection stays lost, and the connection
 with it: after `heal` it is new connections that work, as behind a firewall or a node that forgot them. A connection on which
 nothing was lost goes on.
 """
@@ -109,7 +109,7 @@ class Link:
         self._network.call(lambda: setattr(self, "_cut_in", way))
 
     def silence(self, ways: frozenset[Way] = BOTH) -> None:
-        """What goes these ways is lost, and nobody is told: neither end sees the other close."""
+        """What goes these ways is lost unnoticed: neither end sees the other close."""
         self._network.call(lambda: setattr(self, "_silent", ways))
 
     def forget(self) -> None:

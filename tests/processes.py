@@ -32,7 +32,7 @@ else:
 
 
 class Freezable:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     _process: "subprocess.Popen[bytes] | None"
 

@@ -1,4 +1,4 @@
-"""A real Prometheus for tests: on a free port, in a directory of its own, gone afterwards."""
+"""A real Prometheus for tests: on a free port, in a temporary directory."""
 
 import json
 import math

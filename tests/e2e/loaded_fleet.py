@@ -29,7 +29,7 @@ def under_load(
     hook: int = 0,
 ) -> Iterator[Fleet]:
     """Consumers with load and, where the `source` is Redis, a witness; at the end, the verdict. `rate`: messages in a second.
-    `graceful`: nobody is cut off, so each message is processed once, and none is marked as redelivered. `source`: the queue's
+    `graceful`: no pod is cut off, so each message is processed once, and none is marked as redelivered. `source`: the queue's
     type. The others: see Fleet."""
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer(bind=node.address))

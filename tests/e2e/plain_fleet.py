@@ -68,7 +68,7 @@ class Fleet:
         self._kubectl("delete", f"consumergroup/{GROUP}", f"partitionedqueue/{QUEUE}", self._workload, "--timeout=300s")
 
     def moving(self) -> bool:
-        """Somebody is to let go of something."""
+        """Whether some member is releasing partitions."""
         return any(entry["revoking"] for entry in self._entries().values())
 
     def settled(self, members: int) -> None:

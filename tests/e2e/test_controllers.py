@@ -205,7 +205,7 @@ def test_helm_refuses_to_take_a_groups_operator_and_a_fleet_goes_on_without_one(
 
 
 def leading(name: str) -> dict[str, Any]:
-    """The Lease of another release's leader, for as long as anybody believes it without a renewal."""
+    """The Lease of another release's leader, for as long as it is believed without a renewal."""
     spec = {"holderIdentity": "other", "leaseDurationSeconds": int(LONGEST_DURATION)}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
 
@@ -242,7 +242,7 @@ def example(path: str, kind: str) -> Any:
 
 
 def spare_group() -> str:
-    """A group without pods, with a queue of its own."""
+    """A group without pods, with a separate queue."""
     specs = {
         "PartitionedQueue": {"source": {"type": "External"}, "partitions": 1},
         "ConsumerGroup": {"queues": [{"name": QUEUE}]},

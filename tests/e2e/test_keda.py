@@ -67,14 +67,14 @@ def test_a_fleet_follows_its_lag_from_none_to_many_and_back(with_keda: Cluster, 
             scaled_by_keda(with_keda, "keda.yaml", f"{name}/{GROUP}", 20, quick),
             Witness(server.url, queue, PARTITIONS) as witness,
         ):
-            until(lambda: asleep(fleet), "nothing waits, and nobody is there", LONG)
+            until(lambda: asleep(fleet), "nothing waits, and there is no pod", LONG)
             with Load(server.url, queue, rate=70) as load:
                 until(lambda: fleet.pods(), "the first messages wake the fleet", LONG)
                 until(lambda: len(fleet.pods()) == MOST, "the lag has brought all the pods that there may be", LONG)
                 fleet.settled(members=MOST)
                 load.pause()
                 until(lambda: processed(server, queue) >= load.total, "all is done", LONG)
-                until(lambda: asleep(fleet), "nothing waits any more, and nobody is there", LONG)
+                until(lambda: asleep(fleet), "nothing waits any more, and there is no pod", LONG)
                 status = fleet.group()["status"]
                 assert status["moves"] == status["lowerBound"], "each partition moves once for each size that it settles at"
                 load.resume()

@@ -1,4 +1,4 @@
-"""A consumer as a process of its own, where no kubelet runs pods: `python -m tests.load.consumer`, with a pod's environment.
+"""A consumer as a process, where no kubelet runs pods: `python -m tests.load.consumer`, with a pod's environment.
 
 It is the consumer of `tests.e2e.reader`, but for its way to the API server (KUBECONFIG), and a ledger that is a plain directory.
 """

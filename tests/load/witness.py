@@ -41,7 +41,7 @@ class Witness:
         self._thread.join()
 
     def owner(self, partition: int) -> tuple[str, int]:
-        """UID (empty: nobody) and epoch, as last seen."""
+        """UID (empty: no owner) and epoch, as last seen."""
         return self._last.get(partition, ("", 0))
 
     def _run(self) -> None:

@@ -125,7 +125,7 @@ class Crowd:
             self.feed.put(of, "MODIFIED", body)
 
     def tell_all(self) -> threading.Thread:
-        """As kopf does when it begins: from a thread of its own. What is deleted before that has ended may be told after it."""
+        """As kopf does at its start: from a separate thread. What is deleted before that has ended may be told after it."""
 
         def tell() -> None:
             for of in WatchedKind:
@@ -165,11 +165,11 @@ class Crowd:
         self.feed = WatchEvents(asyncio.get_running_loop(), self.replica.cache.event)
 
     def members(self, namespace: str, group: str) -> int:
-        """With a key of their own in its ledger."""
+        """Members with a key in its ledger."""
         return max(0, len(self._keys(namespace, group)) - 1)
 
     def granted(self, namespace: str, group: str) -> int:
-        """Partitions that its ledger says somebody owns."""
+        """Partitions with an owner in its ledger."""
         entries = [MemberEntry.from_json(text) for key, text in self._keys(namespace, group).items() if key != LEDGER_GROUP_KEY]
         return sum(len(numbers) for entry in entries for numbers in entry.owned.values())
 

@@ -58,7 +58,7 @@ class Story:
         assert lone.replica.elector.leading
 
     async def ends(self, before: dict[str, int], after: dict[str, int]) -> None:
-        """The ledger says so until the term is over, and then so."""
+        """The ledger is `before` until the term is over, and then `after`."""
         await self._until(TERM - LATE)
         assert await self.lone.owned("shop") == before
         await self._until(TERM + LATE)

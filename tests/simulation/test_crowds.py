@@ -1,4 +1,4 @@
-"""A thousand groups with ten thousand pods, and a large group beside them: nobody waits half a second for another."""
+"""A thousand groups with ten thousand pods, and a large group beside them: no group waits half a second for another."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -275,13 +275,13 @@ async def test_a_ledger_that_understates_its_size_is_not_read(world: Full) -> No
 
 
 def kept(group: str) -> list[GroupState]:
-    """States of a group that somebody refers to."""
+    """States of a group that are still referenced."""
     return [one for one in gc.get_objects() if isinstance(one, GroupState) and one.group == group and one.records]
 
 
 @story
 async def test_a_deposed_leader_keeps_no_group_in_memory(world: Full) -> None:
-    """That may be an hour later. And whoever leads again would have all of it twice."""
+    """Garbage may be collected an hour later; a replica that leads again would have everything twice."""
     world.fleet("first", 12)
     await world.serves("first", 12)
     gc.disable()

@@ -1,4 +1,4 @@
-"""What groups cost that nobody works for: many of them may name one large queue. The operator's own loop, in real time."""
+"""The cost of groups without members: many of them may name one large queue. The operator's own loop, in real time."""
 
 import gc
 import tracemalloc

@@ -1,4 +1,4 @@
-"""What a large group costs, and that nobody else has to wait for it: the operator's own loop, in real time."""
+"""The cost of a large group, for which no other group waits: the operator's own loop, in real time."""
 
 import asyncio
 import gc
@@ -35,8 +35,8 @@ def piece() -> float:
 
 
 class Turns(asyncio.SelectorEventLoop):
-    """Keeps what the longest turn cost, in `piece()`s that were done right after it: whoever shares the cores, and their caches,
-    makes both slower.
+    """Keeps what the longest turn cost, in `piece()`s that were done right after it: other programs on the cores, and in their
+    caches, slow both down.
 
     Without what Python's garbage collector took: the operator collects all of it once an hour.
     """
@@ -125,7 +125,7 @@ async def _lives(partitions: int, story: Callable[[Large], Work]) -> None:
 
 
 def timed(work: Callable[..., Work], *arguments: int) -> tuple[float, float]:
-    """Run it in a process of its own, as the operator is one: what other tests left in this one is not looked through.
+    """Run it in a separate process, as the operator is one: what other tests left in this one is not looked through.
 
     Seconds of processor time of that process, and the longest turn of its event loop (`Turns.longest`).
     """

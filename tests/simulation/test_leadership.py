@@ -1,4 +1,4 @@
-"""Two replicas beside each other: only who leads does anything, and who begins to lead holds nothing against anybody."""
+"""Two replicas: only the leader acts, and a new leader starts without stale facts."""
 
 import asyncio
 from typing import Any

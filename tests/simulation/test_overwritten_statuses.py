@@ -1,4 +1,4 @@
-"""Statuses that somebody else writes over: a leader that lost its lead and wrote late, or anybody."""
+"""Statuses that are overwritten, such as by a former leader that wrote late."""
 
 import asyncio
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The operator whose ledger cannot be written: it says so, does nothing that the ledger does not say, and goes on when it can."""
+"""An operator whose ledger cannot be written reports that, does nothing that is not in the ledger, and goes on when it can."""
 
 import asyncio
 from collections.abc import Callable

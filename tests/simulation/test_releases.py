@@ -1,4 +1,4 @@
-"""Two installations of the operator whose namespaces overlap: one stands back, and says so."""
+"""Two installations of the operator whose namespaces overlap: one stands back and reports that."""
 
 import asyncio
 
@@ -55,7 +55,7 @@ async def test_the_later_of_two_releases_stands_back_and_names_the_other(lone: L
     before = await versions(lone)
     assert await writer(lone) == FIRST
     await asyncio.sleep(300)
-    assert await versions(lone) == before, "nobody writes"
+    assert await versions(lone) == before, "neither writes"
     await lone.delete_pod("shop", "b")
     await asyncio.sleep(5)
     assert await lone.owned("shop") == {"a": 4}
@@ -183,7 +183,7 @@ async def test_a_queue_whose_group_is_deleted_is_unused(lone: Lone, releases: in
     queue = await lone.api.get(queues_path("shop", "orders"))
     assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
     await asyncio.sleep(120)
-    assert await lone.api.get(queues_path("shop", "orders")) == queue, "nobody writes"
+    assert await lone.api.get(queues_path("shop", "orders")) == queue, "neither writes"
 
 
 @played

@@ -1,5 +1,4 @@
-"""A ledger that somebody spoilt while no operator was there, or none that knew what it had said: it is rebuilt above what the
-queue has recorded."""
+"""A ledger that was damaged while no operator ran is rebuilt above the epochs that the queue has recorded."""
 
 import json
 

@@ -73,7 +73,7 @@ async def test_an_endless_plan_affects_only_its_group(lone: Lone, own_assignor: 
     assert await lone.owned("bank") == {"b": 4}
     assert len(hanging) == 1, "what hangs holds one thread, however often the group is looked at"
     lone.loop.run_in_executor = at_once  # type: ignore[method-assign]
-    hanging[0].set_exception(RuntimeError("it has ended, and nobody uses it"))
+    hanging[0].set_exception(RuntimeError("it has ended unused"))
     await asyncio.sleep(60)
     assert await lone.owned("shop") == {"a": 4}
     assert await lone.ready("shop") == ("True", "Ready")

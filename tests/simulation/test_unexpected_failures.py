@@ -1,4 +1,4 @@
-"""An exception that nobody expected is said on its own group, with a cure, and tried again ever more rarely; the others go on."""
+"""An unexpected exception is reported on its group with a cure, and retried with growing pauses; other groups go on."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 
 def broken(verb: str, path: str) -> Fault | None:
     if path == LEDGER and verb == "update":
-        raise TypeError("somebody's secret is 'hunter2'")
+        raise TypeError("a secret is 'hunter2'")
     return None
 
 

@@ -26,7 +26,7 @@ def test_pods_of_a_deployment_go_one_after_the_other(path: Path) -> None:
 
 
 def test_an_executor_can_be_evicted_at_the_smallest_fleet_size() -> None:
-    """Nobody but the driver knows how many there are to be, so the budget names how many stay."""
+    """Only the driver knows the desired size, so the budget says how many stay."""
     kept = read(EXAMPLES / "spark" / "disruption.yaml", "PodDisruptionBudget")["minAvailable"]
     assert read(EXAMPLES / "spark" / "queue.yaml", "ConsumerGroup")["replicas"] > kept
     assert read(EXAMPLES / "autoscaling" / "keda-spark.yaml", "ScaledObject")["minReplicaCount"] > kept

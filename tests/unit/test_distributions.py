@@ -18,7 +18,7 @@ DOCKERFILES = ("manifests/operator/Dockerfile", "manifests/examples/spark/Docker
 
 @pytest.mark.parametrize("file", sorted((ROOT / "manifests").rglob("Dockerfile")), ids=lambda path: path.parent.name)
 def test_an_image_of_python_is_built_from_the_base_that_a_user_names(file: Path) -> None:
-    """docs/reference/chart.md says so."""
+    """As docs/reference/chart.md promises."""
     bases = re.findall(r"^FROM (\S+)", file.read_text(), flags=re.MULTILINE)
     assert [base for base in bases if base.startswith("python")] == []
     assert "${PYTHON}" not in bases or "\nARG PYTHON=python:3.11-slim-bookworm\n" in file.read_text()

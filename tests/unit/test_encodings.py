@@ -1,4 +1,4 @@
-"""Texts are UTF-8, whatever the locale of the process says: an image may have one of its own."""
+"""Texts are UTF-8, whatever the locale of the process says: an image may have another one."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""Tests of real processes and servers wait for what must come as long as PATIENCE says: no bound of their own is shorter."""
+"""Tests of real processes and servers wait at least PATIENCE seconds for what must come."""
 
 import ast
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ PAUSE = 1.0
 
 
 def hasty(source: str) -> Iterator[str]:
-    """Waits with a number of their own."""
+    """Waits with a literal number."""
     for call in (found for found in ast.walk(ast.parse(source)) if isinstance(found, ast.Call)):
         if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS:
             given = [*call.args, *(keyword.value for keyword in call.keywords)]

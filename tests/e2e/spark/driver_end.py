@@ -33,7 +33,7 @@ def end_in_a_batch(shop: Shop, files: Files, *ask: str) -> None:
             gone = time.monotonic() - asked
         except BaseException:  # else its log, which ends with it, is followed for ever
             cluster.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--wait=false", check=False)
-            print(f"unfinished: {shop.unfinished()}; the group is {shop.driver() or 'nobody'}'s; what the driver said:")
+            print(f"unfinished: {shop.unfinished()}; the group is {shop.driver() or 'no driver'}'s; the driver's log:")
             print(log.result())
             raise
     print(f"the driver was asked to stop; its group was given up after {given_up:.1f} s, and its pod gone after {gone:.1f} s")

@@ -1,4 +1,4 @@
-"""The examples of manifests/examples as they stand, on a cluster that has no registry and no storage of its own.
+"""The examples of manifests/examples as they stand, on a cluster without a registry and without storage.
 
 What is changed: the pods ask for less CPU than they should on a machine of two. What is added: the image, built by the example's
 Dockerfile, and a volume for the example's claim.

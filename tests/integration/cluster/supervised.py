@@ -12,7 +12,7 @@ from cluster import Cluster
 SLEEPER = "import time; time.sleep(3600)"
 
 if __name__ == "__main__":
-    # Whoever started the tests in the background has handed down SIGINT ignored.
+    # Tests that were started in the background inherit an ignored SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with Cluster(node=True) as cluster:
         volumes, mounts = cluster.host_volumes()

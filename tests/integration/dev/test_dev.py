@@ -302,7 +302,7 @@ def test_a_silent_redis_is_reported_and_waited_for(dev: Dev) -> None:
     with RedisServer(append_only=False) as server:
         server.kill()
         process = dev.start("--redis-url", server.url, "--delay", "0")
-        until(says(dev, "does not answer"), "it says so")
+        until(says(dev, "does not answer"), "it reports that")
         server.start()
         until(says(dev, "unowned: 0-5"), "it goes on")
         assert process.poll() is None

@@ -71,7 +71,7 @@ def test_a_second_baton_dev_on_a_topic_waits_for_the_first(dev: Dev, broker: Kaf
 
 def test_a_missing_topic_is_reported_and_waited_for(dev: Dev, broker: KafkaBroker) -> None:
     dev.start("--kafka-url", f"kafka://{broker.servers}", "--topic", "later", "--queue", "later")
-    until(says(dev, "later"), "it says so")
+    until(says(dev, "later"), "it reports that")
     broker.make_topic("later", 3)
     until(says(dev, "unowned: 0-2"), "it goes on")
 
@@ -103,5 +103,5 @@ def test_invalid_options_are_reported_in_one_line(dev: Dev, arguments: list[str]
 
 def test_an_unreachable_broker_is_reported_once(dev: Dev) -> None:
     dev.start("--kafka-url", "kafka://127.0.0.1:1")
-    until(says(dev, "Kafka at 127.0.0.1:1 does not answer"), "it says so")
+    until(says(dev, "Kafka at 127.0.0.1:1 does not answer"), "it reports that")
     assert "Unable connect" not in dev.said.read_text()

@@ -86,7 +86,7 @@ def test_baton_dev_ends_while_its_redis_is_silent(dev: Dev) -> None:
         until(says(dev, "unowned: 0-5"))
         server.freeze()
         dev.consumer("a")
-        until(says(dev, "does not answer"), "it says so")
+        until(says(dev, "does not answer"), "it reports that")
         ends(dev, process)
         server.thaw()
 
@@ -96,7 +96,7 @@ def test_baton_dev_ends_while_its_redis_is_down(dev: Dev) -> None:
         process = dev.start("--redis-url", server.url, "--delay", "0")
         until(says(dev, "unowned: 0-5"))
         server.kill()
-        until(says(dev, "does not answer"), "it says so")
+        until(says(dev, "does not answer"), "it reports that")
         ends(dev, process)
 
 

@@ -10,7 +10,7 @@ from tests.simulation.api_server.refusals import Refused, forbidden
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What somebody may do; namespace None: everywhere."""
+    """The rights of an account; namespace None: everywhere."""
 
     group: str
     resources: Collection[str]

@@ -107,7 +107,7 @@ class Deletion:
         self._store.put(kind, key, {**found, "metadata": Manifest({**found["metadata"], "ownerReferences": left})})
 
     def _lives(self, kind: Kind, key: Key, owner: Any) -> bool | None:
-        """None: of a kind that is not known here, so nobody can say."""
+        """None: unknown, because its kind is not modelled."""
         owners_kind = _KINDS.get((owner["apiVersion"], owner["kind"]))
         if owners_kind is None:
             return None

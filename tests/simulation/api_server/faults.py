@@ -27,7 +27,7 @@ class LoseAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """It arrives so many seconds later, and the answer comes so many seconds later."""
+    """The request arrives some seconds later, and the answer some seconds after that."""
 
     there: float = 0.0
     back: float = 0.0

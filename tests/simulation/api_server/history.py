@@ -1,4 +1,4 @@
-"""What happened, in the order of versions, and who is told of it as it goes on."""
+"""Changes in the order of versions, and their watchers."""
 
 from bisect import bisect_right
 from collections import defaultdict

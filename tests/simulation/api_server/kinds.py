@@ -18,7 +18,7 @@ class Kind:
     custom: bool = False
     """Of a CustomResourceDefinition."""
     made_by_replacing: bool = False
-    """A replace makes it where there is none."""
+    """A replace creates a missing object."""
     needs_version: bool = False
     """A replace has to name the resourceVersion."""
     generation: bool = False

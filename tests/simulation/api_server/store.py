@@ -9,7 +9,7 @@ from tests.simulation.api_server.kinds import Kind
 from tests.simulation.api_server.manifests import Manifest
 
 Key = tuple[str, str]
-"""Namespace (empty where there is none) and name."""
+"""Namespace (empty for cluster-wide objects) and name."""
 
 
 class Store:

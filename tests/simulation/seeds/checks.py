@@ -73,7 +73,7 @@ def _nothing_waits_without_a_deadline(state: GroupState, seen: Observation, made
     if state.holddown is not None and not state.holddown.rest and not seen.spec.paused and not seen.held_back and not problem:
         ends.append(state.holddown.until)
     if ends and (made.wake_at is None or made.wake_at > min(ends)):
-        raise InvariantError(f"nobody is woken at {min(ends)} but at {made.wake_at}")
+        raise InvariantError(f"no step is due at {min(ends)} but at {made.wake_at}")
 
 
 def _settled_is_settled(state: GroupState) -> None:
@@ -298,7 +298,7 @@ class Checks:
         queue = self._tenant.servers[key[0]]
         forgotten = self.lost and (not queue.fenced or queue.restarts)  # both the ledger and the queue lost the epoch
         if epoch < self._highest.get(partition, 0) and not forgotten:
-            raise InvariantError(f"{pod.name} is told of {partition}@{epoch} after {self._highest[partition]}")
+            raise InvariantError(f"{pod.name} reads a grant of {partition}@{epoch} after {self._highest[partition]}")
         self._highest[partition] = max(epoch, self._highest.get(partition, 0))
 
     def handed_over(self, key: Key, uid: str, epoch: int) -> None:

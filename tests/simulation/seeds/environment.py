@@ -148,7 +148,7 @@ class Environment:
         return next((one for one in self.operators if one.leading), None)
 
     def replace(self, operator: Operator, seconds: float) -> None:
-        """Start the operator's container again after so many seconds, or another pod in its place."""
+        """Start the operator's container again after some seconds, or another pod in its place."""
         self.later(seconds, self.new_operator, self.rng.choice((None, operator.identity)))
 
     def new_operator(self, identity: str | None = None) -> Operator:

@@ -40,7 +40,7 @@ class Connection:
         self._environment = operator.environment
 
     async def carry(self, about: float, do: Callable[[], T], lost: Callable[[], bool] = lambda: False) -> T:
-        """Call `do` at the server after about so many seconds, and return its result after as many. `lost`: True if no answer
+        """Call `do` at the server after about that many seconds, and return its result after as many. `lost`: True if no answer
         comes."""
         environment, loop = self._environment, self._environment.loop
         answer: asyncio.Future[T] = loop.create_future()

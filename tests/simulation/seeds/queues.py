@@ -78,7 +78,7 @@ class Queue:
         return not self.fenced or (log.uid, log.epoch) == (uid, epoch)
 
     def read(self, number: int, uid: str, epoch: int, last: int | None) -> tuple[int, int] | str:
-        """Return the range of messages from `last`, or from the committed offset; or why there is none: "stale", "paused"."""
+        """Return the range of messages from `last`, or from the committed offset; or why it is empty: "stale", "paused"."""
         if not self.lets_in(number, uid, epoch):
             self.refused += 1
             return "stale"

@@ -205,7 +205,7 @@ class Tenant:
             self.environment.later(0.5, self._leave_when_idle, pod)
 
     def stop(self, pod: Consumer, seconds: float) -> None:
-        """Send SIGSTOP, and SIGCONT after so many seconds."""
+        """Send SIGSTOP, and SIGCONT some seconds later."""
         if pod.dead or pod.stopped:
             return
         pod.stop()
@@ -283,7 +283,7 @@ class Tenant:
         self.environment.ask("delete", core_path(self.namespace, "configmaps", ledger_name(self.group)))
 
     def touch_ledger(self, word: str) -> None:
-        """Somebody annotates it, which makes no difference but to its resourceVersion."""
+        """A foreign annotation changes only its resourceVersion."""
         path = core_path(self.namespace, "configmaps", ledger_name(self.group))
         self.environment.ask("patch", path, {"metadata": {"annotations": {"somebody": word}}})
 
@@ -365,7 +365,7 @@ class Tenant:
         return taken
 
     def lets_go(self, pod: Consumer, key: Key, epoch: int) -> None:
-        """It has nothing of the partition in hand, and does nothing more under this epoch. It says so until it is heard."""
+        """Report that nothing of the partition is in hand at this epoch, until that is read."""
         queue = self.servers[key[0]]
         if pod.dead:
             return

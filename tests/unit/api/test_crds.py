@@ -79,7 +79,7 @@ def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
         yield from fields(field.get("items") or {}, here)
 
 
-# -- Statuses that another release has written, or anybody who may: what reads is read, and what does not is named.
+# -- Statuses that another release or client has written: valid parts are read, invalid ones are named.
 
 
 READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "2026-11-22T12:00:00Z"}

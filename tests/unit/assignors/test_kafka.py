@@ -47,8 +47,8 @@ def zoned(zones: Zones = NEAR, **members: str | None) -> Request:
         pytest.param(zoned(a="west", b="east"), {"a": [1, 3], "b": [0, 2]}, id="each gets what is near"),
         pytest.param(zoned(a="west", b="north"), {"a": [1, 3], "b": [0, 2]}, id="who is near nothing gets the rest"),
         pytest.param(zoned(a=None, b="west"), {"a": [0, 1], "b": [2, 3]}, id="a member without a zone is near everything"),
-        pytest.param(zoned(a="west", b="west"), {"a": [1, 3], "b": [0, 2]}, id="nobody gets more than its share"),
-        pytest.param(zoned(a="north", b="south"), {"a": [0, 1], "b": [2, 3]}, id="zones of nobody are ignored"),
+        pytest.param(zoned(a="west", b="west"), {"a": [1, 3], "b": [0, 2]}, id="no member gets more than its share"),
+        pytest.param(zoned(a="north", b="south"), {"a": [0, 1], "b": [2, 3]}, id="zones without members are ignored"),
         pytest.param(
             zoned((frozenset({"east", "west"}),) * 4, a="west", b="east"), {"a": [0, 1], "b": [2, 3]}, id="replicas everywhere"
         ),

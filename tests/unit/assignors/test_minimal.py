@@ -15,7 +15,7 @@ from tests.unit.assignors.worlds import ZONES, all_partitions, holders
 
 
 def least_cost(costs: Sequence[Sequence[int]]) -> int:
-    """The least cost of giving every row a column of its own. There must be at least as many columns as rows."""
+    """The least cost of giving every row a different column. There must be at least as many columns as rows."""
     rows, columns = len(costs), len(costs[0]) if costs else 0
     infinity = 1 + 2 * sum(max(row) for row in costs)
     row_price, column_price = [0] * (rows + 1), [0] * (columns + 1)

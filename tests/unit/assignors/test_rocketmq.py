@@ -74,7 +74,7 @@ def test_a_room_without_readers_is_shared_by_all() -> None:
 def test_a_partition_in_several_rooms_counts_to_the_first_that_is_manned() -> None:
     members = {"a": Member(ORDERS, zone="west"), "b": Member(ORDERS, zone="north")}
     request = group(3, ["east west north", "east", "south east"], **members)
-    assert numbers(get("machine-room-nearby")(request)) == {"a": [1], "b": [0, 2]}  # the last two are nobody's
+    assert numbers(get("machine-room-nearby")(request)) == {"a": [1], "b": [0, 2]}  # no member is in the last two
 
 
 def test_any_assignor_can_be_within_the_rooms() -> None:

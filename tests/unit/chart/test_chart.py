@@ -173,8 +173,8 @@ def test_a_cluster_that_gives_each_namespace_its_user_chooses_the_pods_user(obje
 
 def test_a_network_policy_follows_its_values(objects: Objects, tmp_path: Path) -> None:
     assert ("NetworkPolicy", "baton") not in objects("--set", "networkPolicy.enabled=false")
-    anybody = objects("--set", "networkPolicy.enabled=true")["NetworkPolicy", "baton"]["spec"]
-    assert (anybody["policyTypes"], anybody["ingress"]) == (["Ingress"], [{"ports": [{"port": "http"}]}])
+    default = objects("--set", "networkPolicy.enabled=true")["NetworkPolicy", "baton"]["spec"]
+    assert (default["policyTypes"], default["ingress"]) == (["Ingress"], [{"ports": [{"port": "http"}]}])
     values = tmp_path / "values.yaml"
     peers: list[Any] = [{"podSelector": {}}]
     rules = [{"ports": [{"port": 443}]}]
@@ -386,7 +386,7 @@ def policies(found: Found, kind: str = "ValidatingAdmissionPolicy") -> set[str]:
 
 
 def told(found: Found) -> str:
-    """What the operator is told of the policies."""
+    """The operator's argument about the policies."""
     arguments: list[str] = found["Deployment", "baton"]["spec"]["template"]["spec"]["containers"][0]["args"]
     (flag,) = [argument for argument in arguments if "admission" in argument]
     return flag
@@ -431,7 +431,7 @@ def test_editors_may_join_groups_and_only_the_operator_writes_ledgers(objects: O
 
 
 def test_names_of_digits_stay_strings(helm: Path) -> None:
-    """Whoever numbers tenants has namespaces called so."""
+    """Namespaces of numbered tenants have such names."""
     named = ("serviceAccount.name", "fullnameOverride", "nameOverride", "priorityClassName")
     lists = {"watchNamespaces": ["77001"], "rbac.secrets": {"77001": ["77001"]}, "console.hosts": ["77001"]}
     metrics = ("service", "serviceMonitor", "podMonitor", "prometheusRule", "dashboard")

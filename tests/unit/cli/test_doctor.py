@@ -45,11 +45,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 def unreachable() -> str:
     """What the operator says of a queue whose server is not there."""
 
-    async def nobody(name: str, key: str, *, named_by: str, holds: str) -> SecretText:
+    async def unused(name: str, key: str, *, named_by: str, holds: str) -> SecretText:
         raise AssertionError("the URL stands in the queue itself")
 
     source = RedisSource.model_validate({"url": "redis://redis.shop:6380"})
-    where = asyncio.run(address(QueueToOpen("shop", "orders", source, 100, 5, nobody, Path("/etc/baton/tls"))))
+    where = asyncio.run(address(QueueToOpen("shop", "orders", source, 100, 5, unused, Path("/etc/baton/tls"))))
     with pytest.raises(QueueUnreachable) as told, explained(read(where.text, stands_in=where.stands_in), "shop/orders"):
         raise ConnectionError("Error 111 connecting") from ConnectionRefusedError(ECONNREFUSED, "Connect call failed ('::1', 1)")
     return str(told.value)

@@ -62,7 +62,7 @@ def test_each_sentence_of_an_event_counts_for_its_partition() -> None:
 
 
 def test_foreign_events_and_grants_to_others_do_not_count() -> None:
-    assert history(FIVE, B, [{**one, "reportingComponent": "somebody"} for one in hand_off()]).events == ()
+    assert history(FIVE, B, [{**one, "reportingComponent": "another"} for one in hand_off()]).events == ()
     assert history(FIVE, MemberId("exec-c"), hand_off()).since is None
 
 
@@ -103,7 +103,7 @@ def test_an_entry_handed_out_repeatedly_is_named() -> None:
 @pytest.mark.parametrize(
     ("record", "before", "said"),
     [
-        # a move has begun, with an epoch of its own
+        # a move has begun, with a new epoch
         (PartitionRecord(Epoch(7), None, A, Epoch(4)), "exec-a", "It has no owner. exec-a had it last, at epoch 4."),
         (PartitionRecord(Epoch(4), None, A, Epoch(4)), None, "It has no owner. exec-a had it last, at epoch 4."),
         (PartitionRecord(Epoch(7), None, A), None, "It has no owner. exec-a had it last."),

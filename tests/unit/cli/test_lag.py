@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 class Cluster(Api):
-    """Groups and the operators that their ledgers name. Each operator says of all groups that they have the lag of its own."""
+    """Groups and the operators that their ledgers name. Each operator reports one lag for all groups."""
 
     def __init__(self, releases: Mapping[Key, str], lag_of: Mapping[str, int], *, may_list: bool = True) -> None:
         super().__init__(None)

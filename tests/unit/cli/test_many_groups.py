@@ -24,7 +24,7 @@ GROUPS = [f"orders-{number}" for number in range(5)]
 
 
 class Held(dict[str, Any]):
-    """A ledger of which one can see whether anybody still has it."""
+    """A ledger that can be referenced weakly."""
 
 
 def manifest(group: str, data: Held) -> Json:

@@ -73,7 +73,7 @@ def test_conflicting_options_are_refused_before_building(arguments: tuple[str, .
 
 
 def test_four_executors_of_the_spark_example_have_room_on_a_node_of_two_cpus() -> None:
-    """Beside the operator, and beside what kind runs of its own (950m)."""
+    """Beside the operator, and beside kind's own pods (950m)."""
     (driver,) = yaml.safe_load_all((FOLDER / "spark" / "driver.yaml").read_text())
     (container,) = driver["spec"]["template"]["spec"]["containers"]
     executor = next(one["value"] for one in container["env"] if one["name"] == "EXECUTOR_CPU")

@@ -1,4 +1,4 @@
-"""What those who look are told while something is wrong, and how many may look."""
+"""The messages of a feed while something is wrong, and the limits of viewers."""
 
 import asyncio
 import json

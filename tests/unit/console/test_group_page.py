@@ -123,7 +123,7 @@ def test_a_spoilt_ledger_is_a_problem_on_the_page() -> None:
     assert shown["members"][0]["problem"]
 
 
-# -- What-if: one plan at a time, and none that nobody waits for.
+# -- What-if: one plan at a time, and no abandoned one.
 
 
 async def test_an_abandoned_what_if_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What the console answers when the API server does not know whoever asks."""
+"""The console's answers to unknown and unauthorized viewers."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -143,7 +143,7 @@ def test_ctrl_c_at_a_terminal_arrives_once(dev: Dev) -> None:
 def test_the_program_ends_even_if_baton_dev_run_is_killed(run: Callable[[], "subprocess.Popen[str]"]) -> None:
     process = run()
     os.kill(process.pid, signal.SIGKILL)
-    assert process.communicate()[0] == "", "nobody has its output open any more"
+    assert process.communicate()[0] == "", "no process has its output open any more"
 
 
 def test_a_program_ended_by_a_signal_has_a_shells_exit_code(dev: Dev) -> None:

@@ -59,7 +59,7 @@ def test_an_executors_uid_depends_on_its_driver() -> None:
     assert not {one.uid for one in executors(lease("0,1", holder=Uid("another")), lambda _: 0.0)} & since.keys()
 
 
-# -- The folder of `baton dev` is its own, and nobody else's files are touched.
+# -- The state directory of `baton dev`: foreign files are not touched.
 
 
 def test_a_folder_with_foreign_files_is_left_alone(tmp_path: Path) -> None:

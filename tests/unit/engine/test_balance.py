@@ -223,7 +223,7 @@ def test_a_group_with_a_postponed_resize_is_unsettled(how: str, partitions: int)
 
 
 class Untouchable(Mapping[Partition, PartitionRecord]):
-    """Partitions that nobody may look at."""
+    """Partitions that must not be read."""
 
     def __getitem__(self, key: Partition) -> PartitionRecord:
         raise AssertionError(f"{key} was looked at")

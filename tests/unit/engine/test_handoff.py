@@ -62,7 +62,7 @@ def granted_at_queue(group: Group, number: int, member: str, epoch: int) -> froz
 def test_a_late_grant_of_a_cancelled_hand_off_makes_an_owner() -> None:
     group = handing_off()
     group.terminate("a").terminate("b").settle(12.2)
-    assert group.state.moves[partition(1)].receiver is None, "whoever comes next has it"
+    assert group.state.moves[partition(1)].receiver is None, "it waits for the next member"
     accepted = granted_at_queue(group, 1, "b", 2)
     group.settle(12.3)
     assert (group.owners(), partition(1) in group.state.moves) == ("a-", False), "a has let go"
@@ -153,7 +153,7 @@ def test_a_late_grant_whose_receiver_is_chosen_again_keeps_its_epoch() -> None:
     assert grants(group.join("b").step(0.1)) == [(0, "a", 1), (1, "b", 2)]
     assert grants(group.leave("b").step(0.2)) == [(0, "a", 1), (1, "a", 3)]
     done = group.step(0.3, granted_at_queue(group, 1, "a", 1))
-    assert (pauses(done), grants(done)) == ([], [(0, "a", 1)]), "whoever reads at that epoch is not shut out"
+    assert (pauses(done), grants(done)) == ([], [(0, "a", 1)]), "its reads at that epoch are still accepted"
     assert partition(1) not in group.state.moves
     group.settle(0.4)
     assert (group.owners(), group.state.records[partition(1)].epoch) == ("aa", 1)
@@ -266,7 +266,7 @@ def test_a_drain_report_of_another_epoch_frees_nothing() -> None:
 
 def test_a_refused_grant_is_repeated_above_the_record() -> None:
     group = handing_off()
-    group.records[partition(1)] = Ownership(Uid("somebody"), Epoch(40))
+    group.records[partition(1)] = Ownership(Uid("stranger"), Epoch(40))
     group.release("a", 1).settle(12.5)
     assert group.records[partition(1)] == ("uid-b", 41, False)
     assert group.state.records[partition(1)].epoch == 41

@@ -1,4 +1,4 @@
-"""The ledger: what is written can be read, and what anybody else may have written is refused."""
+"""The ledger: written ledgers read back, and damaged ones are refused."""
 
 import json
 import random

@@ -100,7 +100,7 @@ def test_the_last_member_keeps_what_it_has_until_the_holddown_ends(fenced: bool)
 
 
 def test_a_missed_deadline_counts_only_for_its_move() -> None:
-    """Eager: a is to have its partition again, at its deadline without its word; then it is to go to somebody else."""
+    """Eager: a is to have its partition again, at its deadline without its word; then it is to go to another member."""
     group = external(GroupSpec(protocol=Protocol.EAGER), partitions=4).start("a", "b").join("c")
     group.settle(at=20)
     group.settle(at=25)
@@ -264,7 +264,7 @@ def test_the_older_of_an_identity_stays_fenced_off_while_the_newer_drains() -> N
     group.leave("c").settle(80)
     group.settle(80 + DELAY)
     group.settle(80 + DELAY + 3)
-    assert sorted(group.owners()) == ["a", "a", "b", "b"], "nobody of its identity is left but itself"
+    assert sorted(group.owners()) == ["a", "a", "b", "b"], "it is the last pod of its identity"
 
 
 def test_a_drain_needs_no_approval_but_its_undoing_does() -> None:

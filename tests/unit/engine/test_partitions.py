@@ -88,7 +88,7 @@ def test_a_partition_that_comes_back_has_no_origin() -> None:
     group = Group(4, GroupSpec(session_timeout=4)).start("a", "b")
     group.leave("b").settle(60)
     group.resize(1).settle(61)
-    group.resize(4).settle(62)  # 1 and 3 had nobody and are new; a has not let go of 2 yet
+    group.resize(4).settle(62)  # 1 and 3 had no owner and are new; a has not let go of 2 yet
     group.release("a", 2).settle(63)
     assert group.owners() == "aaaa"
     assert group.state.totals.moves == group.state.totals.lower_bound == 0
@@ -217,7 +217,7 @@ def test_a_stopping_pod_is_asserted_too() -> None:
 def test_an_orphan_is_granted_above_a_restarted_servers_record() -> None:
     group = Group(2, incarnation="one").start("a", "b")
     group.leave("b").settle(60)
-    group.records[partition(1)] = Ownership(Uid("somebody"), Epoch(50))
+    group.records[partition(1)] = Ownership(Uid("stranger"), Epoch(50))
     group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: group.records[partition(1)]})
     group.settle(61)
     assert grants(group.step(65)) == [(1, "a", 51)]
@@ -410,7 +410,7 @@ def test_a_queue_that_has_become_fenced_waits_for_no_owner() -> None:
 
 
 def test_a_paused_group_gives_up_no_queue() -> None:
-    """A static member that stops has to let go of what is given to nobody yet. While the group is paused, its queue is not
+    """A static member that stops has to release partitions without a receiver. While the group is paused, its queue is not
     given up either."""
     group = external(spec=GroupSpec(session_timeout=300))
     group.join("a", instance="i").join("b", instance="j").start()

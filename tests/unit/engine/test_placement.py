@@ -170,7 +170,7 @@ def test_queues_must_be_even_only_under_a_balancing_assignor(assignor: str, move
     assert (each_queue_with_another_member(assignor).state.holddown is not None) is moves
 
 
-# An assignor of the user's own that fails, or breaks its contract: nobody's work depends on it.
+# An assignor of the user's own that fails, or breaks its contract: owners keep their partitions.
 
 
 MINE = "example.com/mine"

@@ -84,7 +84,7 @@ def test_no_timer_fires_before_its_time_even_by_the_least_that_a_number_can_say(
             done.set()
 
         loop.call_later(due - loop.time(), fire)
-        for _ in range(10):  # somebody is at work, so that time stands still
+        for _ in range(10):  # work goes on, so that time stands still
             await asyncio.sleep(0)
         assert not fired
         await done.wait()
