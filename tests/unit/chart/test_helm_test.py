@@ -8,11 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry, Gauge
 
 from baton.controller.health import HealthServer
-from charts.render import install_manifest
 from tests.unit.chart.conftest import Objects
 from tests.unit.controller.test_reference_pages import new_replica
 
@@ -81,7 +79,3 @@ def test_the_test_pod_has_the_operators_image_and_no_rights(objects: Objects) ->
     (container,), (other,) = spec["containers"], operator["containers"]
     assert (container["image"], container["securityContext"]) == (other["image"], other["securityContext"])
     assert spec["nodeSelector"] == {"pool": "ops"}
-
-
-def test_the_install_manifest_has_none_of_it(helm: Any) -> None:
-    assert [one["kind"] for one in yaml.safe_load_all(install_manifest(helm)) if one["kind"] == "Pod"] == []

@@ -3,12 +3,10 @@
 import runpy
 from typing import Any
 
-import yaml
-
 from baton.kube.objects import FINALIZER
 from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import GROUP_LABEL
-from charts.render import CHART, install_manifest
+from charts.render import CHART
 from tests.unit.chart.conftest import Objects
 
 NAME = "baton-delete-groups-first"
@@ -66,7 +64,3 @@ def test_the_jobs_pod_is_not_selected_as_an_operator(objects: Objects) -> None:
 def test_the_jobs_name_fits_into_a_label(objects: Objects) -> None:
     names = [name for kind, name in objects("--set", f"fullnameOverride={'a' * 55}") if kind == "Job"]
     assert [len(name) for name in names] == [63]
-
-
-def test_the_install_manifest_has_none_of_it(helm: Any) -> None:
-    assert [one["kind"] for one in yaml.safe_load_all(install_manifest(helm)) if one["kind"] == "Job"] == []

@@ -11,7 +11,8 @@ import pytest
 from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
 
 from baton.api import Condition, ConditionStatus
-from baton.cli import doctor
+from baton.api.group import ConsumerGroupSpec
+from baton.cli import doctor, rebalance
 from baton.cli.doctor import (
     MOST_OPERATORS,
     OWN,
@@ -21,11 +22,13 @@ from baton.cli.doctor import (
     Verdict,
     accounts,
     findings,
+    groups,
     pods,
     queues,
 )
 from baton.cli.group import GroupLook, Leader, look
 from baton.cli.group_words import Severity, problems_of
+from baton.cli.pause import follows
 from baton.controller.problems import Reason
 from baton.kube.objects import queue_view
 from baton.kube.pods import PodView, view
@@ -190,3 +193,25 @@ def test_the_operator_of_most_groups_comes_first() -> None:
 def test_operators_without_groups_are_sorted_by_name() -> None:
     found = accounts([deployment("b"), deployment("a"), deployment("a")], [])
     assert [account for account, _ in found] == ["system:serviceaccount:a:baton", "system:serviceaccount:b:baton"]
+
+
+# -- A paused group, and the commands pause and rebalance.
+
+
+def test_pausing_warns_that_partitions_of_ended_pods_wait() -> None:
+    assert "partitions of pods that end wait without an owner" in follows("orders", "shop", paused=True)
+    assert "owner" not in follows("orders", "shop", paused=False)
+
+
+@pytest.mark.parametrize(("paused", "unowned", "warned"), [(True, 2, True), (True, 0, False), (False, 2, False)])
+def test_the_doctor_warns_of_partitions_without_an_owner_in_a_paused_group(paused: bool, unowned: int, warned: bool) -> None:
+    status = {**MANIFEST["status"], "state": "Paused", "unowned": unowned}
+    manifest = {**MANIFEST, "spec": {**MANIFEST["spec"], "paused": paused}, "status": status}
+    found = [one for one in groups(ClusterFacts(5.0, groups=[look(manifest, {}, (), now=5.0)])) if "without an owner" in one.says]
+    assert [(one.verdict, one.cure) for one in found] == [(Verdict.WARNING, "baton resume orders -n shop")] * warned
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_rebalancing_a_paused_group_warns_that_nothing_moves(paused: bool) -> None:
+    spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "paused": paused})
+    assert ("nothing moves until `baton resume orders -n shop`" in rebalance.follows("orders", "shop", spec)) == paused
