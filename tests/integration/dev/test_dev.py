@@ -83,12 +83,6 @@ def ended(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-@pytest.fixture
-def dev(tmp_path: Path) -> Iterator[Dev]:
-    with ExitStack() as stack:
-        yield Dev(tmp_path, stack)
-
-
 def says(dev: Dev, *words: str) -> Callable[[], bool]:
     return lambda: all(word in dev.last() for word in words)
 

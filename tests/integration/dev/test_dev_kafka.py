@@ -21,12 +21,6 @@ def broker() -> Iterator[KafkaBroker]:
         yield running
 
 
-@pytest.fixture
-def dev(tmp_path: Path) -> Iterator[Dev]:
-    with ExitStack() as stack:
-        yield Dev(tmp_path, stack)
-
-
 def test_two_consumers_share_a_topic_and_hand_over_in_order(dev: Dev, broker: KafkaBroker) -> None:
     process = dev.start("--kafka-url", f"kafka://{broker.servers}", "--delay", "0")
     producer = Producer({"bootstrap.servers": broker.servers, **ORDERED})

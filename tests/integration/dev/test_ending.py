@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ echo $$ > "{folder}/pid"
 while :; do sleep 0.1; done
 """
 """A server that never answers, and perhaps never ends."""
-
-
-@pytest.fixture
-def dev(tmp_path: Path) -> Iterator[Dev]:
-    with ExitStack() as stack:
-        yield Dev(tmp_path, stack)
 
 
 @pytest.fixture

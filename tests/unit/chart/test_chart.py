@@ -310,23 +310,6 @@ def test_finishing_deletions_takes_one_more_right(objects: Objects) -> None:
     assert ("ClusterRole", "baton-deletions") not in objects("--set", "rbac.finishDeletions=true"), "all namespaces are served"
 
 
-def test_extra_volumes_and_variables_reach_the_container(objects: Objects, tmp_path: Path) -> None:
-    values = tmp_path / "values.yaml"
-    values.write_text(
-        yaml.safe_dump(
-            {
-                "extraVolumes": [{"name": "usr", "hostPath": {"path": "/usr"}}],
-                "extraVolumeMounts": [{"name": "usr", "mountPath": "/usr", "readOnly": True}],
-                "extraEnv": [{"name": "HTTPS_PROXY", "value": "proxy:3128"}],
-            }
-        )
-    )
-    pod = objects("--values", str(values))["Deployment", "baton"]["spec"]["template"]["spec"]
-    assert {"name": "usr", "hostPath": {"path": "/usr"}} in pod["volumes"]
-    assert {"name": "usr", "mountPath": "/usr", "readOnly": True} in pod["containers"][0]["volumeMounts"]
-    assert {"name": "HTTPS_PROXY", "value": "proxy:3128"} in pod["containers"][0]["env"]
-
-
 def pods(made: Iterable[Any]) -> Iterator[Any]:
     """The specs of all pods that these objects are or make."""
     for one in made:
@@ -341,13 +324,15 @@ def test_image_volumes_are_in_all_pods_and_extra_volumes_in_the_operators(object
     python, ca = {"name": "python", "hostPath": {"path": "/usr"}}, {"name": "ca", "configMap": {"name": "ca"}}
     mounted = [{"name": "python", "mountPath": "/usr", "readOnly": True}, {"name": "ca", "mountPath": "/etc/baton/tls"}]
     volumes = {"imageVolumes": [python], "imageVolumeMounts": mounted[:1], "extraVolumes": [ca], "extraVolumeMounts": mounted[1:]}
-    values.write_text(yaml.safe_dump({"console": {"enabled": True}, **volumes}))
+    proxy = {"name": "HTTPS_PROXY", "value": "proxy:3128"}
+    values.write_text(yaml.safe_dump({"console": {"enabled": True}, "extraEnv": [proxy], **volumes}))
     found = list(pods(objects("--values", str(values)).values()))
     assert {pod["containers"][0]["name"] for pod in found} == {"operator", "console", "test", "uninstall"}
     for pod in found:
         (container,) = pod["containers"]
         assert python in pod["volumes"] and mounted[0] in container["volumeMounts"], container["name"]
-        assert (ca in pod["volumes"], mounted[1] in container["volumeMounts"]) == ((container["name"] == "operator",) * 2)
+        extra = (ca in pod["volumes"], mounted[1] in container["volumeMounts"], proxy in container.get("env", ()))
+        assert extra == (container["name"] == "operator",) * 3
         assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
 
 

@@ -100,15 +100,8 @@ def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
         ("def assign(request, more): ...", "which takes (request, more); it is called with (request): pass a function"),
         ("assigned = 3", "cannot be loaded (AttributeError: "),
         ("raise SystemExit(3)", "cannot be loaded (SystemExit: 3)"),
-        ("def assign(request): raise ValueError('too\\nbad')", "failed at bad.py:1 with ValueError: too bad"),
-        ("from baton.assignors import Answer\ndef assign(request): return Answer({})", "gave orders 0-3 no owner"),
-        (
-            "from baton.assignors import Answer\ndef assign(request):\n"
-            "    return Answer({next(iter(request.members)): [('orders', n) for n in range(4)]})",
-            "answers otherwise when the same members or queues are listed in another order",
-        ),
     ],
-    ids=["no function", "other arguments", "no such name", "exits", "raises", "leaves out", "looks at the order"],
+    ids=["no function", "other arguments", "no such name", "exits"],
 )
 def test_a_faulty_assignor_is_reported_in_one_line(tmp_path: Path, code: str, said: str) -> None:
     package(tmp_path, "bad", "example.com/bad = bad:assign", code)
