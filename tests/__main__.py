@@ -25,12 +25,7 @@ from cluster.waiting import PATIENCE
 from tests.processes import ChildProcess
 from tests.reports import OUTCOMES
 
-CLUSTER = (
-    "tests/e2e",
-    "tests/integration/cluster",
-    "tests/integration/operator/under_load",
-    "tests/integration/prometheus",
-)
+CLUSTER = ("tests/e2e", "tests/integration/cluster", "tests/integration/operator/under_load", "tests/integration/prometheus")
 """Folders of tests that need a node, images, a browser, Prometheus, or a fleet under load."""
 TIERS = {
     "quick": ("not long", "tests/unit", "tests/simulation"),

@@ -90,12 +90,7 @@ class RedisServer(Freezable):
     def start(self) -> Self:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
         log = (self.directory / "log").open("ab")
-        self._process = ChildProcess(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+        self._process = ChildProcess(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         log.close()
         deadline = time.monotonic() + PATIENCE
         with self.client() as client:

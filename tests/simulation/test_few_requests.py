@@ -87,9 +87,7 @@ async def test_a_leader_that_cannot_list_ledgers_reads_before_it_writes(world: O
 
 
 @in_virtual_time
-async def test_a_ledger_created_late_by_a_former_leader_is_continued(
-    world: OneReplica,
-) -> None:
+async def test_a_ledger_created_late_by_a_former_leader_is_continued(world: OneReplica) -> None:
     await served(world)
     epochs, before = await world.epochs(), await world.config_map()
     await world.stop()

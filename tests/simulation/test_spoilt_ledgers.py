@@ -47,9 +47,7 @@ async def test_a_spoilt_ledger_is_rebuilt_above_the_queues_epochs(world: OneRepl
 
 
 @in_virtual_time
-async def test_releases_by_an_overwritten_unanswered_write_are_granted_again(
-    world: OneReplica,
-) -> None:
+async def test_releases_by_an_overwritten_unanswered_write_are_granted_again(world: OneReplica) -> None:
     """What is let go of at one epoch stays let go of."""
     await world.serve("a", "b")
     before = await world.epochs()

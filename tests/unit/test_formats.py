@@ -29,7 +29,4 @@ def test_variables_labels_and_annotations() -> None:
     same("names.json", found)
 
 
-PATTERNS = {
-    "variables": r"\bBATON_[A-Z_]+\b",
-    "labels, annotations and finalizers": r"\bbaton\.dev/[a-z-]+\b",
-}
+PATTERNS = {"variables": r"\bBATON_[A-Z_]+\b", "labels, annotations and finalizers": r"\bbaton\.dev/[a-z-]+\b"}

@@ -16,12 +16,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with Cluster(node=True) as cluster:
         volumes, mounts = cluster.host_volumes()
-        container = {
-            "name": "sleeper",
-            "image": cluster.load_consumer_image(),
-            "args": ["-c", SLEEPER],
-            "volumeMounts": mounts,
-        }
+        container = {"name": "sleeper", "image": cluster.load_consumer_image(), "args": ["-c", SLEEPER], "volumeMounts": mounts}
         spec = {"containers": [container], "volumes": volumes}
         cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sleeper"}, "spec": spec})
         cluster.kubectl("wait", "pod/sleeper", "--for=condition=Ready", "--timeout=300s")

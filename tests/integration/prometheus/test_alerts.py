@@ -95,10 +95,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({f"baton_group_waiting_seconds{{{OF}}}": "60+60x40"}, 31, True),
         Case({f"baton_group_waiting_seconds{{{OF}}}": "60x20 stale"}, 31, False),
         Case(
-            {
-                f"baton_group_waiting_seconds{{{OF}}}": "60+60x40",
-                f'baton_group_ready{{{OF}, reason="ScaledToZero"}}': "1x40",
-            },
+            {f"baton_group_waiting_seconds{{{OF}}}": "60+60x40", f'baton_group_ready{{{OF}, reason="ScaledToZero"}}': "1x40"},
             31,
             False,
         ),

@@ -84,21 +84,8 @@ def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
 
 READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "2026-11-22T12:00:00Z"}
 MOVE = {"queue": "orders", "partition": 1, "from": "a", "to": "b", "epoch": 2}
-WORDS = [
-    "state",
-    "members",
-    "conditions",
-    "type",
-    "status",
-    "handoffs",
-    "queue",
-    "proposal",
-    "members",
-    "id",
-    "moves",
-    "Ready",
-    "x",
-]
+WORDS = ["state", "members", "conditions", "type", "status", "handoffs", "queue", "proposal", "members", "id", "moves"]
+WORDS += ["Ready", "x"]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS) | st.sampled_from([READY, MOVE]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),

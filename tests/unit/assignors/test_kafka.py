@@ -166,8 +166,7 @@ class TestClaims:
 
     def test_a_newer_claim_stands_whatever_the_older_ones_do_to_each_other(self, read_too: frozenset[QueueName]) -> None:
         request = a_request(
-            {"orders": 2, "payments": 0},
-            {"a": member(0), "b": member(0), "c": member(0, generation=2, read=ORDERS | read_too)},
+            {"orders": 2, "payments": 0}, {"a": member(0), "b": member(0), "c": member(0, generation=2, read=ORDERS | read_too)}
         )
         assert numbers(cooperative(request).assignment)["c"] == [0]
 

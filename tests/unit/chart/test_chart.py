@@ -86,11 +86,7 @@ def test_every_default_value_is_known_to_the_schema() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("--set", f"fullnameOverride={'a' * 55}"),
-        ("--set", f"nameOverride={'a' * 63}"),
-        ("--set", f"nameOverride={'a-' * 31}a"),
-    ],
+    [("--set", f"fullnameOverride={'a' * 55}"), ("--set", f"nameOverride={'a' * 63}"), ("--set", f"nameOverride={'a-' * 31}a")],
 )
 def test_names_of_services_and_labels_fit(objects: Objects, arguments: tuple[str, ...]) -> None:
     on = ("console.enabled", "metrics.service.enabled", "metrics.dashboard.enabled", "networkPolicy.enabled")

@@ -109,10 +109,7 @@ async def test_a_missing_right_is_reported_for_each_group() -> None:
         (None, "no operator has written the group's ledger yet"),
         (Leader("ops/baton", readable=False), "you may not read the Lease ops/baton: forward its port 8080"),
         (Leader("ops/baton"), "the Lease ops/baton has none: see `baton doctor`"),
-        (
-            Leader("ops/baton", holder="laptop"),
-            "laptop runs outside the cluster without a known address: use --operator http://",
-        ),
+        (Leader("ops/baton", holder="laptop"), "laptop runs outside the cluster without a known address: use --operator http://"),
     ],
 )
 async def test_an_unknown_lag_is_explained_with_the_cure(leader: Leader | None, said: str) -> None:

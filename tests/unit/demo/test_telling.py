@@ -61,10 +61,7 @@ def test_the_same_trouble_is_narrated_once() -> None:
 def test_states_and_missed_deadlines_are_narrated() -> None:
     before = Picture(state="Ready")
     after = Picture(state="Holddown", hold_until="12:00:05", deadline_misses=2)
-    assert list(changes(before, after)) == [
-        "the group is Holddown until 12:00:05",
-        "2 deadlines missed: fenced off at the queue",
-    ]
+    assert list(changes(before, after)) == ["the group is Holddown until 12:00:05", "2 deadlines missed: fenced off at the queue"]
 
 
 # -- The picture says what the cluster says, and shows what is missing as missing.

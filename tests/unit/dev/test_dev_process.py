@@ -105,10 +105,7 @@ def as_timeout_does(pid: int, number: int) -> None:
 @pytest.mark.parametrize("send", [os.kill, os.killpg, as_timeout_does])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_arrives_once(
-    dev: Dev,
-    run: Callable[[], "subprocess.Popen[str]"],
-    send: Callable[[int, int], None],
-    number: signal.Signals,
+    dev: Dev, run: Callable[[], "subprocess.Popen[str]"], send: Callable[[int, int], None], number: signal.Signals
 ) -> None:
     process = run()
     send(process.pid, number)

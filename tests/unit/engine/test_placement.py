@@ -223,10 +223,7 @@ def test_an_answer_without_an_owner_is_rejected(mine: Moody) -> None:
     group.join("c").step(10)
     group.settle(15)
     problem = summary(group.state).problem
-    assert problem is not None and (problem.reason, "gave orders 0-3 no owner" in problem.message) == (
-        "InvalidAssignment",
-        True,
-    )
+    assert problem is not None and (problem.reason, "gave orders 0-3 no owner" in problem.message) == ("InvalidAssignment", True)
     assert group.owners() == "abab"
 
 
