@@ -44,7 +44,7 @@ async def test_a_deleted_group_waits_until_its_queue_is_valid_and_releases_it(wo
     queue = await with_invalid_queue(world)
     world.delete_group("orders")
     await asyncio.sleep(5.0)
-    assert await world.found(GROUP) is not None and not queue.released
+    assert (await world.found(GROUP) is not None, queue.released) == (True, False)
     partitions(world, 4)
     await world.until_gone(GROUP, 10.0)
     assert queue.released and all(owner.uid is None for owner in queue.records.values())
