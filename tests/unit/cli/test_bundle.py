@@ -165,7 +165,7 @@ def test_a_key_is_recognized_by_its_form(key: str) -> None:
         'secrets "orders-redis-2" is forbidden: User "system:serviceaccount:shop:baton" cannot get resource "secrets"',
         "wrong password for 10.244.77.1:6379, 3 times since 2026-11-26T12:00:00Z; redis://redis-0.shop:6379/0, partition=3",
         "kubectl auth can-i list leases.coordination.k8s.io -n shop",
-        "it takes the token of the queue away, and no secret is read here",
+        "it takes the token of the queue away, and reads no secret here",
         "0a1b2c3d-0a1b-2c3d-4e5f-0a1b2c3d4e5f sha256:0123456789abcdef0123456789abcdef01234567",
         "partition 3 of orders goes from exec-1 to exec-2: exec-2 joined",
         "redis.shop:6379 does not answer: start it, or correct spec.source.redis.url",
