@@ -1,6 +1,6 @@
 """In-memory queues for tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -25,6 +25,19 @@ def filled(count: int, **options: Any) -> TestQueue:
     for _ in range(count):
         queue.send("k", "v")
     return queue
+
+
+def handled(
+    handler: Callable[..., object], *values: str | bytes, queue: TestQueue | None = None, deserializer: Any = None, **options: Any
+) -> TestQueue:
+    """Return a queue, or this one, after the entries in it and these values of one key were handled."""
+    with queue or TestQueue() as made:
+        for value in values:
+            made.send("k", value)
+        consumer = made._consumer or made.consumer(value_deserializer=deserializer)
+        made.start(handler, consumer=consumer, **options)
+        made.settled()
+    return made
 
 
 def consumer_of(queue: TestQueue, *, session: Session | None = None, transactions: bool = False) -> Consumer:

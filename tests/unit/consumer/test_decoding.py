@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from baton.consumer import Batch, Entry, Retry
 from baton.consumer.tracing import traced
 from baton.testing import TestQueue
+from tests.unit.consumer.readers import handled
 
 if TYPE_CHECKING:
     from elsewhere import Unknown  # type: ignore[import-not-found]
@@ -58,14 +59,9 @@ def nothing_seen() -> None:
     seen.clear()
 
 
-def run(handler: Callable[..., object], *values: Any, value_deserializer: Any = None, **options: Any) -> TestQueue:
-    """Return the queue after these values were handled."""
-    with TestQueue() as queue:
-        for value in values:
-            queue.send("k", value if isinstance(value, (bytes, str)) else json.dumps(value))
-        queue.start(handler, consumer=queue.consumer(value_deserializer=value_deserializer), **options)
-        queue.settled()
-    return queue
+def run(handler: Callable[..., object], *values: Any, **options: Any) -> TestQueue:
+    """Return the queue after these values were handled, as JSON unless they are bytes or text."""
+    return handled(handler, *(value if isinstance(value, (bytes, str)) else json.dumps(value) for value in values), **options)
 
 
 def of_model(order: Order) -> None:
@@ -135,7 +131,7 @@ class Handler:
         traced(of_coroutine, TracerProvider()),
     ],
 )
-def test_a_model_is_made_of_the_value(handler: Callable[..., object]) -> None:
+def test_a_value_becomes_the_annotated_model(handler: Callable[..., object]) -> None:
     queue = run(handler, {"id": 1}, {"id": "2"}, {"id": "no"}, b"{", {"id": 3})
     assert seen == [Order(id=1), Order(id=2), Order(id=3)]
     wrong, no_json = (letter.why.splitlines() for letter in queue.dead_letters)
@@ -143,7 +139,7 @@ def test_a_model_is_made_of_the_value(handler: Callable[..., object]) -> None:
     assert no_json[1].startswith("  Invalid JSON: EOF while parsing an object")
 
 
-def test_a_dataclass_a_union_or_none_is_made_of_it() -> None:
+def test_a_value_becomes_a_dataclass_a_union_or_none() -> None:
     def pay(payment: Payment) -> None:
         seen.append(payment)
 
@@ -160,7 +156,7 @@ def test_a_dataclass_a_union_or_none_is_made_of_it() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 10])
-def test_with_max_entries_it_gets_a_list(size: int) -> None:
+def test_with_max_entries_a_handler_gets_a_list_of_models(size: int) -> None:
     def handle(orders: list[Order]) -> None:
         seen.extend(orders)
 
@@ -175,21 +171,18 @@ def test_with_max_entries_it_gets_a_list(size: int) -> None:
         assert len(queue.dead_letters) == 1
 
 
-def test_a_deserializer_comes_first() -> None:
-    run(of_model, zlib.compress(b'{"id": 1}'), value_deserializer=zlib.decompress)
-    run(of_model, {"id": 2}, value_deserializer=json.loads)
-    run(of_model, {"id": 3}, value_deserializer=Order.model_validate_json)
+def test_a_deserializer_runs_before_the_model() -> None:
+    run(of_model, zlib.compress(b'{"id": 1}'), deserializer=zlib.decompress)
+    run(of_model, {"id": 2}, deserializer=json.loads)
+    run(of_model, {"id": 3}, deserializer=Order.model_validate_json)
     assert [order.id for order in seen] == [1, 2, 3]
 
 
-def test_a_validator_may_ask_for_another_try() -> None:
+def test_a_validator_may_ask_for_a_retry() -> None:
     def handle(later: Later) -> None: ...
 
-    with TestQueue(max_redeliveries=1) as queue:
-        queue.start(handle)
-        queue.send("k", '{"id": 1}')
-        queue.settled()
-        assert (queue.moved > 59, [letter.why for letter in queue.dead_letters]) == (True, ["not now"])
+    queue = run(handle, {"id": 1}, queue=TestQueue(max_redeliveries=1))
+    assert (queue.moved > 59, [letter.why for letter in queue.dead_letters]) == (True, ["not now"])
 
 
 def of_any(entry: Any) -> None:
@@ -229,12 +222,12 @@ def unannotated(entry, more: "Unknown" = None):  # type: ignore[no-untyped-def]
     "handler",
     [of_any, of_bytes, of_object, of_protocol, of_variable, of_plain_entry, of_unresolved_entry, unannotated, seen.append, print],
 )
-def test_another_handler_gets_the_entry(handler: Callable[..., object]) -> None:
+def test_a_handler_without_a_model_gets_the_entry(handler: Callable[..., object]) -> None:
     run(handler, {"id": 1})
     assert handler is print or [type(entry).__name__ for entry in seen] == ["HeldEntry"]
 
 
-def test_a_handler_of_a_batch_gets_it() -> None:
+def test_a_handler_of_batches_gets_the_batch() -> None:
     def handle(batch: Batch) -> None:
         seen.append(batch)
 
@@ -293,7 +286,7 @@ def generator(order: Order) -> Any:
         (generator, {}, "is a generator function"),
     ],
 )
-def test_what_cannot_be_handed_over_is_refused_at_the_start(handler: Any, options: Any, said: str) -> None:
+def test_a_handler_with_an_unsupported_annotation_is_rejected_at_the_start(handler: Any, options: Any, said: str) -> None:
     consumer = TestQueue().consumer()
     with pytest.raises(TypeError, match=said):
         consumer.run(handler, **options)
@@ -323,7 +316,7 @@ TestQueue().consumer().run(handle)
 """
 
 
-def test_without_pydantic_a_dataclass_is_refused_with_what_to_install() -> None:
+def test_a_dataclass_without_pydantic_names_what_to_install() -> None:
     ended = subprocess.run([sys.executable, "-c", WITHOUT_PYDANTIC], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert "pydantic" in ended.stderr.splitlines()[-1]

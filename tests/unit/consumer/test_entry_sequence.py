@@ -1,9 +1,10 @@
-"""Entries in hand of a partition or a key stay in order, whatever their outcomes."""
+"""Entries in hand of a partition or a key: their order whatever their outcomes, and their attributes."""
 
 from collections.abc import Sequence
 from itertools import count
 from math import inf
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def told(entries: Sequence[HeldEntry]) -> list[str]:
     return [entry.value.decode() for entry in entries]
 
 
-def test_entries_come_in_order_and_nothing_is_begun_beside_them() -> None:
+def test_entries_come_in_order_without_concurrent_ones() -> None:
     one = sequence("a", "b", "c")
     assert told(one.hand_out(2)) == ["a", "b"]
     assert not one.ready(0.0)
@@ -61,7 +62,7 @@ def test_entries_come_in_order_and_nothing_is_begun_beside_them() -> None:
     assert not one.ready(0.0, shared=True)
 
 
-def test_what_was_not_begun_goes_back_to_its_place() -> None:
+def test_entries_not_started_go_back_to_their_place() -> None:
     one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     one.settle([entries[0]], ACK, 0.0)
@@ -70,7 +71,7 @@ def test_what_was_not_begun_goes_back_to_its_place() -> None:
     assert one.holding.handled == ["0-0"]
 
 
-def test_what_failed_is_first_again_when_its_time_has_come() -> None:
+def test_a_failed_entry_comes_first_again_when_due() -> None:
     one = sequence("a", "b")
     (first,) = one.hand_out(1)
     one.settle([first], Nack("no", delay=5.0), 100.0)
@@ -81,7 +82,7 @@ def test_what_failed_is_first_again_when_its_time_has_come() -> None:
     assert told(one.hand_out(9)) == ["a", "b"]
 
 
-def test_several_that_failed_are_in_order_again_in_whatever_order_they_did() -> None:
+def test_failed_entries_are_put_back_in_order() -> None:
     one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     for index in (1, 2, 0):
@@ -97,7 +98,7 @@ def test_a_batch_that_failed_is_put_back_in_order() -> None:
     assert [entry.attempt for entry in one.waiting] == [1, 1, 1, 0] and one.due == 11.0
 
 
-def test_each_try_waits_longer() -> None:
+def test_each_retry_waits_longer() -> None:
     assert [backoff(tries) for tries in (1, 2, 3, 7, 1000)] == [0.1, 0.2, 0.4, 5.0, 5.0]
     one = sequence("a")
     for expected in (0.1, 0.2, 0.4):
@@ -107,7 +108,7 @@ def test_each_try_waits_longer() -> None:
         one.failed.clear()
 
 
-def test_only_the_first_word_on_an_entry_counts() -> None:
+def test_only_the_first_outcome_of_an_entry_counts() -> None:
     one = sequence("a", "b")
     first, second = one.hand_out(2)
     assert one.settle([first], ACK, 0.0)
@@ -118,7 +119,7 @@ def test_only_the_first_word_on_an_entry_counts() -> None:
     assert one.due == inf
 
 
-def test_what_is_kept_holds_nothing_up_and_may_be_acknowledged_later() -> None:
+def test_a_kept_entry_blocks_no_other_and_can_be_acknowledged_later() -> None:
     one = sequence("a", "b")
     (first,) = one.hand_out(1)
     one.settle([first], KEPT, 0.0)
@@ -127,7 +128,7 @@ def test_what_is_kept_holds_nothing_up_and_may_be_acknowledged_later() -> None:
     assert one.holding.handled == ["0-0"]
 
 
-def test_a_failure_while_it_is_called_back_leaves_the_rest_to_the_next_owner() -> None:
+def test_a_failure_in_a_revoked_partition_leaves_the_rest_to_the_next_owner() -> None:
     one = sequence("a", "b", "c")
     (first,) = one.hand_out(1)
     one.holding.let_go()
@@ -136,13 +137,13 @@ def test_a_failure_while_it_is_called_back_leaves_the_rest_to_the_next_owner() -
     assert one.holding.handled == []
 
 
-def test_a_bounded_batch_takes_what_fits() -> None:
+def test_a_batch_bounded_in_bytes_takes_what_fits() -> None:
     one = sequence("a" * 9, "b" * 9, "c" * 9)
     assert told(one.hand_out(9, most_bytes=20)) == ["a" * 9, "b" * 9]  # the keys have a byte each
     assert one.hand_out(9, most_bytes=9) == []
 
 
-def test_keys_have_sequences_of_their_own_that_are_forgotten_when_nothing_is_in_hand() -> None:
+def test_each_key_has_a_sequence_that_is_dropped_when_empty() -> None:
     one = holding("a1", "b1", "a2", by_key=True)
     assert {key: told(list(each.waiting)) for key, each in one.sequences.items()} == {b"a": ["a1", "a2"], b"b": ["b1"]}
     for each in list(one.ready(0.0)):
@@ -153,7 +154,7 @@ def test_keys_have_sequences_of_their_own_that_are_forgotten_when_nothing_is_in_
     assert one.handled == ["0-0", "2-0", "1-0"]
 
 
-def test_words_of_an_entry_reach_the_loop() -> None:
+def test_outcomes_of_an_entry_reach_the_loop() -> None:
     heard = Heard()
     one = HeldPartition(Partition(ORDERS, 0), Epoch(1), heard)
     counter = count()
@@ -165,13 +166,13 @@ def test_words_of_an_entry_reach_the_loop() -> None:
     assert heard.outcomes == [([first], ACK), ([second], Nack("why", 7.0)), ([third], DeadLetter("x" * 500))]
 
 
-def test_a_batch_of_which_all_waits_equally_is_one_word() -> None:
+def test_a_nack_of_a_batch_is_one_outcome() -> None:
     heard, entries = Heard(), sequence("a", "b", "c").hand_out(3)
     Batch(entries, heard).nack(7.0, "why")
     assert heard.outcomes == [(entries, Nack("why", 7.0))]
 
 
-def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
+def test_a_returned_delivery_takes_nothing_from_a_later_one() -> None:
     one = sequence("a")
     (first,) = one.hand_out(1)
     one.settle([first], Nack("no"), 0.0)
@@ -184,7 +185,7 @@ def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
     assert one.settle([again], ACK, 0.0)
 
 
-def test_what_comes_back_to_a_sequence_that_was_dropped_or_is_read_for_it_is_not_begun() -> None:
+def test_entries_returned_to_a_dropped_sequence_are_not_started() -> None:
     one = sequence("a", "b", "c")
     entries = one.hand_out(3)
     one.holding.let_go()
@@ -195,7 +196,7 @@ def test_what_comes_back_to_a_sequence_that_was_dropped_or_is_read_for_it_is_not
     assert list(one.holding.ready(inf)) == []
 
 
-def test_an_entry_of_a_failed_batch_is_a_batch_of_its_own() -> None:
+def test_an_entry_of_a_failed_batch_comes_alone() -> None:
     one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     for entry in entries[:2]:
@@ -210,7 +211,7 @@ def test_an_entry_of_a_failed_batch_is_a_batch_of_its_own() -> None:
     [(Nack("no"), 0.0), (Nack("no", 3600.0), 3600.0), (Nack("no", 3600.0, by_policy=True), 0.0)],
     ids=["default", "asked for", "policy"],
 )
-def test_a_delay_that_the_handler_asked_for_makes_an_entry_no_older(failure: Nack, expected: float) -> None:
+def test_a_delay_set_by_the_handler_does_not_age_an_entry(failure: Nack, expected: float) -> None:
     one = sequence("a")
     entries = one.hand_out(1)
     since = one.holding.unfinished_since
@@ -223,3 +224,63 @@ def test_a_failed_key_comes_last() -> None:
     a, b, c = held.sequences.values()
     a.settle(a.hand_out(1), Nack("no"), 0.0)
     assert [*held.sequences.values()] == [b, c, a]
+
+
+# -- An entry gets its remaining attributes on first use.
+
+
+class Source:
+    """Entries with one entry; counts how often it is made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def entry(self, offset: str) -> Entry:
+        self.made += 1
+        return Entry(ORDERS, 0, offset, b"k", b"v", 7, Epoch(1), True, {"kind": b"x"})
+
+
+class Columns(Entries):
+    """Entries that have offsets, keys and values without making an entry."""
+
+    offsets, keys, values = ["3"], [b"k"], [b"v"]
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def held(source: Source) -> HeldEntry:
+    one = holding()
+    one.take_in(Columns(["3"], source.entry), 0)
+    (entry,) = one.sequences[None].hand_out(1)
+    return entry
+
+
+def test_offset_key_and_value_are_read_without_making_the_entry(held: HeldEntry, source: Source) -> None:
+    assert (held.offset, held.key, held.value, source.made) == ("3", b"k", b"v", 0)
+
+
+def test_remaining_attributes_are_made_once(held: HeldEntry, source: Source) -> None:
+    about = held.queue, held.partition, held.epoch, held.timestamp, held.redelivered, held.headers, held.size
+    assert about == (*Partition(ORDERS, 0), 1, 7, True, {"kind": b"x"}, 7)
+    assert source.made == 1 and not hasattr(held, "colour")
+
+
+def test_an_entry_without_key_and_value_has_a_size() -> None:
+    one = holding()
+    nothing: Any = None
+    read = Entry(ORDERS, 0, "3", nothing, nothing, 7, Epoch(1), False, {"kind": b"x", "alone": None})
+    one.take_in(Columns(["3"], lambda _: read), 0)
+    (held,) = one.sequences[None].hand_out(1, most_bytes=100)
+    assert held.size == len("kindxalone")
+
+
+def test_a_handlers_changes_stay_and_the_next_attempt_is_as_read(held: HeldEntry) -> None:
+    held.headers, held.value = {"kind": b"y"}, "text"
+    assert (held.headers, held.value, held.timestamp) == ({"kind": b"y"}, "text", 7)
+    held.sequence.settle([held], Nack("no"), 0.0)
+    (again,) = held.sequence.waiting
+    assert (again.headers, again.value, again.attempt) == ({"kind": b"x"}, b"v", 1)

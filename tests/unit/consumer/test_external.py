@@ -68,7 +68,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     assert not made.thread.is_alive()
 
 
-def test_it_works_on_what_it_owns_and_lets_go_of_what_is_called_back(fleet: Fleet) -> None:
+def test_a_consumer_serves_what_it_owns_and_releases_what_is_revoked(fleet: Fleet) -> None:
     fleet.start()
     fleet.owns(0, 5)
     until(lambda: {OwnedPartition(JOBS, 0, Epoch(1)), OwnedPartition(JOBS, 5, Epoch(1))} <= {*fleet.served}, "both", SECONDS)
@@ -87,7 +87,7 @@ def test_it_works_on_what_it_owns_and_lets_go_of_what_is_called_back(fleet: Flee
     assert fleet.told[2:] == [("on_revoked", [0])]
 
 
-def test_what_is_called_back_is_released_after_on_revoked_has_returned(fleet: Fleet) -> None:
+def test_a_revoked_partition_is_released_after_on_revoked_returned(fleet: Fleet) -> None:
     before: list[object] = []
     fleet.consumer._on_revoked = lambda partitions: before.append(fleet.lease.releases())
     fleet.start()
@@ -98,7 +98,7 @@ def test_what_is_called_back_is_released_after_on_revoked_has_returned(fleet: Fl
     assert before == [frozenset()]
 
 
-def test_without_a_session_it_does_nothing(fleet: Fleet) -> None:
+def test_without_a_session_an_external_consumer_does_nothing(fleet: Fleet) -> None:
     fleet.lease.away = True
     fleet.thread.start()
     fleet.owns(0)
@@ -107,7 +107,7 @@ def test_without_a_session_it_does_nothing(fleet: Fleet) -> None:
     assert "not renewed" in fleet.consumer.unheard()
 
 
-def test_what_the_ledger_named_before_the_session_began_is_released_and_worked_on_when_granted_again(fleet: Fleet) -> None:
+def test_partitions_from_before_the_session_are_released_until_granted_again(fleet: Fleet) -> None:
     fleet.owns(0)  # of an earlier process of the pod, and perhaps another pod's by now
     fleet.start()
     until(fleet.lease.releases, "it says that it does not work on it", SECONDS)
@@ -119,7 +119,7 @@ def test_what_the_ledger_named_before_the_session_began_is_released_and_worked_o
     assert fleet.consumer.unheard() == ""
 
 
-def test_after_a_gap_of_its_session_its_partitions_are_lost_until_they_are_granted_again(fleet: Fleet) -> None:
+def test_partitions_are_lost_after_a_session_gap_until_granted_again(fleet: Fleet) -> None:
     fleet.start()
     fleet.owns(0)
     until(lambda: fleet.served, "it works", SECONDS)
@@ -133,7 +133,7 @@ def test_after_a_gap_of_its_session_its_partitions_are_lost_until_they_are_grant
     assert fleet.told == [("on_assigned", [0]), ("on_lost", [0]), ("on_assigned", [0])]
 
 
-def test_a_call_that_does_not_return_is_seen_by_the_probe(fleet: Fleet) -> None:
+def test_a_hanging_call_fails_the_probe(fleet: Fleet) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def hang(partition: OwnedPartition) -> None:
@@ -151,7 +151,7 @@ def test_a_call_that_does_not_return_is_seen_by_the_probe(fleet: Fleet) -> None:
     until(lambda: not fleet.consumer.hangs(), "it goes on", SECONDS)
 
 
-def test_what_the_work_raises_ends_it_and_lets_go(fleet: Fleet) -> None:
+def test_an_error_of_the_work_ends_the_consumer(fleet: Fleet) -> None:
     def fail(partition: OwnedPartition) -> None:
         raise ValueError("no")
 
@@ -165,7 +165,7 @@ def test_what_the_work_raises_ends_it_and_lets_go(fleet: Fleet) -> None:
     assert fleet.session._thread is not None and not fleet.session._thread.is_alive()
 
 
-def test_the_kubelet_asks_where_it_answers() -> None:
+def test_the_examples_probes_match_its_health_port() -> None:
     (container,) = yaml.safe_load((EXAMPLE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"]
     (port,) = container["ports"]
     assert {"name": "BATON_HEALTH_PORT", "value": str(port["containerPort"])} in container["env"]

@@ -1,95 +1,49 @@
-"""A consumer's metrics, measured at its queues and its ledger."""
+"""A consumer's metrics, measured at its queues and its ledger, and the spans of its handlers."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Iterator, Mapping
+from inspect import isawaitable
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from prometheus_client import CollectorRegistry
 
+from baton.consumer.handler import is_coroutine_function
 from baton.consumer.metrics import ConsumerMetrics
 from baton.consumer.partition import HeldPartition, Phase
+from baton.consumer.tracing import context_headers, traced
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.protocol import Ownership, QueueUnreachable
+from baton.queues.protocol import Ownership
 
 ORDERS = QueueName("orders")
 FIRST, SECOND = Epoch(1), Epoch(2)
 COUNTERS = "handled", "failed", "dead_letters", "redelivered", "refused"
-
-T = TypeVar("T")
-
-
-class Answers:
-    """A reader with configurable answers."""
-
-    def __init__(self) -> None:
-        self.found: list[Entry] = []
-        self.raises: Exception | None = None
-        self.again = True
-
-    def read(self, partition: int, epoch: Epoch, count: int = 1, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
-        return self._answer(self.found)
-
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
-        self._answer(None)
-
-    def verify(self, partition: int, epoch: Epoch) -> None:
-        self._answer(None)
-
-    def sure_at(self, partition: int) -> float:
-        return 17.0
-
-    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        return self._answer(self.again)
-
-    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
-        self._answer(None)
-
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> dict[int, QueueUnreachable]:
-        return {}
-
-    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
-        woken()
-
-    def ready(self, partition: int, epoch: Epoch) -> bool:
-        return True
-
-    def close(self) -> None: ...
-
-    def _answer(self, what: T) -> T:
-        if self.raises is not None:
-            raise self.raises
-        return what
-
-
-class Mount:
-    """Assignments for tests."""
-
-    entry: MemberEntry | None = None
-
-    def current(self) -> MemberEntry | None:
-        return self.entry
-
-    def watch(self, changed: Callable[[], None]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.registry = CollectorRegistry()
-        self.mount, self.answers = Mount(), Answers()
+        self.mount, self.answers = Mock(), Mock(**{"read.return_value": [], "let_go.return_value": {}})
         metrics = ConsumerMetrics(self.registry, lambda: self.now)
         open_queue, self.assignments = metrics.around(lambda name: self.answers, self.mount)
         self.reader = open_queue(ORDERS)
 
     def ledger(self, owned: dict[int, Epoch], revoking: dict[int, Epoch] | None = None) -> None:
         queues = {ORDERS: owned}, {ORDERS: revoking or {}}
-        self.mount.entry = MemberEntry("shop/orders", MemberId("a"), Uid("a"), 1, True, *queues)
-        assert self.assignments.current() is self.mount.entry
+        self.mount.current.return_value = MemberEntry("shop/orders", MemberId("a"), Uid("a"), 1, True, *queues)
+        assert self.assignments.current() is self.mount.current()
+
+    def refuses(self, error: Exception) -> None:
+        for name in ("read", "ack", "verify"):
+            getattr(self.answers, name).side_effect = error
 
     def after(self, seconds: float) -> "World":
         self.now += seconds
@@ -117,23 +71,23 @@ def entry(*, redelivered: bool = False) -> Entry:
     return Entry(ORDERS, 0, "1-1", b"k", b"v", 0, FIRST, redelivered)
 
 
-def test_entries_that_come_again_and_acknowledgements_are_counted(world: World) -> None:
-    world.answers.found = [entry(redelivered=True), entry()]
-    assert list(world.reader.read(0, FIRST)) == world.answers.found
+def test_redeliveries_and_acknowledgements_are_counted(world: World) -> None:
+    world.answers.read.return_value = [entry(redelivered=True), entry()]
+    assert list(world.reader.read(0, FIRST)) == world.answers.read()
     world.reader.ack(0, FIRST, ["1-1", "1-2"])
     assert world.counted == {"redelivered": 1, "handled": 2}
 
 
-def test_a_failure_comes_again_or_is_a_dead_letter(world: World) -> None:
+def test_a_failure_is_counted_as_redelivery_or_dead_letter(world: World) -> None:
+    world.answers.retry.side_effect = [True, False]
     assert world.reader.retry(0, FIRST, "1-1", "why")
-    world.answers.again = False
     assert not world.reader.retry(0, FIRST, "1-1", "why")
     world.reader.set_aside(0, FIRST, "1-2", "rejected")
     assert world.counted == {"failed": 3, "redelivered": 1, "dead_letters": 2}
 
 
 def test_the_first_entry_is_timed_from_the_grant_once_per_epoch(world: World) -> None:
-    world.answers.found = [entry()]
+    world.answers.read.return_value = [entry()]
     for epoch in (FIRST, SECOND):
         world.ledger({0: epoch})
         for _ in range(3):
@@ -141,16 +95,18 @@ def test_the_first_entry_is_timed_from_the_grant_once_per_epoch(world: World) ->
     assert world.timed("takeover") == (2, 1.0)
 
 
-def test_a_partition_in_which_nothing_waited_tells_nothing_of_the_hand_off(world: World) -> None:
+def test_an_empty_partition_is_not_timed_as_a_takeover(world: World) -> None:
     world.ledger({0: FIRST})
     world.reader.read(0, FIRST)
-    world.answers.found = [entry()]
+    world.answers.read.return_value = [entry()]
     world.after(3600).reader.read(0, FIRST)
     assert world.timed("takeover") == (0, 0)
 
 
 def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> None:
     world.ledger({0: FIRST, 1: FIRST})
+    world.reader.let_go({0: FIRST}, 1.0)
+    assert world.timed("release") == (0, 0), "the ledger has not asked for it"
     world.after(10).ledger({1: FIRST}, revoking={0: FIRST})
     world.after(1).ledger({}, revoking={0: FIRST, 1: FIRST})
     world.after(2).reader.let_go({0: FIRST}, 1.0)
@@ -158,9 +114,9 @@ def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> No
     assert world.timed("release") == (1, 3.0)
 
 
-def test_a_release_is_timed_from_the_queues_word_where_that_comes_first(world: World) -> None:
+def test_a_release_is_timed_from_the_queues_answer_if_that_comes_first(world: World) -> None:
     world.ledger({0: FIRST})
-    world.answers.raises = PartitionPaused(0)
+    world.refuses(PartitionPaused(0))
     with pytest.raises(PartitionPaused):
         world.reader.read(0, FIRST)
     world.after(1).ledger({}, revoking={0: FIRST})
@@ -169,30 +125,116 @@ def test_a_release_is_timed_from_the_queues_word_where_that_comes_first(world: W
 
 
 @pytest.mark.parametrize("ask", [lambda r: r.read(0, FIRST), lambda r: r.ack(0, FIRST, ["1-1"]), lambda r: r.verify(0, FIRST)])
-def test_what_is_refused_is_counted_and_is_no_release(world: World, ask: Any) -> None:
+def test_a_rejected_request_is_counted_and_is_no_release(world: World, ask: Any) -> None:
     world.ledger({}, revoking={0: FIRST})
-    world.answers.raises = StaleOwner(0, Uid("a"), FIRST, Ownership(Uid("b"), SECOND, False))
+    world.refuses(StaleOwner(0, Uid("a"), FIRST, Ownership(Uid("b"), SECOND, False)))
     with pytest.raises(StaleOwner):
         ask(world.reader)
     world.reader.let_go({0: FIRST}, 1.0)
     assert (world.counted, world.timed("release")) == ({"refused": 1}, (0, 0))
 
 
-def test_a_partition_that_was_lost_is_let_go_of_as_one_that_was_not_measured(world: World) -> None:
+def test_a_lost_partition_is_released_as_one_that_was_not_measured(world: World) -> None:
     world.ledger({0: FIRST})
     lost = HeldPartition(Partition(ORDERS, 0), FIRST, cast(Any, None), by_key=False)
     lost.lose(world.reader)
     assert lost.phase is Phase.FENCED
 
 
-def test_a_partition_that_nobody_called_back_is_no_release(world: World) -> None:
-    world.ledger({0: FIRST})
-    world.reader.let_go({0: FIRST}, 1.0)
-    assert world.timed("release") == (0, 0)
+# -- Spans of handlers: children of the producer's span, with exceptions.
 
 
-def test_everything_else_passes(world: World) -> None:
-    woken: list[bool] = []
-    world.reader.wait_for(frozenset({7}), lambda: woken.append(True))
-    assert woken
-    assert world.reader.ready(0, FIRST)
+class Traces:
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self._tracer = self.provider.get_tracer("test")
+
+    def sent(self) -> tuple[dict[str, bytes], int]:
+        """Return headers as a consumer reads them, and the span of their producer."""
+        with self._tracer.start_as_current_span("send") as span:
+            headers = {name: value.encode() for name, value in context_headers().items() if isinstance(value, str)}
+            return headers, span.get_span_context().span_id
+
+    @property
+    def processed(self) -> list[ReadableSpan]:
+        return [span for span in self.exporter.get_finished_spans() if span.kind is SpanKind.CONSUMER]
+
+
+@pytest.fixture
+def traces() -> Iterator[Traces]:
+    made = Traces()
+    yield made
+    made.provider.shutdown()
+
+
+def entry_with(headers: Mapping[str, bytes | None] | None = None, offset: str = "1-0") -> Entry:
+    return Entry(QueueName("orders"), 3, offset, b"k", b"v", 0, Epoch(7), True, headers or {})
+
+
+def test_an_entrys_span_is_a_child_of_the_producers(traces: Traces) -> None:
+    headers, producers = traces.sent()
+    seen = []
+    traced(lambda one: seen.append((one.offset, get_current_span().get_span_context().span_id)), traces.provider)(
+        entry_with(headers)
+    )
+    (span,) = traces.processed
+    assert span.name == "process orders" and span.parent is not None and span.parent.span_id == producers
+    assert span.context is not None and seen == [("1-0", span.context.span_id)]
+    assert span.attributes is not None
+    attributes = dict(span.attributes)
+    assert attributes["messaging.destination.partition.id"] == "3" and attributes["messaging.message.id"] == "1-0"
+    assert attributes["baton.epoch"] == 7 and attributes["baton.redelivered"] is True
+
+
+def test_a_handlers_exception_is_recorded_and_raised(traces: Traces) -> None:
+    def handle(_: Entry) -> None:
+        raise ValueError("no such order")
+
+    with pytest.raises(ValueError, match="no such order"):
+        traced(handle, traces.provider)(entry_with())
+    (span,) = traces.processed
+    assert span.status.status_code is StatusCode.ERROR
+    assert [event.name for event in span.events] == ["exception"]
+
+
+async def test_a_coroutines_span_lasts_until_it_returns(traces: Traces) -> None:
+    during = []
+
+    async def handle(_: Entry) -> None:
+        during.append(len(traces.processed))
+
+    handler = traced(handle, traces.provider)
+    assert is_coroutine_function(handler)
+    answer = handler(entry_with())
+    assert isawaitable(answer)
+    await answer
+    assert during == [0] and len(traces.processed) == 1
+
+
+def test_a_batch_is_linked_with_each_of_its_producers_once(traces: Traces) -> None:
+    (one, first), (two, second) = traces.sent(), traces.sent()
+    traced(lambda batch: None, traces.provider)(
+        [entry_with(one), entry_with(one, "2-0"), entry_with(two, "3-0"), entry_with(offset="4-0")]
+    )
+    (span,) = traces.processed
+    assert span.parent is None and {link.context.span_id for link in span.links} == {first, second} and len(span.links) == 2
+    assert span.attributes is not None and span.attributes["messaging.batch.message_count"] == 4
+
+
+PARENT = "traceparent"
+
+
+@pytest.mark.parametrize("headers", [{}, {PARENT: None}, {PARENT: b""}, {PARENT: b"\xff\x00"}, {PARENT: b"00-" + b"0" * 10_000}])
+def test_invalid_trace_headers_start_a_new_trace(headers: dict[str, bytes | None], traces: Traces) -> None:
+    traced(lambda _: None, traces.provider)(entry_with(headers))
+    (span,) = traces.processed
+    assert span.parent is None
+
+
+def test_the_programs_headers_are_kept(traces: Traces) -> None:
+    with traces.provider.get_tracer("test").start_as_current_span("send"):
+        headers = context_headers({"kind": b"order"})
+    assert headers["kind"] == b"order" and "traceparent" in headers
+    assert context_headers({"kind": b"order"}) == {"kind": b"order"}, "where there is no span, nothing is added"

@@ -1,23 +1,24 @@
-"""How failed entries are retried (`retry=`), and handlers that take too long (`handler_timeout=`)."""
+"""How failed entries and batches are retried (`retry=`), and handlers that take too long (`handler_timeout=`)."""
 
 import asyncio
 import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from baton.consumer import Backoff, Batch, Consumer, Entry, HandlerTimeout, Retry, dispatcher
+from baton.consumer import Backoff, Batch, Consumer, Entry, HandlerTimeout, Reject, Retry, dispatcher
+from baton.consumer.entry import HeldEntry
 from baton.consumer.metrics import ConsumerMetrics
 from baton.consumer.turns import Turns
 from baton.model.ids import Epoch, QueueName
 from baton.testing import POD, InMemoryReader, TestQueue
-from tests.unit.consumer.readers import dead, offsets, queue_of
-from tests.waiting import HOUR, until
+from tests.unit.consumer.readers import dead, filled, handled, offsets, queue_of
+from tests.waiting import HOUR, PATIENCE, until
 
 ORDERS = {"queue": "orders"}
 PLAIN = Backoff(first=1, factor=2, most=300, jitter=0, attempts=8)
@@ -32,7 +33,7 @@ async def fails_async(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"concurrency": 2}, {"max_entries": 3, "max_wait": 0}])
-def test_other_keys_of_a_partition_go_on_in_the_wait_and_what_is_behind_it_does_not(options: Any) -> None:
+def test_other_keys_continue_while_a_failed_key_waits_for_its_retry(options: Any) -> None:
     def handle(work: Entry | Batch) -> None:
         for entry in work if isinstance(work, Batch) else [work]:
             if entry.value == b"bad" and entry.attempt < 2:
@@ -51,7 +52,9 @@ def test_other_keys_of_a_partition_go_on_in_the_wait_and_what_is_behind_it_does_
 
 
 class SlowToCount(InMemoryReader):
-    told: list[str]
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.told: list[str] = []
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
         time.sleep(1.2 * dispatcher._LONGEST_TURN)
@@ -64,7 +67,7 @@ class SlowToCount(InMemoryReader):
 
 
 @pytest.mark.parametrize("options", [{}, {"concurrency": 2}, {"max_entries": 50, "max_wait": 0}])
-def test_where_counting_retries_takes_long_entries_are_acknowledged_in_between(options: Any) -> None:
+def test_entries_are_acknowledged_between_slow_retries(options: Any) -> None:
     failed = set[str]()
 
     def handle(work: Entry | Batch) -> None:
@@ -74,7 +77,6 @@ def test_where_counting_retries_takes_long_entries_are_acknowledged_in_between(o
             raise ValueError("no")
 
     queue, reader = queue_of(SlowToCount)
-    reader.told = []
     with queue:
         for key in range(12):
             queue.send(f"k{key}", "v")
@@ -87,23 +89,24 @@ def test_where_counting_retries_takes_long_entries_are_acknowledged_in_between(o
 
 
 class CountsEnds(InMemoryReader):
-    survivors: list[str]
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.survivors: list[str] = []
 
     def survived(self, partition: int, epoch: Epoch, offset: str) -> None:
         self.survivors.append(offset)
 
 
 @pytest.mark.parametrize("by_key", [{}, {"order": "key"}])
-def test_the_queue_is_told_at_once_that_the_process_survived_a_failed_attempt(by_key: Any) -> None:
+def test_a_survived_attempt_is_reported_to_the_queue_at_once(by_key: Any) -> None:
     queue, reader = queue_of(CountsEnds)
-    reader.survivors = []
     with queue:
         queue.start(fails, retry=Backoff(first=HOUR, most=HOUR), **by_key)
         failed = queue.send("k", "v")
         until(lambda: reader.survivors == [failed.offset], "the next attempt is an hour away")
 
 
-def test_the_queue_is_told_that_the_process_survived_while_it_hands_over() -> None:
+def test_a_survived_attempt_is_reported_during_a_hand_over() -> None:
     begun, may_fail = threading.Event(), threading.Event()
     attempts: list[str] = []
 
@@ -114,7 +117,6 @@ def test_the_queue_is_told_that_the_process_survived_while_it_hands_over() -> No
         raise ValueError("no")
 
     queue, reader = queue_of(CountsEnds)
-    reader.survivors = []
     with queue:
         queue.start(handle)
         queue.send("k", "v")
@@ -125,7 +127,7 @@ def test_the_queue_is_told_that_the_process_survived_while_it_hands_over() -> No
     assert reader.survivors == attempts
 
 
-def test_a_queue_that_the_ledger_dropped_is_not_opened_again_for_a_failed_attempt() -> None:
+def test_a_failed_attempt_does_not_reopen_a_dropped_queue() -> None:
     begun, may_fail = threading.Event(), threading.Event()
 
     def handle(entry: Entry) -> None:
@@ -134,7 +136,7 @@ def test_a_queue_that_the_ledger_dropped_is_not_opened_again_for_a_failed_attemp
         raise ValueError("no")
 
     queue, reader = queue_of(CountsEnds)
-    reader.survivors, opened = [], list[str]()
+    opened: list[str] = []
 
     def open_queue(name: QueueName) -> InMemoryReader:
         opened.append(name)
@@ -153,7 +155,7 @@ def test_a_queue_that_the_ledger_dropped_is_not_opened_again_for_a_failed_attemp
 
 
 @pytest.mark.parametrize("options", [{}, {"max_entries": 2, "max_wait": HOUR}])
-def test_the_queue_is_not_told_of_an_error_after_an_acknowledgement(options: Any) -> None:
+def test_an_error_after_an_acknowledgement_is_not_reported(options: Any) -> None:
     def handle(work: Entry | Batch) -> None:
         first, *others = list(work) if isinstance(work, Batch) else [work]
         first.ack()
@@ -161,12 +163,7 @@ def test_the_queue_is_not_told_of_an_error_after_an_acknowledgement(options: Any
             raise ValueError("no")
 
     queue, reader = queue_of(CountsEnds)
-    reader.survivors = []
-    with queue:
-        queue.send("k", "v")
-        queue.send("k", "v")
-        queue.start(handle, manual_ack=True, **options)
-        queue.settled()
+    handled(handle, "v", "v", queue=queue, manual_ack=True, **options)
     assert reader.survivors == (["1"] if options else [])
 
 
@@ -178,7 +175,7 @@ def nacks(entry: Entry) -> None:
     entry.nack(why="no")
 
 
-def test_each_wait_is_longer_up_to_the_most_and_shorter_by_chance() -> None:
+def test_backoff_grows_up_to_its_limit_with_jitter() -> None:
     assert [PLAIN.wait(attempt) for attempt in (0, 1, 2, 8, 9, 10_000)] == [1, 2, 4, 256, 300, 300]
     waits = {Backoff(first=10, jitter=0.2).wait(0) for _ in range(100)}
     assert len(waits) > 50 and min(waits) >= 8 and max(waits) <= 10
@@ -195,24 +192,19 @@ def test_each_wait_is_longer_up_to_the_most_and_shorter_by_chance() -> None:
         ({"attempts": 2.5}, "attempts is 2.5: set it to a whole number"),
     ],
 )
-def test_a_policy_that_cannot_be_is_named(arguments: Any, said: str) -> None:
+def test_an_invalid_backoff_is_rejected_by_its_name(arguments: Any, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         Backoff(**arguments)
 
 
 @pytest.mark.parametrize(("handler", "why"), [(fails, "ValueError: no"), (fails_async, "ValueError: no"), (nacks, "no")])
-def test_after_the_last_attempt_it_is_a_dead_letter_with_the_last_error_and_the_number_of_attempts(
-    handler: Any, why: str
-) -> None:
-    with TestQueue() as queue:
-        queue.start(handler, retry=PLAIN, manual_ack=True)
-        queue.send("k", "v")
-        queue.settled()
-        assert dead(queue) == {"0": f"after 8 attempts: {why}"}
-        assert 126 < queue.moved <= 127
+def test_after_the_last_attempt_an_entry_is_a_dead_letter_with_its_last_error(handler: Any, why: str) -> None:
+    queue = handled(handler, "v", retry=PLAIN, manual_ack=True)
+    assert dead(queue) == {"0": f"after 8 attempts: {why}"}
+    assert 126 < queue.moved <= 127
 
 
-def test_the_nearest_base_class_of_what_was_raised_has_the_policy_and_keys_wait_alone() -> None:
+def test_the_nearest_base_class_of_an_exception_decides_the_retry_policy() -> None:
     seen, behind = defaultdict[bytes, list[int]](list), list[bytes]()
     errors: dict[bytes, Exception] = {
         b"a": ConnectionResetError("a"),
@@ -248,26 +240,20 @@ def test_the_nearest_base_class_of_what_was_raised_has_the_policy_and_keys_wait_
 
 
 @pytest.mark.parametrize("asks", [raises_retry, lambda entry: entry.nack(delay=60, why="later")])
-def test_a_delay_that_the_program_names_stands_and_counts_as_an_attempt(asks: Any) -> None:
-    with TestQueue() as queue:
-        queue.start(asks, retry=Backoff(first=3600, attempts=2), manual_ack=True)
-        queue.send("k", "v")
-        queue.settled()
-        assert dead(queue) == {"0": "after 2 attempts: later"} and 59 < queue.moved <= 60
+def test_a_delay_set_by_the_program_counts_as_an_attempt(asks: Any) -> None:
+    queue = handled(asks, "v", retry=Backoff(first=3600, attempts=2), manual_ack=True)
+    assert dead(queue) == {"0": "after 2 attempts: later"} and 59 < queue.moved <= 60
 
 
-def test_a_deserializer_whose_service_is_away_follows_the_policy() -> None:
+def test_retry_raised_by_a_deserializer_follows_the_policy() -> None:
     def read(value: bytes) -> object:
         raise Retry("the registry is away")
 
-    with TestQueue() as queue:
-        queue.start(fails, consumer=queue.consumer(value_deserializer=read), retry=Backoff(attempts=3))
-        queue.send("k", "v")
-        queue.settled()
-        assert dead(queue) == {"0": "after 3 attempts: the registry is away"}
+    queue = handled(fails, "v", deserializer=read, retry=Backoff(attempts=3))
+    assert dead(queue) == {"0": "after 3 attempts: the registry is away"}
 
 
-def test_a_batch_that_fails_is_an_attempt_at_each_entry_and_only_the_one_to_blame_is_a_dead_letter() -> None:
+def test_a_failed_batch_counts_for_each_entry_but_only_the_bad_one_is_a_dead_letter() -> None:
     tries: list[list[tuple[str, int]]] = []
 
     def handle(batch: Batch) -> None:
@@ -275,29 +261,21 @@ def test_a_batch_that_fails_is_an_attempt_at_each_entry_and_only_the_one_to_blam
         if any(entry.value == b"bad" for entry in batch):
             raise ValueError("no")
 
-    with TestQueue() as queue:
-        queue.start(handle, max_entries=2, max_wait=60, retry=PLAIN)
-        queue.send("k", "bad")
-        queue.send("k", "good")
-        queue.settled()
-        assert tries[0] == [("0", 0), ("1", 0)] and [("1", 1)] in tries
-        assert dead(queue) == {"0": "after 8 attempts: ValueError: no"} and offsets(queue) == ["1"]
+    queue = handled(handle, "bad", "good", max_entries=2, max_wait=60, retry=PLAIN)
+    assert tries[0] == [("0", 0), ("1", 0)] and [("1", 1)] in tries
+    assert dead(queue) == {"0": "after 8 attempts: ValueError: no"} and offsets(queue) == ["1"]
 
 
-def test_a_delay_that_is_named_for_a_batch_stands_also_after_its_first_entrys_last_attempt() -> None:
+def test_a_delay_for_a_batch_holds_even_on_the_last_attempt() -> None:
     def handle(batch: Batch) -> None:
         if len(batch) > 1:
             raise Retry("later", delay=60)
 
-    with TestQueue() as queue:
-        queue.start(handle, max_entries=2, max_wait=60, retry=Backoff(attempts=1))
-        queue.send("k", "v")
-        queue.send("k", "v")
-        queue.settled()
-        assert offsets(queue) == ["0", "1"] and 59 < queue.moved <= 60
+    queue = handled(handle, "v", "v", max_entries=2, max_wait=60, retry=Backoff(attempts=1))
+    assert offsets(queue) == ["0", "1"] and 59 < queue.moved <= 60
 
 
-def test_the_age_of_an_entry_is_that_since_its_first_attempt_also_in_the_wait() -> None:
+def test_an_entrys_age_is_measured_from_its_first_attempt() -> None:
     registry, none = CollectorRegistry(), list[int]()
 
     def waiting(turns: Turns) -> list[int]:
@@ -315,7 +293,7 @@ def test_the_age_of_an_entry_is_that_since_its_first_attempt_also_in_the_wait() 
         assert counted(registry, "oldest_entry_seconds") == 0
 
 
-def test_a_partition_that_is_lost_or_handed_over_in_the_wait_takes_the_number_of_attempts_along() -> None:
+def test_attempts_stay_counted_when_a_partition_is_lost_or_handed_over() -> None:
     seen: list[tuple[int, bool]] = []
 
     def handle(entry: Entry) -> None:
@@ -352,7 +330,7 @@ def counted(registry: CollectorRegistry, name: str, **labels: str) -> float | No
     return registry.get_sample_value(f"baton_consumer_{name}", ORDERS | labels)
 
 
-async def test_a_coroutine_that_takes_too_long_is_cancelled_and_retried_and_counted() -> None:
+async def test_a_coroutine_that_takes_too_long_is_cancelled_retried_and_counted() -> None:
     ends: list[str] = []
     registry = CollectorRegistry()
 
@@ -382,7 +360,7 @@ async def test_a_coroutine_that_takes_too_long_is_cancelled_and_retried_and_coun
     assert (within, counted(registry, "attempts_sum")) == ([1, 1, 2], 9)
 
 
-def test_a_thread_that_takes_too_long_is_logged_and_counted_once_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_thread_that_takes_too_long_is_logged_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
     go_on, registry = threading.Event(), CollectorRegistry()
 
     def handle(entry: Entry) -> None:
@@ -400,3 +378,60 @@ def test_a_thread_that_takes_too_long_is_logged_and_counted_once_and_goes_on(cap
     (told,) = [record.message for record in caplog.records]
     assert "has exceeded its handler_timeout and continues with orders/0 entry 0 (key b'k', attempt 1)" in told
     assert counted(registry, "handler_timeouts_total") == 1
+
+
+# -- After a failed batch, only the entry to blame fails.
+
+
+ALL = [str(number) for number in range(20)]
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), Reject("bad"), KeyError("bad")])
+def test_a_failed_batch_is_retried_entry_by_entry(error: Exception) -> None:
+    batches: list[list[str]] = []
+
+    def handle(batch: Batch) -> None:
+        batches.append([entry.offset for entry in batch])
+        if "7" in batches[-1]:
+            raise error
+
+    queue = handled(handle, queue=filled(20, max_redeliveries=2), max_entries=20, max_wait=0.05, dead_letter_on=(KeyError,))
+    assert list(dead(queue)) == ["7"]
+    assert sorted(offsets(queue), key=int) == [offset for offset in ALL if offset != "7"]
+    failed = next(batch for batch in batches if "7" in batch)
+    again = [batch for batch in batches[batches.index(failed) + 1 :] if set(batch) & set(failed)]
+    assert all(len(batch) == 1 for batch in again)
+
+
+def unreadable_once() -> Callable[[bytes], bytes]:
+    tries: list[int] = []
+
+    def read(value: bytes) -> bytes:
+        tries.append(1)
+        if len(tries) == 3:
+            raise Retry("the registry is away", delay=0)
+        return value
+
+    return read
+
+
+def test_entries_wait_behind_one_whose_deserializer_asks_for_a_retry() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def handle(entry: HeldEntry) -> None:
+        seen.append((entry.offset, entry.redelivered))
+
+    queue = handled(handle, queue=filled(20), deserializer=unreadable_once())
+    assert (seen, queue.dead_letters) == ([(offset, offset == "2") for offset in ALL], [])
+
+
+def test_batches_wait_behind_a_deserializer_that_asks_for_a_retry() -> None:
+    queue = filled(20)
+    seen: list[tuple[str, bool]] = []
+    with queue.consumer(value_deserializer=unreadable_once()) as consumer:
+        for batch in consumer.batches(max_entries=5, max_wait=0):
+            seen += [(entry.offset, entry.redelivered) for entry in batch]
+            assert batch.ack().wait(PATIENCE)
+            if len(seen) + len(queue.dead_letters) >= 20:
+                break
+    assert (seen, queue.dead_letters) == ([(offset, offset == "2") for offset in ALL], [])

@@ -1,27 +1,32 @@
-"""A consumer runs only once, and one that is not running does not block its callers."""
+"""A consumer's life: it runs once, its callbacks, signals, and the stages of its grace period."""
 
 import asyncio
+import os
+import signal
 import threading
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.callbacks import Partitions
-from baton.consumer.entry import HeldEntry
-from baton.model.ids import MemberId, QueueName, Uid
+from baton.consumer.ending import GracePeriod, ending
+from baton.consumer.entry import Batch, HeldEntry
+from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.queues.consumer_side import Reader
 from baton.testing import TestQueue
 from tests.forked import in_a_fork
 from tests.unit.consumer.readers import filled, offsets
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 
 def no_queue(name: QueueName) -> Reader:
     raise AssertionError("nothing is owned")
 
 
-def test_batches_of_a_consumer_that_does_not_run_are_refused() -> None:
+def test_batches_of_a_consumer_that_does_not_run_are_rejected() -> None:
     one = TestQueue().consumer()
     with pytest.raises(RuntimeError, match="use it in `with consumer:`"):
         next(one.batches())
@@ -51,7 +56,7 @@ def test_a_consumer_without_partitions_stops_at_once(tmp_path: Path) -> None:
         assert list(one.batches()) == []
 
 
-def test_what_fails_in_the_loop_is_raised_where_entries_are_waited_for(tmp_path: Path) -> None:
+def test_a_failure_of_the_loop_is_raised_from_run(tmp_path: Path) -> None:
     class Broken(AssignmentSource):
         def current(self) -> None:
             raise ZeroDivisionError("a bug")
@@ -61,7 +66,7 @@ def test_what_fails_in_the_loop_is_raised_where_entries_are_waited_for(tmp_path:
         one.run(print)
 
 
-def test_a_run_within_another_is_refused_and_the_first_goes_on() -> None:
+def test_a_nested_run_is_rejected_and_the_first_continues() -> None:
     """It would wait for the callback that is running."""
     queue = TestQueue()
     refused: list[str] = []
@@ -80,7 +85,7 @@ def test_a_run_within_another_is_refused_and_the_first_goes_on() -> None:
     assert offsets(queue) == ["0"]
 
 
-def test_batches_that_were_left_are_gone_on_with() -> None:
+def test_a_left_batch_loop_can_be_resumed() -> None:
     queue = filled(2)
     with queue.consumer() as one:
         for expected in ("0", "1"):
@@ -92,7 +97,7 @@ def test_batches_that_were_left_are_gone_on_with() -> None:
             one.run(print)
 
 
-def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
+def test_a_forked_process_cannot_use_its_parents_consumer() -> None:
     queue = filled(2)
     with queue.consumer() as one:
         batches = one.batches(max_entries=1)
@@ -112,7 +117,7 @@ def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
 
 
 @pytest.mark.parametrize(("in_tasks", "hears_of_revoking"), [(True, True), (False, False)])
-def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_ending(*, in_tasks: bool, hears_of_revoking: bool) -> None:
+def test_a_handler_that_never_returns_does_not_keep_the_consumer_alive(*, in_tasks: bool, hears_of_revoking: bool) -> None:
     queue = filled(1)
     told: list[str] = []
     revoked = (lambda *_: told.append("revoked")) if hears_of_revoking else None
@@ -129,3 +134,276 @@ def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_ending(*, 
     one.run(wait_for_ever if in_tasks else stay_for_ever, concurrency=2)
     assert told == ["lost"]
     assert queue.acked == []
+
+
+# -- Callbacks run one at a time, and lost partitions are reported at the end too.
+
+
+def test_callbacks_of_several_workers_run_one_at_a_time() -> None:
+    told: list[str] = []
+    go_on = threading.Event()
+
+    def assigned(partitions: Sequence[Partition]) -> None:
+        told.append(f"assigned {partitions[0].number}")
+        if len(told) == 1:
+            assert go_on.wait(PATIENCE)
+        told.append("returned")
+
+    def lost(partitions: Sequence[Partition]) -> None:
+        told.append(f"lost {partitions[0].number}")
+
+    with TestQueue(partitions=2) as queue:
+        queue.lose(1)
+        queue.send("k", "v", partition=1)
+        consumer = queue.consumer(on_assigned=assigned, on_lost=lost)
+        queue.start(lambda entry: None, consumer=consumer, concurrency=4)
+        until(lambda: told)
+        queue._ledger.take(0)
+        queue._ledger.give(1)
+        until(lambda: len(consumer._loop._turns.dispatcher.calls) == 2 or len(told) > 1)
+        go_on.set()
+        queue.settled()
+        assert told == ["assigned 0", "returned", "lost 0", "assigned 1", "returned"]
+
+
+def test_on_lost_is_called_for_a_partition_lost_during_its_last_entry() -> None:
+    told: list[str] = []
+    queue = filled(1)
+    consumer = queue.consumer(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
+
+    def handle(entry: HeldEntry) -> None:
+        consumer.stop()
+        queue._ledger.take(0)
+        until(lambda: consumer._loop.ended)
+
+    consumer.run(handle)
+    assert told == ["lost"]
+
+
+async def test_on_lost_is_called_in_an_event_loop_too() -> None:
+    told: list[str] = []
+
+    async def lost(partitions: object) -> None:
+        told.append("lost")
+
+    queue = filled(1)
+    consumer = queue.consumer(on_lost=lost)
+
+    async def handle(entry: HeldEntry) -> None:
+        consumer.stop()
+        queue._ledger.take(0)
+        until(lambda: consumer._loop.ended)
+
+    async with consumer:
+        await consumer.serve(handle)
+    assert told == ["lost"]
+
+
+def test_a_partition_whose_handler_outlasts_the_end_is_lost() -> None:
+    told: list[str] = []
+    queue = filled(1)
+    consumer = queue.consumer(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
+
+    def handle(entry: HeldEntry) -> None:
+        consumer._loop.leave()
+        until(lambda: consumer._loop.ended)
+
+    consumer.run(handle)
+    assert told == ["lost"]
+
+
+def test_a_callback_cannot_wait_for_batches_of_its_consumer(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    def assigned(_: Sequence[Partition]) -> None:
+        told.append("assigned")
+        for _batch in consumer.batches():
+            told.append("a batch within the callback")
+
+    queue = filled(1)
+    consumer = queue.consumer(on_assigned=assigned)
+
+    def program() -> None:
+        with consumer:
+            for batch in consumer.batches():
+                told.append(f"batch of {len(batch)}")
+                break
+
+    running = threading.Thread(target=program, daemon=True)
+    running.start()
+    until(lambda: len(told) > 1)
+    running.join(PATIENCE)
+    assert told == ["assigned", "batch of 1"]
+    assert "waits for entries of its own consumer" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["async for", "for"])
+async def test_a_coroutine_callback_cannot_wait_for_batches_of_its_consumer(caplog: pytest.LogCaptureFixture, way: str) -> None:
+    told: list[str] = []
+
+    async def assigned(_: Sequence[Partition]) -> None:
+        told.append("assigned")
+        stream = consumer.batches()
+        if way == "for":
+            next(stream)
+        await anext(stream)
+
+    queue = filled(1)
+    consumer = queue.consumer(on_assigned=assigned)
+    async with consumer:
+        assert len(await anext(consumer.batches())) == 1
+    assert told == ["assigned"]
+    assert "waits for entries of its own consumer" in caplog.text
+
+
+async def test_batches_for_another_task_come_after_the_callback() -> None:
+    waiting: list[asyncio.Task[Batch]] = []
+
+    async def assigned(_: Sequence[Partition]) -> None:
+        waiting.append(asyncio.create_task(anext(consumer.batches(max_entries=1))))
+        await asyncio.sleep(0)
+
+    queue = filled(2)
+    consumer = queue.consumer(on_assigned=assigned)
+    async with consumer:
+        stream = consumer.batches(max_entries=1)
+        one, other = await anext(stream), await waiting[0]
+        assert sorted(entry.offset for entry in (*one, *other)) == ["0", "1"]
+
+
+# -- A signal ends all consumers of the process, and a wait that it interrupts takes no entries.
+
+
+def test_a_signal_ends_nested_consumers() -> None:
+    told: list[str] = []
+    with ending(lambda: told.append("stop a"), lambda: told.append("leave a")):
+        with ending(lambda: told.append("stop b"), lambda: told.append("leave b")):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert told == ["stop b", "stop a", "leave b", "leave a"]
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_signal_handlers_are_restored_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with ending(lambda: None, lambda: None), ending(lambda: None, lambda: None):
+        pass
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_signal_handler_python_could_not_restore_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler set by a program in another language that embeds Python; `signal.getsignal` returns None for it."""
+    before, getsignal = signal.getsignal(signal.SIGTERM), signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else getsignal(number))
+    with ending(lambda: None, lambda: None):
+        assert getsignal(signal.SIGTERM) == before
+        assert getsignal(signal.SIGINT) != signal.default_int_handler
+    assert getsignal(signal.SIGTERM) == before
+
+
+class AlarmError(Exception):
+    pass
+
+
+def test_a_wait_interrupted_by_a_signal_loses_no_batch() -> None:
+    def alarm(*_: object) -> None:
+        raise AlarmError
+
+    queue = TestQueue()
+    before = signal.signal(signal.SIGUSR1, alarm)
+    try:
+        with queue.consumer() as consumer:
+            batches = consumer.batches()
+
+            def call() -> None:
+                until(lambda: consumer._loop._turns.dispatcher.wants)
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+            caller = threading.Thread(target=call)
+            caller.start()
+            with pytest.raises(AlarmError):
+                next(batches)
+            caller.join()
+            queue.send("k", "v")
+            assert next(batches)[0].offset == "0"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+# -- The stages of the grace period.
+
+
+def test_queues_have_the_remaining_grace_to_hear_of_a_hand_off() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    assert grace.for_answers == inf
+    grace.stop()
+    assert grace.for_answers == 25.0
+    clock[0] = 1024.0
+    assert grace.for_answers == 3.0, "the handlers need none of the time that is kept for them"
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop_now()
+    assert grace.for_answers == 3.0
+
+
+def test_at_the_end_queues_get_the_time_that_handlers_left() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop()
+    clock[0] = grace.due
+    grace.leave(0.01)
+    assert grace.for_answers == pytest.approx(3.0), "no handler was running"
+    clock[0] = grace.due
+    assert grace.for_answers == pytest.approx(0.7), "the handlers have used theirs"
+    clock[0] = grace.over_at
+    assert grace.for_answers == 0.0
+
+
+def test_entries_are_started_as_long_as_they_are_likely_to_finish() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop()
+    clock[0] = grace.due
+    grace.leave(0.5)
+    assert (grace.begins_nothing, grace.next) == (False, 1027.0)
+    clock[0] = 1027.0
+    assert (grace.begins_nothing, grace.next) == (True, 1028.0)
+
+
+def test_nothing_is_started_that_takes_too_long_or_after_stop_now() -> None:
+    grace = GracePeriod(30, lambda: 1000.0)
+    grace.leave(2.0)
+    assert grace.begins_nothing
+    grace = GracePeriod(30, lambda: 1000.0)
+    grace.stop()
+    grace.stop_now()
+    grace.leave(0.001)
+    assert grace.begins_nothing
+
+
+def test_an_abort_waits_for_no_handler() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop_now()
+    grace.leave(0.01)
+    assert grace.due == 1003.0
+    clock[0] = 1001.0
+    grace.abort()
+    assert grace.due == 1001.0
+
+
+@pytest.mark.parametrize(("cut_off", "due"), [(True, 1018.5), (False, 1025.0)])
+def test_the_grace_period_is_cut_short_if_neither_queue_nor_api_server_answers(cut_off: bool, due: float) -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop()
+    assert grace.next == 1018.5
+    clock[0] = 1018.4
+    grace.stop_if_cut_off(lambda: cut_off)
+    assert grace.due == 1025.0
+    clock[0] = 1018.5
+    grace.stop_if_cut_off(lambda: cut_off)
+    assert grace.due == due

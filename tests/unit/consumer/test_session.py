@@ -1,18 +1,22 @@
-"""A session's Lease: renewals, releases, an unreachable API server, and one driver at a time."""
+"""A session's Lease: renewals, releases, an unreachable API server, one driver at a time, and a silent watch."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
+import urllib3
 
 from baton.consumer import LeaseStore, Session
+from baton.consumer.api_server import WATCH_FOR, ApiConnection
 from baton.consumer.session import renewed
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, TROUBLE_ANNOTATION
 from baton.model.session import Release
 from tests.in_memory_lease import InMemoryLease
+from tests.listener import Listener
 from tests.waiting import HOUR, PATIENCE, until
 
 ORDERS = QueueName("orders")
@@ -45,13 +49,13 @@ def test_the_lease_names_the_pod_its_group_and_its_length(server: InMemoryLease,
     assert not session.lapsed()
 
 
-def test_a_length_that_is_no_whole_number_is_told_as_more() -> None:
+def test_a_fractional_lease_duration_is_rounded_up() -> None:
     """Otherwise the operator would reassign its partitions before the consumer knows that its Lease has expired."""
     told = renewed(None, "uid-0", "orders", 2.4, datetime.now(UTC), {})
     assert told["spec"]["leaseDurationSeconds"] == 3
 
 
-def test_it_is_renewed_with_one_request_each(server: InMemoryLease) -> None:
+def test_each_renewal_is_one_request(server: InMemoryLease) -> None:
     session = Session(server, holder="uid-0", group="orders", every=0.02)
     session.start()
     until(lambda: len(server.writes) > 10)
@@ -62,7 +66,7 @@ def test_it_is_renewed_with_one_request_each(server: InMemoryLease) -> None:
     assert len({lease["spec"]["acquireTime"] for lease in server.writes}) == 1
 
 
-def test_releases_are_said_at_once_and_those_of_the_meantime_together(server: InMemoryLease, session: Session) -> None:
+def test_releases_are_written_at_once_and_together(server: InMemoryLease, session: Session) -> None:
     session.start()
     until(lambda: server.lease is not None)
     server.gate = threading.Event()
@@ -74,7 +78,7 @@ def test_releases_are_said_at_once_and_those_of_the_meantime_together(server: In
     assert len(server.writes) - before <= 2
 
 
-def test_saying_the_same_again_writes_nothing(server: InMemoryLease, session: Session) -> None:
+def test_an_unchanged_release_writes_nothing(server: InMemoryLease, session: Session) -> None:
     session.start()
     session.release([release(1), release(2)])
     until(lambda: server.lease is not None and len(server.releases()) == 2)
@@ -97,18 +101,18 @@ def test_a_session_outlives_an_api_server_that_is_away(server: InMemoryLease) ->
     session.close()
 
 
-def test_a_lease_that_was_deleted_or_changed_by_others_is_written_again(server: InMemoryLease) -> None:
+def test_a_deleted_or_changed_lease_is_written_again(server: InMemoryLease) -> None:
     session = Session(server, holder="uid-0", group="orders", every=0.02)
     session.start()
     until(lambda: server.lease is not None)
     server.delete()
     until(lambda: server.lease is not None)
     assert server.lease is not None
-    server.lease["metadata"]["annotations"]["somebody"] = "else"
+    server.lease["metadata"]["annotations"]["of-another-client"] = "kept"
     server.lease["metadata"]["resourceVersion"] = "changed"
     count = len(server.writes)
     until(lambda: len(server.writes) > count)
-    assert server.lease["metadata"]["annotations"]["somebody"] == "else"
+    assert server.lease["metadata"]["annotations"]["of-another-client"] == "kept"
     session.close()
 
 
@@ -120,7 +124,7 @@ def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: InMemoryLea
     assert server.lease["spec"]["leaseTransitions"] == 1
 
 
-def test_what_kept_an_earlier_process_of_the_pod_from_its_queue_is_said_no_more(server: InMemoryLease, session: Session) -> None:
+def test_trouble_of_an_earlier_process_is_cleared(server: InMemoryLease, session: Session) -> None:
     """It was killed while its queue was unreachable. The new process reaches it, and the group must be Ready again."""
     server.write(renewed(None, "uid-0", "orders", 15, NOW, {TROUBLE_ANNOTATION: "Redis does not answer"}))
     session.start()
@@ -128,7 +132,7 @@ def test_what_kept_an_earlier_process_of_the_pod_from_its_queue_is_said_no_more(
     assert not server.writes[-1]["metadata"]["annotations"][TROUBLE_ANNOTATION]
 
 
-def test_the_last_word_is_said_before_the_end(server: InMemoryLease, session: Session) -> None:
+def test_the_last_release_is_written_before_the_end(server: InMemoryLease, session: Session) -> None:
     session.start()
     until(lambda: server.lease is not None)
     session.release([release(7)])
@@ -173,7 +177,7 @@ def test_a_second_driver_is_told_who_has_the_group(server: InMemoryLease) -> Non
     second.close()
 
 
-def test_a_driver_takes_over_from_one_that_fell_silent_and_that_one_learns_it(server: InMemoryLease) -> None:
+def test_a_driver_takes_over_from_a_silent_one_which_notices(server: InMemoryLease) -> None:
     way = Way(server)
     first, second = driver(way, "first", duration=1), driver(server, "second", duration=1)
     assert first.acquire(1) is None
@@ -187,7 +191,7 @@ def test_a_driver_takes_over_from_one_that_fell_silent_and_that_one_learns_it(se
     second.close()
 
 
-def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: InMemoryLease) -> None:
+def test_a_restarted_driver_gets_its_own_lease_at_once(server: InMemoryLease) -> None:
     before = driver(server, "driver")
     assert before.acquire(1) is None
     before.close()
@@ -196,7 +200,7 @@ def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: InMemoryLe
     again.close()
 
 
-def test_a_driver_whose_pod_is_gone_is_not_waited_for(server: InMemoryLease) -> None:
+def test_the_lease_of_a_driver_without_a_pod_is_taken_at_once(server: InMemoryLease) -> None:
     killed = driver(server, "killed")
     assert killed.acquire(1) is None
     killed.close()
@@ -206,7 +210,7 @@ def test_a_driver_whose_pod_is_gone_is_not_waited_for(server: InMemoryLease) -> 
     after.close()
 
 
-def test_where_it_is_not_known_whether_a_driver_has_ended_its_term_is_waited_for(server: InMemoryLease) -> None:
+def test_a_driver_waits_for_the_lease_term_if_the_other_may_be_alive(server: InMemoryLease) -> None:
     before = driver(server, "before")
     assert before.acquire(1) is None
     before.close()
@@ -217,6 +221,39 @@ def test_where_it_is_not_known_whether_a_driver_has_ended_its_term_is_waited_for
     assert driver(server, "next", gone=forbidden).acquire(0) == "before"
 
 
-def test_no_driver_begins_while_the_api_server_is_away(server: InMemoryLease) -> None:
+def test_no_driver_starts_while_the_api_server_is_away(server: InMemoryLease) -> None:
     server.away = True
     assert driver(server, "first").acquire(0) == "an unknown holder (the API server does not answer)"
+
+
+# -- A watch whose connection died silently.
+
+
+EVENT = b'{"type":"MODIFIED","object":{}}\n'
+ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(EVENT), EVENT)
+
+
+@pytest.fixture
+def silent() -> Iterator[Listener]:
+    """A server that sends one event and then stays silent."""
+    kept: list[socket.socket] = []
+
+    def taken(connection: socket.socket) -> None:
+        kept.append(connection)
+        connection.sendall(ANSWER)
+
+    listener = Listener(taken)
+    yield listener
+    listener.close()
+    for connection in kept:
+        connection.close()
+
+
+def test_a_watch_silent_for_longer_than_it_lasts_fails(silent: Listener) -> None:
+    url = silent.url.replace("redis", "http").removesuffix("/0")
+    api = ApiConnection(url, urllib3.PoolManager(), lambda: None)
+    heard: list[object] = []
+    with api.watch("/api/v1/configmaps", seconds=0.2) as watch, pytest.raises(urllib3.exceptions.ReadTimeoutError):
+        heard.extend(watch)
+    assert heard == [{"type": "MODIFIED", "object": {}}]
+    assert WATCH_FOR <= 30, "what a driver does not hear of for so long, its executors do not work on"

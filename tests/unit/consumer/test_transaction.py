@@ -16,7 +16,7 @@ from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
 from baton.queues.output import EACH, MOST_IN_TRANSACTION, FinishedTogether, Output
 from baton.testing import InMemoryReader, TestQueue
-from tests.unit.consumer.readers import consumer_of, offsets, queue_of
+from tests.unit.consumer.readers import consumer_of, handled, offsets, queue_of
 from tests.waiting import PATIENCE, until
 
 
@@ -49,7 +49,7 @@ def with_entries(count: int, partitions: int = 1) -> tuple[TestQueue, list[str],
     return queue, reader.sent, consumer_of(queue, transactions=True)
 
 
-def test_what_is_sent_goes_with_its_entry_and_in_order() -> None:
+def test_messages_are_sent_with_their_entry_and_in_order() -> None:
     queue, sent, consumer = with_entries(3)
 
     def handle(entry: HeldEntry) -> None:
@@ -57,14 +57,12 @@ def test_what_is_sent_goes_with_its_entry_and_in_order() -> None:
             for word in ("one", "two"):
                 transaction.send("out", f"{entry.offset} {word}")
 
-    with queue:
-        queue.start(handle, consumer=consumer)
-        queue.settled()
+    handled(handle, queue=queue)
     assert offsets(queue) == ["0", "1", "2"], "and not once more when the handler returns"
     assert sent == ["0 one", "0 two", "1 one", "1 two", "2 one", "2 two"]
 
 
-def test_a_handler_that_raises_in_the_block_has_sent_nothing_and_gets_its_entry_again() -> None:
+def test_a_handler_that_raises_in_a_transaction_sends_nothing() -> None:
     queue, sent, consumer = with_entries(2)
 
     def handle(entry: HeldEntry) -> None:
@@ -73,9 +71,7 @@ def test_a_handler_that_raises_in_the_block_has_sent_nothing_and_gets_its_entry_
             if entry.offset == "0" and not entry.redelivered:
                 raise ValueError("not now")
 
-    with queue:
-        queue.start(handle, consumer=consumer)
-        queue.settled()
+    handled(handle, queue=queue)
     assert (offsets(queue), sent) == (["0", "1"], ["0 True", "1 False"])
 
 
@@ -89,7 +85,7 @@ def test_entries_of_a_batch_are_finished_together() -> None:
         assert offsets(queue) == ["0", "1", "2", "3"]
 
 
-def test_entries_of_several_partitions_are_refused_and_the_error_says_how_to_go_on() -> None:
+def test_a_transaction_over_several_partitions_is_rejected_with_the_cure() -> None:
     _, sent, consumer = with_entries(1, partitions=2)
     with consumer:
         batch = next(consumer.batches(max_entries=2, max_wait=PATIENCE))
@@ -101,7 +97,7 @@ def test_entries_of_several_partitions_are_refused_and_the_error_says_how_to_go_
         until(lambda: sent == ["sent", "sent"])
 
 
-def test_a_transaction_after_another_word_sends_nothing_and_its_entries_come_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_transaction_after_another_outcome_sends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     _, sent, consumer = with_entries(2)
     with consumer:
         batches = consumer.batches(max_entries=2, max_wait=0.2)
@@ -116,7 +112,7 @@ def test_a_transaction_after_another_word_sends_nothing_and_its_entries_come_aga
     assert sent == [] and "orders/0 entry 0: its messages are not sent: another outcome" in caplog.text
 
 
-def test_misuse_is_refused() -> None:
+def test_misuse_of_a_transaction_is_rejected() -> None:
     _, sent, consumer = with_entries(2)
     with consumer:
         batch = next(consumer.batches(max_entries=2, max_wait=0.2))
@@ -141,7 +137,7 @@ def test_misuse_is_refused() -> None:
         until(lambda: sent == ["v", "w"])
 
 
-def test_tasks_of_an_event_loop_have_one_each() -> None:
+def test_each_asyncio_task_has_its_transaction() -> None:
     _, sent, consumer = with_entries(2)
 
     async def handle(entry: HeldEntry, both: asyncio.Barrier) -> None:
@@ -160,7 +156,7 @@ def test_tasks_of_an_event_loop_have_one_each() -> None:
     asyncio.run(main())
 
 
-def test_a_copy_of_an_entry_is_the_entry() -> None:
+def test_a_transaction_accepts_a_copy_of_an_entry() -> None:
     _, sent, consumer = with_entries(2)
     with consumer:
         entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
@@ -174,7 +170,7 @@ def test_a_copy_of_an_entry_is_the_entry() -> None:
     [None, [], Entry(QueueName("orders"), 0, "0", b"k", b"v", 0, Epoch(1), False), "abc"],
     ids=["none", "empty", "a plain entry", "text"],
 )
-def test_what_is_no_entry_of_a_consumer_is_refused(entries: object) -> None:
+def test_a_transaction_rejects_anything_but_entries_of_its_consumer(entries: object) -> None:
     with pytest.raises((TypeError, ValueError), match="pass"):
         with_entries(2)[2].transaction(entries)  # type: ignore[arg-type]
 
@@ -192,7 +188,7 @@ def test_what_is_no_entry_of_a_consumer_is_refused(entries: object) -> None:
         ({"topic": "out", "value": None, "headers": {1: b""}}, "headers has the name 1"),
     ],
 )
-def test_what_kafka_does_not_take_is_refused_where_it_is_sent(arguments: dict[str, object], error: str) -> None:
+def test_messages_kafka_would_reject_are_rejected_by_send(arguments: dict[str, object], error: str) -> None:
     _, sent, consumer = with_entries(2)
     with consumer:
         entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
@@ -201,7 +197,7 @@ def test_what_kafka_does_not_take_is_refused_where_it_is_sent(arguments: dict[st
     assert sent == []
 
 
-def test_a_block_sends_no_more_than_a_transaction_may() -> None:
+def test_a_transaction_rejects_more_messages_than_fit() -> None:
     _, sent, consumer = with_entries(2)
     with consumer:
         entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
@@ -214,13 +210,13 @@ def test_a_block_sends_no_more_than_a_transaction_may() -> None:
         until(lambda: sent == ["less"])
 
 
-def test_text_is_utf_8() -> None:
+def test_outputs_encode_text_as_utf_8() -> None:
     assert Output.of("out", "ä", "ö", {"n": "ü"}, None) == Output("out", "ä".encode(), "ö".encode(), {"n": "ü".encode()})
     assert Output.of("out", None, None, None, 3) == Output("out", None, partition=3)
     assert Output.of("out", "v", None, {"alone": None}, None) == Output("out", b"v", headers={"alone": None})
 
 
-def test_queues_without_transactions_say_so() -> None:
+def test_transactions_need_a_queue_on_kafka() -> None:
     consumer = TestQueue().consumer()
     with pytest.raises(RuntimeError, match="transactions need queues on Kafka"):
         consumer.transaction([])

@@ -5,6 +5,7 @@ import re
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -24,7 +25,6 @@ from baton.kube.elector import Terms
 from baton.kube.objects import GroupView
 from baton.model.ids import QueueName
 from baton.queues.protocol import QueueCheck
-from tests.unit.consumer.test_instrumentation import Answers, Mount
 from tests.unit.controller.test_health import sight
 from tests.unit.kube.memory_api import ShopApi
 
@@ -55,7 +55,7 @@ def new_replica() -> Replica:
 
 def consumer_metrics(registry: CollectorRegistry) -> None:
     """Of a consumer that has opened its queue."""
-    open_queue, _ = ConsumerMetrics(registry).around(lambda queue: Answers(), Mount())
+    open_queue, _ = ConsumerMetrics(registry).around(lambda queue: Mock(), Mock())
     open_queue(QueueName("orders"))
 
 

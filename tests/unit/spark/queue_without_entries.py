@@ -77,7 +77,7 @@ class QueueWithoutEntries:
                 return set()
             if timeout < 1:
                 return set()
-        raise AssertionError("nobody ended the wait")
+        raise AssertionError("nothing ended the wait")
 
     def interrupt(self) -> None:
         self.interrupts += 1

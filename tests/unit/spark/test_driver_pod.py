@@ -8,7 +8,7 @@ import pytest
 import baton.spark
 from baton.consumer.api_server import ApiConnection, ApiRefused
 from baton.spark import settings
-from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, OUTSIDE, DriverPod, EndedDrivers, submitted
+from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, OUTSIDE, DriverPod, EndedDrivers
 from baton.spark.jar_file import SOURCES
 from baton.spark.rights import needed, sentence
 
@@ -21,30 +21,30 @@ def pod(tmp_path: Path, environment: dict[str, str], configuration: dict[str, st
     return DriverPod(environment, configuration, account=tmp_path, hostname=lambda: "from-hostname")
 
 
-def test_what_the_environment_says_goes_first(tmp_path: Path) -> None:
+def test_the_drivers_name_comes_first_from_the_environment(tmp_path: Path) -> None:
     found = pod(tmp_path, {"POD_NAMESPACE": "shop", "POD_NAME": "a", "POD_UID": "u-a", "POD_IP": "10.1.2.3", **INSIDE})
     assert (found.namespace, found.name, found.address, found.uid(NOBODY)) == ("shop", "a", "10.1.2.3", "u-a")
 
 
-def test_spark_s_own_settings_are_next(tmp_path: Path) -> None:
+def test_the_drivers_name_comes_next_from_sparks_settings(tmp_path: Path) -> None:
     found = pod(tmp_path, INSIDE, SPARK)
     assert (found.namespace, found.name) == ("shop", "orders-1-driver")
 
 
-def test_the_pod_s_account_and_hostname_are_last(tmp_path: Path) -> None:
+def test_the_drivers_name_comes_last_from_its_account_and_hostname(tmp_path: Path) -> None:
     (tmp_path / "namespace").write_text("shop\n")
     found = pod(tmp_path, INSIDE)
     assert (found.namespace, found.name) == ("shop", "from-hostname")
 
 
-def test_a_namespace_that_cannot_be_found_is_one_error_with_the_cure(tmp_path: Path) -> None:
+def test_a_missing_namespace_is_one_error_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="the driver's namespace cannot be found: set POD_NAMESPACE, POD_NAME and POD_UID with the downward API"
     ):
         _ = pod(tmp_path, INSIDE).namespace
 
 
-def test_a_uid_that_cannot_be_found_is_one_error_with_the_cure(tmp_path: Path) -> None:
+def test_a_missing_uid_is_one_error_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the UID of the driver's pod shop/orders-1-driver cannot be found .*POD_UID"):
         pod(tmp_path, INSIDE, SPARK).uid(NOBODY)
 
@@ -53,7 +53,7 @@ def test_a_uid_that_cannot_be_found_is_one_error_with_the_cure(tmp_path: Path) -
     ("environment", "words"),
     [({"POD_NAMESPACE": "other"}, "share one namespace"), ({"POD_NAME": "other"}, "owned by orders-1-driver")],
 )
-def test_an_environment_that_contradicts_spark_is_refused(tmp_path: Path, environment: dict[str, str], words: str) -> None:
+def test_an_environment_that_contradicts_spark_is_rejected(tmp_path: Path, environment: dict[str, str], words: str) -> None:
     found = pod(tmp_path, {**INSIDE, **environment}, SPARK)
     with pytest.raises(ValueError, match=words):
         _ = (found.namespace, found.name)
@@ -62,10 +62,6 @@ def test_an_environment_that_contradicts_spark_is_refused(tmp_path: Path, enviro
 def test_outside_a_cluster_there_is_no_pod(tmp_path: Path) -> None:
     found = pod(tmp_path, {})
     assert (found.namespace, found.name, found.address, found.uid(NOBODY)) == ("default", None, None, None)
-
-
-def test_a_program_that_spark_submit_did_not_start_has_no_submitted_settings() -> None:
-    assert submitted({}) == {}
 
 
 class Pods:
@@ -97,7 +93,7 @@ class Pods:
 ALL = "/api/v1/namespaces/shop/pods"
 
 
-def test_the_pods_are_listed_once_for_a_driver_that_is_asked_for_again_and_again() -> None:
+def test_pods_are_listed_once_per_driver() -> None:
     server = Pods()
     server.put("a", "u-a")
     server.put("b", "u-b")
@@ -117,7 +113,7 @@ def test_a_driver_has_ended_when_its_containers_have(phase: str) -> None:
     assert ended("u-a")
 
 
-def test_a_driver_has_ended_whose_pod_is_gone_or_has_a_namesake() -> None:
+def test_a_driver_has_ended_if_its_pod_is_gone_or_replaced() -> None:
     server = Pods()
     assert server.ended()("u-a"), "it was gone before it was asked for"
     server.put("a", "u-a")
@@ -129,7 +125,7 @@ def test_a_driver_has_ended_whose_pod_is_gone_or_has_a_namesake() -> None:
     assert ended("u-a")
 
 
-def test_whether_a_driver_has_ended_is_not_known_where_the_api_server_refuses() -> None:
+def test_an_api_server_that_rejects_leaves_it_open_whether_a_driver_ended() -> None:
     class Forbidding(Pods):
         def request(self, method: str, path: str) -> Any:
             raise ApiRefused(403, "no")
@@ -140,7 +136,7 @@ def test_whether_a_driver_has_ended_is_not_known_where_the_api_server_refuses() 
         server.ended()("u-a")
 
 
-def test_a_driver_outside_the_cluster_may_live() -> None:
+def test_a_driver_outside_the_cluster_counts_as_alive() -> None:
     server = Pods()
     assert not server.ended()(f"{OUTSIDE}1")
     assert server.asked == []
@@ -149,7 +145,7 @@ def test_a_driver_outside_the_cluster_may_live() -> None:
 # -- What is told of rights that a driver lacks.
 
 
-def test_what_is_missing_is_one_line_with_the_account_and_the_cure() -> None:
+def test_missing_rights_are_one_line_with_account_and_cure() -> None:
     lacking = [right for right in needed("orders") if right.resource == "leases" or right.verb == "create"]
     assert sentence("system:serviceaccount:shop:default", "shop", lacking) == (
         "the account system:serviceaccount:shop:default lacks rights in namespace shop (pods: create; configmaps: create; "
@@ -158,26 +154,26 @@ def test_what_is_missing_is_one_line_with_the_account_and_the_cure() -> None:
     )
 
 
-def test_the_ledger_and_the_lease_are_asked_for_by_their_names() -> None:
+def test_rights_name_the_ledger_and_the_lease() -> None:
     assert {right.name for right in needed("orders")} == {"", "orders-assignments", "orders-driver"}
 
 
 # --
 
 
-def test_another_spark_is_refused_in_one_line_that_says_the_cure() -> None:
+def test_another_spark_version_is_rejected_with_the_cure() -> None:
     settings.check_spark("4.3.1")
     for other in ("4.2.0", "4.30.0", "5.0.0"):
         with pytest.raises(RuntimeError, match=rf"supports Spark 4\.3\.x, and this is Spark {other}: install pyspark 4\.3\.x"):
             settings.check_spark(other)
 
 
-def test_the_settings_are_not_given_for_another_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conf_rejects_another_spark_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "SPARK", "4.2.")
     with pytest.raises(RuntimeError, match=r"supports Spark 4\.2\.x"):
         baton.spark.conf("orders", image="orders", template="executor.yaml", namespace="shop")
 
 
-def test_the_driver_s_jvm_checks_for_the_same() -> None:
+def test_java_checks_for_the_same_spark_version() -> None:
     source = (SOURCES / "dev" / "baton" / "spark" / "BatonSource.java").read_text(encoding="utf-8")
     assert f'SPARK = "{settings.SPARK}"' in source

@@ -55,7 +55,7 @@ def scene() -> Iterator[Scene]:
     made.queues.close()
 
 
-def test_a_queue_that_is_away_does_not_hold_up_another(scene: Scene) -> None:
+def test_an_unreachable_queue_does_not_block_another(scene: Scene) -> None:
     scene.parcels.away = True
     scene.finishing.submit(BATCH)
     until(lambda: scene.finishing.settled({ORDERS}), "the queue that is there is done with")
@@ -68,7 +68,7 @@ def test_a_queue_that_is_away_does_not_hold_up_another(scene: Scene) -> None:
     assert scene.parcels.finished == [4]
 
 
-def test_what_was_read_is_counted_when_it_is_done(scene: Scene) -> None:
+def test_rows_are_counted_when_a_batch_is_done(scene: Scene) -> None:
     scene.reported = [RangeReport(P, 3, How.OWNER, 30, 300), RangeReport(Q, 4, How.LENT, 40, 400)]
     scene.finishing.submit(BATCH)
     found = scene.counts.statistics()
@@ -76,7 +76,7 @@ def test_what_was_read_is_counted_when_it_is_done(scene: Scene) -> None:
     assert (found.rows, found.bytes) == (70, 700)
 
 
-def test_a_batch_of_which_reports_are_lost_is_finished_all_the_same(scene: Scene) -> None:
+def test_a_batch_without_reports_is_finished(scene: Scene) -> None:
     scene.reported = None
     scene.finishing.submit(BATCH)
     until(scene.finishing.settled, "it is finished")
@@ -135,7 +135,7 @@ class AnswersScene:
 ZERO, ONE = a_partition("orders", 0), a_partition("orders", 1)
 
 
-def test_what_is_finished_is_let_go() -> None:
+def test_a_finished_partition_is_released() -> None:
     scene = AnswersScene()
     scene.submit({ZERO: 5})
     assert not scene.finishing.settled()
@@ -145,7 +145,7 @@ def test_what_is_finished_is_let_go() -> None:
     assert scene.finishing.settled()
 
 
-def test_what_the_queue_refuses_to_finish_is_counted_and_let_go() -> None:
+def test_a_rejected_finish_is_counted_and_released() -> None:
     scene = AnswersScene(Finished(), LaterQuery(7))
     scene.submit({ZERO: 5, ONE: 5})
     scene.finishing.finish_next(ORDERS)
@@ -154,8 +154,8 @@ def test_what_the_queue_refuses_to_finish_is_counted_and_let_go() -> None:
     assert {one.partition for one in scene.released} == {0, 1}
 
 
-def test_a_batch_that_cannot_be_finished_does_not_hold_up_the_next() -> None:
-    scene = AnswersScene(ValueError("of no use to anybody"))
+def test_a_batch_that_cannot_be_finished_does_not_block_the_next() -> None:
+    scene = AnswersScene(ValueError("an odd reply"))
     scene.submit({ZERO: 5})
     scene.submit({ONE: 5})
     assert scene.finishing.finish_next(ORDERS)
@@ -165,7 +165,7 @@ def test_a_batch_that_cannot_be_finished_does_not_hold_up_the_next() -> None:
     assert scene.finishing.settled()
 
 
-def test_a_queue_that_is_away_is_asked_again_also_while_the_fleet_ends() -> None:
+def test_an_unreachable_queue_is_asked_again_while_the_fleet_ends() -> None:
     scene = AnswersScene(QueueUnreachable("away"))
     scene.submit({ZERO: 5})
     scene.finishing.start()
@@ -175,7 +175,7 @@ def test_a_queue_that_is_away_is_asked_again_also_while_the_fleet_ends() -> None
 
 
 @pytest.mark.timeout(60)
-def test_a_fleet_that_ends_waits_no_longer_than_it_is_told_to_for_a_queue() -> None:
+def test_an_ending_fleet_waits_for_a_queue_only_within_its_limit() -> None:
     scene = AnswersScene(*[QueueUnreachable("away")] * 10_000)
     scene.submit({ZERO: 5})
     scene.finishing.start()

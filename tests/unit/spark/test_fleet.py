@@ -17,8 +17,64 @@ from baton.spark.ledger import LedgerGrants
 from baton.spark.running_fleet import LATE, STEPS, SparkLife, StartTimes, unread_queues
 from baton.spark.session import FleetSession
 from tests.unit.spark.builders import grant
-from tests.unit.spark.played_jvm import PlayedJvm
 from tests.waiting import PATIENCE, until
+
+
+class PlayedSession(SimpleNamespace):
+    @property
+    def readStream(self) -> Any:  # noqa: N802 - Spark's name
+        return self.reader()
+
+
+class PlayedJvm:
+    """A session in which no query runs until a test sets one."""
+
+    def __init__(self) -> None:
+        self.killed = self.stopped = False
+        self.queries: dict[str, Any] = {}
+        self.groups: set[str] = set()
+        """Claimed groups."""
+
+    def session(self) -> Any:
+        """Return the part of a Spark session that a fleet uses."""
+        context = SimpleNamespace(
+            _jvm=SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=self.classes()))),
+            _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: self._answer(self.stopped))),
+            _gateway=None,
+            applicationId="spark-1",
+            getLocalProperty=lambda name: self._answer(""),
+        )
+        active = SimpleNamespace(values=lambda: self._answer(list(self.queries.values())))
+        state = SimpleNamespace(activeStreamingQueries=lambda: self._answer(active))
+        java = SimpleNamespace(sharedState=lambda: self._answer(state))
+        return PlayedSession(sparkContext=context, _jsparkSession=java, reader=lambda: self._answer(None))
+
+    def classes(self) -> Any:
+        """Return the package `dev.baton.spark`."""
+        groups = SimpleNamespace(
+            claim=self._claim,
+            release=self._release,
+            register=lambda group, decisions: None,
+            stopBeforeSpark=lambda group, seconds: self._answer(None),
+        )
+        return SimpleNamespace(Group=groups)
+
+    def registered(self) -> Any:
+        """No executors."""
+        return self._answer(())
+
+    def _claim(self, group: str) -> bool:
+        self.groups.add(group)
+        return True
+
+    def _release(self, group: str) -> None:
+        self._answer(None)
+        self.groups.discard(group)
+
+    def _answer(self, what: Any) -> Any:
+        if self.killed:
+            raise ConnectionRefusedError("no JVM listens")
+        return what
 
 
 @pytest.mark.parametrize(
@@ -34,14 +90,14 @@ from tests.waiting import PATIENCE, until
         ({"repeat_wait": "5"}, "repeat_wait is '5': set it to a number, 0 or more"),
     ],
 )
-def test_what_cannot_be_meant_so_is_refused_by_its_name(tmp_path: Path, arguments: dict[str, Any], why: str) -> None:
+def test_an_invalid_argument_is_rejected_by_its_name(tmp_path: Path, arguments: dict[str, Any], why: str) -> None:
     known = {"group": "orders", "queues": {"orders": "redis://redis"}, **arguments}
     unused: Any = None
     with pytest.raises((TypeError, ValueError), match=f"^{why}"):
         Fleet(unused, environment=Directory(tmp_path), **known)
 
 
-def test_a_client_of_spark_connect_is_told_who_starts_a_fleet() -> None:
+def test_a_spark_connect_session_cannot_start_a_fleet() -> None:
     client: Any = SparkSession.__new__(SparkSession)
     with pytest.raises(TypeError, match="a fleet runs in the driver: start the fleet in the program that starts the server"):
         Fleet(client, group="orders", queues={"orders": "redis://redis.shop"})
@@ -56,9 +112,7 @@ class ToldToStop(FleetSession):
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_program_that_waits_for_the_lease_ends_on_a_signal_also_when_its_fleet_has_run_before(
-    tmp_path: Path, again: bool
-) -> None:
+def test_sigterm_ends_a_program_that_waits_for_the_lease(tmp_path: Path, again: bool) -> None:
     before = signal.getsignal(signal.SIGTERM)
     claimed: set[str] = set()
 
@@ -98,7 +152,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     return fleet
 
 
-def test_a_signal_is_the_programs_own_business_when_the_fleet_has_ended(ran: Fleet) -> None:
+def test_signal_handlers_are_restored_after_a_fleet_ended(ran: Fleet) -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
@@ -109,13 +163,13 @@ def test_a_signal_is_the_programs_own_business_when_the_fleet_has_ended(ran: Fle
     assert heard == [signal.SIGTERM]
 
 
-def test_a_signal_behind_the_end_of_the_fleet_ends_the_program(ran: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_while_a_fleet_ends_ends_the_program(ran: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ran, "stop", lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
         ran.serve()
 
 
-def test_a_program_that_runs_its_fleet_again_and_again_ends_behind_the_run_that_was_told_to_stop(ran: Fleet) -> None:
+def test_a_program_that_reruns_its_fleet_ends_after_sigterm(ran: Fleet) -> None:
     def told(seconds: float | None = None) -> None:
         if seconds is None:  # not who stops it
             signal.raise_signal(signal.SIGTERM)
@@ -132,7 +186,7 @@ def test_a_program_that_runs_its_fleet_again_and_again_ends_behind_the_run_that_
 # -- A fleet at its start, and one whose JVM is killed or whose Spark is stopped while it runs.
 
 
-def test_the_seconds_of_each_step_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_seconds_of_each_start_up_step_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     now = [10.0]
     times = StartTimes("orders", 10.0, lambda: now[0])
     with caplog.at_level(logging.INFO, "baton.spark"):
@@ -151,7 +205,7 @@ def test_the_start_of_this_process_is_known() -> None:
     assert times._begun < times._clock()
 
 
-def test_who_waits_long_is_told_once_what_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_wait_at_the_start_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     now = [10.0]
     times = StartTimes("orders", 10.0, lambda: now[0])
 
@@ -187,7 +241,7 @@ def life(answers: Iterator[bool | None]) -> SparkLife:
     return SparkLife(stopped)
 
 
-def test_a_jvm_that_answers_again_was_not_gone() -> None:
+def test_a_jvm_that_answers_again_is_alive() -> None:
     asked = life(iter([None, None, False, None, None, False]))
     for _ in range(6):
         asked.look()
@@ -195,7 +249,7 @@ def test_a_jvm_that_answers_again_was_not_gone() -> None:
         assert not asked.gone
 
 
-def test_a_jvm_that_does_not_answer_any_more_has_gone() -> None:
+def test_a_jvm_that_stops_answering_is_gone() -> None:
     asked = life(iter([None, None, None]))
     for _ in range(3):
         assert asked.runs
@@ -204,7 +258,7 @@ def test_a_jvm_that_does_not_answer_any_more_has_gone() -> None:
     assert asked.gone == "Spark's JVM is gone (no JVM listens)"
 
 
-def test_spark_that_was_stopped_is_not_gone() -> None:
+def test_a_stopped_spark_is_not_gone() -> None:
     asked = life(iter([True]))
     asked.look()
     assert (asked.runs, asked.gone) == (False, "")
@@ -213,12 +267,12 @@ def test_spark_that_was_stopped_is_not_gone() -> None:
 ORDERS = frozenset({QueueName("orders")})
 
 
-def test_a_fleet_that_was_told_of_all_its_queues_has_no_trouble() -> None:
+def test_a_fleet_that_reads_all_its_queues_has_no_trouble() -> None:
     assert unread_queues(LedgerGrants(), ORDERS) == ""
     assert unread_queues(LedgerGrants(frozenset({grant("a", 0)}), frozenset({grant("b", 1)})), ORDERS) == ""
 
 
-def test_queues_that_the_fleet_was_not_told_of_are_named_with_the_cure() -> None:
+def test_owned_queues_the_fleet_does_not_read_are_named_with_the_cure() -> None:
     owned = frozenset({grant("a", 0), grant("a", 0, queue="parcels")})
     said = unread_queues(LedgerGrants(owned, frozenset({grant("b", 1, queue="letters")})), ORDERS)
     assert said.startswith("The fleet owns partitions of queues letters, parcels and does not read them: add each with its URL")
@@ -283,7 +337,7 @@ def served(scene: Scene, monkeypatch: pytest.MonkeyPatch, then: Callable[[], obj
     return raised(scene.fleet.serve)
 
 
-def test_a_fleet_whose_jvm_is_killed_gives_the_group_up_and_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fleet_whose_jvm_is_killed_gives_the_group_up_with_an_error(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     error = served(scene, monkeypatch, lambda: setattr(scene.jvm, "killed", True))
     assert isinstance(error, RuntimeError)
     assert str(error) == "Spark's JVM is gone (no JVM listens): the driver of group orders ends"
@@ -295,7 +349,7 @@ def test_a_fleet_whose_spark_is_stopped_gives_the_group_up(scene: Scene, monkeyp
     assert scene.lease.given_up
 
 
-def test_a_fleet_is_stopped_also_where_its_jvm_has_gone(scene: Scene) -> None:
+def test_a_fleet_can_be_stopped_after_its_jvm_died(scene: Scene) -> None:
     running = scene.fleet.start()._running
     assert running is not None
     scene.jvm.killed = True
@@ -304,13 +358,13 @@ def test_a_fleet_is_stopped_also_where_its_jvm_has_gone(scene: Scene) -> None:
     assert scene.lease.given_up
 
 
-def test_a_query_is_not_started_for_ever_where_the_jvm_has_gone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_is_not_restarted_after_the_jvm_died(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
     scene.fleet.start()
     scene.jvm.killed = True
 
     def start(rows: object) -> Any:
-        raise AssertionError("there is nobody to start it")
+        raise AssertionError("there is no JVM to start it")
 
     error = raised(lambda: scene.fleet.run(start))
     assert isinstance(error, RuntimeError)
@@ -318,7 +372,7 @@ def test_a_query_is_not_started_for_ever_where_the_jvm_has_gone(scene: Scene, mo
     assert scene.lease.given_up
 
 
-def test_a_fleet_that_is_stopped_while_it_waits_for_the_lease_does_not_start(scene: Scene) -> None:
+def test_a_fleet_stopped_while_waiting_for_the_lease_does_not_start(scene: Scene) -> None:
     scene.lease.free = False
 
     def stop() -> None:
@@ -333,7 +387,7 @@ def test_a_fleet_that_is_stopped_while_it_waits_for_the_lease_does_not_start(sce
     assert scene.lease.given_up
 
 
-def test_a_fleet_that_is_stopped_while_it_starts_does_not_run(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fleet_stopped_while_starting_does_not_run(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.spark.running_fleet.ensure_callback_server_started", lambda gateway: scene.fleet.stop())
     error = raised(scene.fleet.start)
     assert isinstance(error, RuntimeError)
@@ -342,7 +396,7 @@ def test_a_fleet_that_is_stopped_while_it_starts_does_not_run(scene: Scene, monk
     assert scene.lease.given_up
 
 
-def test_a_fleet_that_was_stopped_is_started_again(scene: Scene) -> None:
+def test_a_stopped_fleet_can_be_started_again(scene: Scene) -> None:
     scene.fleet.start()
     scene.fleet.stop()
     scene.fleet.start()

@@ -1,9 +1,9 @@
-"""The fleet's loop, with fakes of Spark's scheduler, the ledger and the session."""
+"""The fleet's loop, with fakes of Spark's scheduler, the ledger and the session, and the warm-up of executors."""
 
 import json
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from baton.model import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.spark.dismissals import FORGOTTEN, LAST, Dismissals, ends
-from baton.spark.executor_warm_up import ExecutorWarmUp
+from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
 from baton.spark.executors import Executor
 from baton.spark.fleet_loop import EVERY, SOON, FleetLoop, HoldUp, Resize, resize
 from baton.spark.ledger import GrantsInUse, RequestedScale, parse_scale
@@ -28,7 +28,7 @@ HELD_UP_FOR = 5.0
 MISSED = frozenset({"1"})
 
 
-def test_an_executor_that_missed_a_deadline_and_is_the_last_at_work_is_killed_after_a_while() -> None:
+def test_the_last_busy_executor_is_killed_after_it_missed_a_deadline() -> None:
     hold_up, fleet = HoldUp(HELD_UP_FOR), [executor(1, active=1), executor(2)]
     assert hold_up.look([executor(1, active=1), executor(2, active=1)], MISSED, 0.0) == frozenset()
     assert hold_up.look(fleet, MISSED, 100.0) == frozenset()
@@ -49,7 +49,7 @@ def test_no_executor_holds_up_the_batch(fleet: list[Executor], missed: frozenset
     assert [hold_up.look(fleet, missed, now) for now in (0.0, 1e9)] == [frozenset(), frozenset()]
 
 
-def test_who_finishes_tasks_is_slow_and_not_stopped() -> None:
+def test_an_executor_that_finishes_tasks_is_not_killed() -> None:
     hold_up = HoldUp(HELD_UP_FOR)
     for now, finished in ((0.0, 3), (4.0, 4), (6.0, 4)):
         assert hold_up.look([executor(1, active=1, finished=finished)], MISSED, now) == frozenset()
@@ -62,7 +62,7 @@ def victims(*numbers: int) -> frozenset[MemberId]:
     return frozenset(MemberId(f"exec-{number}") for number in numbers)
 
 
-def test_a_ledger_that_asks_for_no_size_leaves_the_fleet_alone() -> None:
+def test_a_ledger_without_a_size_requests_no_scaling() -> None:
     assert parse_scale(None) is None
     assert parse_scale(json.dumps({"generation": 3})) is None
 
@@ -85,7 +85,7 @@ def test_the_size_and_the_victims_are_read_from_the_group_key() -> None:
         '{"scale": {"replicas": 4, "victims": [["exec-3"]]}}',
     ],
 )
-def test_a_size_that_cannot_be_one_is_refused(text: str) -> None:
+def test_an_invalid_size_is_rejected(text: str) -> None:
     with pytest.raises(LedgerError):
         parse_scale(text)
 
@@ -106,7 +106,7 @@ ONE, TWO = entry("exec-1", {0: 1}), entry("exec-2")
         pytest.param(RequestedScale(2, victims(2)), [1, 2], [entry("exec-2", {0: 1})], NOBODY, Resize(3), id="another crashed"),
     ],
 )
-def test_a_victim_counts_until_it_has_handed_off_and_goes_then(
+def test_a_victim_counts_until_it_has_handed_off(
     wanted: RequestedScale, numbers: list[int], ledger: list[MemberEntry], busy: frozenset[MemberId], found: Resize
 ) -> None:
     fleet = [executor(number) for number in numbers]
@@ -181,7 +181,7 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_the_driver_speaks_for_the_executors_that_are_registered(scene: Scene) -> None:
+def test_the_lease_names_registered_executors(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.loop.look()
     assert scene.speaks_for() == ("1", "2")
@@ -190,7 +190,7 @@ def test_the_driver_speaks_for_the_executors_that_are_registered(scene: Scene) -
     assert scene.speaks_for() == ("2",)
 
 
-def test_an_executor_is_a_member_once_it_works_and_reads_once_it_is_warm() -> None:
+def test_an_executor_is_a_member_once_it_works_and_reads_once_warm() -> None:
     scene = Scene(warm_up_patience=PATIENCE)
     scene.scheduler.fleet = (executor(1),)
     assert (scene.loop.look(), scene.speaks_for()) == (SOON, ())
@@ -202,7 +202,7 @@ def test_an_executor_is_a_member_once_it_works_and_reads_once_it_is_warm() -> No
     assert (scene.speaks_for(), scene.ready) == (("1",), [("1",)])
 
 
-def test_who_is_ready_is_told_once_when_executors_have_come_or_gone(scene: Scene) -> None:
+def test_ready_executors_are_reported_only_when_they_change(scene: Scene) -> None:
     for scene.scheduler.fleet in ((executor(1),), (executor(1),), ()):
         scene.loop.look()
     assert scene.ready == [("1",), ()]
@@ -216,7 +216,7 @@ def test_a_size_is_asked_for_once(scene: Scene) -> None:
     assert scene.scheduler.totals == [4]
 
 
-def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) -> None:
+def test_a_victim_ends_after_its_hand_off_and_is_not_replaced(scene: Scene) -> None:
     victims = frozenset({MemberId("exec-2")})
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(1, victims))
@@ -227,9 +227,7 @@ def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) 
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2, 1], ["2"])
 
 
-def test_the_pod_of_a_victim_that_was_ended_is_not_said_to_be_asked_to_stop(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_victim_that_was_ended_is_not_logged_as_terminating(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "baton.spark")
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2"), scale=RequestedScale(1, victims(2)))
@@ -241,7 +239,7 @@ def test_the_pod_of_a_victim_that_was_ended_is_not_said_to_be_asked_to_stop(
     assert scene.scheduler.totals == [1], "nor is it replaced"
 
 
-def test_only_what_spark_ended_counts_as_ended_and_is_forgotten_later(scene: Scene) -> None:
+def test_only_executors_spark_ended_count_as_ended(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
     dismissals = Dismissals(lambda: scene.until, scene.scheduler, lambda: scene.now)
     dismissals.kill(["1", "2"], [executor(1), executor(2)])
@@ -254,7 +252,7 @@ def test_only_what_spark_ended_counts_as_ended_and_is_forgotten_later(scene: Sce
     assert dismissals.left() == {"exec-1": 30}
 
 
-def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) -> None:
+def test_the_last_busy_executor_that_missed_a_deadline_is_ended(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1, active=1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
@@ -265,7 +263,7 @@ def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) ->
     assert scene.scheduler.ended == ["1"]
 
 
-def test_who_may_be_waiting_for_a_queue_that_is_away_is_not_ended(scene: Scene) -> None:
+def test_an_executor_that_may_wait_for_its_queue_is_not_ended(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1, active=1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
@@ -278,14 +276,14 @@ def test_who_may_be_waiting_for_a_queue_that_is_away_is_not_ended(scene: Scene) 
     assert scene.scheduler.ended == ["1"]
 
 
-def test_what_keeps_the_driver_from_its_queues_is_said_until_it_is_over() -> None:
+def test_the_drivers_trouble_is_reported_until_it_is_over() -> None:
     scene = Scene()
     for scene.trouble in ("Redis does not answer", ""):
         scene.loop.look()
         assert scene.session.status.trouble == scene.trouble
 
 
-def test_what_keeps_the_driver_from_its_work_is_said_also_while_spark_does_not_answer(scene: Scene) -> None:
+def test_trouble_is_reported_even_if_spark_does_not_answer(scene: Scene) -> None:
     def gone() -> tuple[Executor, ...]:
         raise ConnectionRefusedError("there is no JVM")
 
@@ -300,7 +298,7 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **metadata}}
 
 
-def test_a_pod_that_is_asked_again_with_less_time_is_killed_earlier_and_never_later() -> None:
+def test_a_repeated_deletion_can_only_shorten_a_pods_grace_period() -> None:
     def asked(grace: int) -> list[dict[str, Any]]:
         return [pod("exec-1", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=grace), pod("exec-2")]
 
@@ -326,7 +324,7 @@ def handed_off(scene: Scene) -> None:
     scene.ledger.write(entry("exec-1", {0: 1, 1: 2}), scale=RequestedScale(2))
 
 
-def test_who_is_asked_to_stop_is_replaced_at_once_and_ended_when_it_has_handed_off(scene: Scene) -> None:
+def test_a_terminating_executor_is_replaced_at_once_and_ended_after_its_hand_off(scene: Scene) -> None:
     leaving(scene)
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([3], [])
     handed_off(scene)
@@ -337,14 +335,14 @@ def test_who_is_asked_to_stop_is_replaced_at_once_and_ended_when_it_has_handed_o
     assert scene.scheduler.totals == [3, 2]
 
 
-def test_who_is_asked_to_stop_is_given_work_until_its_last_seconds(scene: Scene) -> None:
+def test_a_terminating_executor_gets_work_until_its_last_seconds(scene: Scene) -> None:
     leaving(scene)
     scene.now = scene.until[LEAVES] - LAST
     scene.loop.look()
     assert scene.ready == [("1", "2"), ("1",)]
 
 
-def test_who_has_handed_off_is_not_ended_while_a_job_may_need_its_blocks_or_it_has_a_task(scene: Scene) -> None:
+def test_a_terminating_executor_stays_while_a_job_or_task_needs_it(scene: Scene) -> None:
     leaving(scene)
     handed_off(scene)
     scene.scheduler.running = 1
@@ -354,7 +352,7 @@ def test_who_has_handed_off_is_not_ended_while_a_job_may_need_its_blocks_or_it_h
     assert scene.scheduler.ended == []
 
 
-def test_in_its_last_seconds_who_is_asked_to_stop_is_ended_as_soon_as_it_is_idle(scene: Scene) -> None:
+def test_a_terminating_executor_is_ended_when_idle_in_its_last_seconds(scene: Scene) -> None:
     leaving(scene)
     scene.scheduler.running = 1
     scene.now = scene.until[LEAVES] - LAST
@@ -362,7 +360,7 @@ def test_in_its_last_seconds_who_is_asked_to_stop_is_ended_as_soon_as_it_is_idle
     assert scene.scheduler.ended == ["2"]
 
 
-def test_who_is_asked_to_stop_is_left_alone_while_the_batch_has_something_of_it(scene: Scene) -> None:
+def test_a_terminating_executor_stays_while_the_batch_has_its_rows(scene: Scene) -> None:
     scene.ledger.write(entry("exec-2", {1: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
     leaving(scene)
@@ -371,8 +369,119 @@ def test_who_is_asked_to_stop_is_left_alone_while_the_batch_has_something_of_it(
     assert scene.scheduler.ended == []
 
 
-def test_without_a_wanted_size_who_is_asked_to_stop_is_ended_all_the_same(scene: Scene) -> None:
+def test_a_terminating_executor_is_ended_without_a_wanted_size(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.until[LEAVES] = scene.now + 60
     scene.loop.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([], ["2"])
+
+
+# -- New executors are warmed up before they read.
+
+
+FIRST = (executor(1),)
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [100.0]
+
+
+def executor_warm_up(
+    clock: list[float],
+    first: Warm = lambda one: None,
+    *batch: Warm,
+    begin: Callable[[str], object] = lambda name: None,
+    cancel: Callable[[str], object] = lambda name: None,
+) -> ExecutorWarmUp:
+    return ExecutorWarmUp(first, lambda: batch, 30.0, begin=begin, cancel=cancel, clock=lambda: clock[0])
+
+
+def until_seen(found: ExecutorWarmUp, working: tuple[Executor, ...], warm: tuple[Executor, ...]) -> None:
+    until(lambda: found.look(FIRST) == (working, warm), "it has come so far")
+
+
+def test_an_executor_works_after_a_first_task_and_is_warm_after_a_batch(clock: list[float]) -> None:
+    first, batch = threading.Event(), threading.Event()
+    found = executor_warm_up(clock, lambda one: first.wait(PATIENCE), lambda one: batch.wait(PATIENCE))
+    assert found.look(FIRST) == ((), ())
+    first.set()
+    until_seen(found, FIRST, ())
+    batch.set()
+    until_seen(found, FIRST, FIRST)
+
+
+def test_each_executor_is_warmed_once(clock: list[float]) -> None:
+    warmed: list[str] = []
+    found = executor_warm_up(clock, lambda one: warmed.append(one.id), lambda one: warmed.append(f"batch {one.id}"))
+    until_seen(found, FIRST, FIRST)
+    found.look([executor(1, active=1)])
+    assert warmed == ["1", "batch 1"]
+
+
+def import_fails(one: Executor) -> None:
+    raise RuntimeError("its import fails")
+
+
+def test_an_executor_whose_warm_up_fails_still_reads_with_a_warning(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "baton.spark"):
+        until_seen(executor_warm_up(clock, lambda one: None, import_fails), FIRST, FIRST)
+    (said,) = caplog.records
+    assert (said.levelname, said.message) == (
+        "WARNING",
+        "executor 1 could not be warmed up, and starts reading anyway: its import fails",
+    )
+
+
+def test_a_failing_part_of_a_warm_up_batch_stops_no_other(clock: list[float]) -> None:
+    warmed: list[str] = []
+    until_seen(executor_warm_up(clock, import_fails, import_fails, lambda one: warmed.append(one.id)), FIRST, FIRST)
+    assert warmed == ["1"]
+
+
+def test_a_warm_up_that_takes_too_long_is_cancelled_once(clock: list[float]) -> None:
+    began, cancelled, ended = list[tuple[str, str]](), list[str](), threading.Event()
+    batch: list[str] = []
+
+    def begin(name: str) -> None:
+        began.append((name, threading.current_thread().name))
+
+    def cancel(name: str) -> None:
+        cancelled.append(name)
+        ended.set()
+
+    def first(one: Executor) -> None:
+        assert ended.wait(PATIENCE)
+        raise RuntimeError("the job was cancelled")
+
+    found = executor_warm_up(clock, first, lambda one: batch.append(one.id), begin=begin, cancel=cancel)
+    assert found.look(FIRST) == ((), ())
+    (thread,) = [one for one in threading.enumerate() if one.name == "baton-warm-1"]
+    clock[0] += 30
+    assert found.look(FIRST) == found.look(FIRST) == (FIRST, FIRST)
+    thread.join(PATIENCE)
+    assert began == [("baton-warm-1", "baton-warm-1")]
+    assert cancelled == ["baton-warm-1"]
+    assert batch == [], "nothing more is begun there"
+
+
+def test_a_warm_executor_is_not_cancelled_later(clock: list[float]) -> None:
+    cancelled: list[str] = []
+    found = executor_warm_up(clock, cancel=cancelled.append)
+    until_seen(found, FIRST, FIRST)
+    clock[0] += 30
+    assert found.look(FIRST) == (FIRST, FIRST)
+    assert cancelled == []
+
+
+def test_an_executor_counts_even_if_its_warm_up_cannot_be_cancelled(clock: list[float]) -> None:
+    go_on = threading.Event()
+
+    def gone(name: str) -> None:
+        raise ConnectionRefusedError("no JVM listens")
+
+    found = executor_warm_up(clock, lambda one: go_on.wait(PATIENCE), cancel=gone)
+    found.look(FIRST)
+    clock[0] += 30
+    assert found.look(FIRST) == (FIRST, FIRST)
+    go_on.set()

@@ -8,7 +8,7 @@ from pathlib import Path
 from baton.spark import class_archive, jar_file
 
 
-def test_a_jar_that_is_carried_is_taken(tmp_path: Path) -> None:
+def test_a_bundled_jar_is_used(tmp_path: Path) -> None:
     carried = tmp_path / "baton-spark.jar"
     carried.touch()
     assert jar_file.path(carried) == carried
@@ -23,12 +23,12 @@ def without_a_jdk(cache: Path, called: str) -> str:
     return (done.stdout + done.stderr).splitlines()[-1]
 
 
-def test_without_a_jdk_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_a_jdk_the_error_names_what_to_install(tmp_path: Path) -> None:
     said = without_a_jdk(tmp_path, "built()")
     assert "no javac of Java 17 or later" in said and "apt-get install openjdk-17-jdk-headless" in said
 
 
-def test_a_build_of_an_image_finds_the_jars_of_others_though_the_jar_was_there_before(tmp_path: Path) -> None:
+def test_preparing_an_image_fetches_libraries_even_if_the_jar_exists(tmp_path: Path) -> None:
     jar = tmp_path / f"baton-spark-{jar_file._key()}.jar"
     jar.touch()
     assert without_a_jdk(tmp_path, "built()") == str(jar)
@@ -41,7 +41,7 @@ def test_a_build_of_an_image_finds_the_jars_of_others_though_the_jar_was_there_b
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "spark"
 
 
-def test_its_class_path_has_each_jar_once_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_the_class_path_has_each_jar_once_in_order(tmp_path: Path) -> None:
     for name in ("b.jar", "a.jar", "note.txt", "baton-spark.jar"):
         (tmp_path / name).touch()
     carried = tmp_path / "elsewhere" / "baton-spark.jar"

@@ -24,19 +24,19 @@ def test_pauses_grow_up_to_a_minute() -> None:
     assert [failing(times).pause for times in (0, 1, 2, 3, 20)] == [0, 1, 2, 4, 60]
 
 
-def test_the_group_is_told_after_so_many_failures_in_a_row() -> None:
+def test_a_failing_query_is_reported_after_enough_failures() -> None:
     assert failing(2).trouble(4, reported_after=3) == ""
     assert failing(3).trouble(4, reported_after=3) == (
         "The query has failed 3 times in a row at batch 5 of 1 range: ValueError: the sink is full"
     )
 
 
-def test_a_batch_that_is_done_ends_the_row() -> None:
+def test_a_finished_batch_ends_a_row_of_failures() -> None:
     assert failing(3).trouble(5, reported_after=3) == ""
     assert failing(3).and_another(5, "batch 6", "x").count == 1
 
 
-def test_failures_for_the_same_entries_count_and_those_that_are_not_their_fault_do_not() -> None:
+def test_only_failures_of_the_same_entries_count_for_the_batch() -> None:
     failures, entries = QueryFailures(), up_to(1)
     for found in (entries, frozenset[Range](), entries):
         failures = failures.and_another(4, "batch 5", "x", found)
@@ -44,7 +44,7 @@ def test_failures_for_the_same_entries_count_and_those_that_are_not_their_fault_
     assert failures.and_another(5, "batch 6", "x", entries).of_batch == 1
 
 
-def test_entries_that_were_not_in_the_batch_before_have_failed_once() -> None:
+def test_entries_new_in_a_batch_have_failed_once() -> None:
     failures = QueryFailures()
     for end in (1, 2, 3):  # without a checkpoint each try is a batch of its own
         failures = failures.and_another(4, "batch 1", "x", up_to(end))
@@ -64,15 +64,15 @@ def test_entries_that_were_not_in_the_batch_before_have_failed_once() -> None:
         ("java.io.IOException", False),
     ],
 )
-def test_what_a_function_or_a_task_raised_is_told_from_what_spark_does_around_them(cause: str, counts: bool) -> None:
+def test_only_errors_of_functions_and_tasks_count_as_failures_of_rows(cause: str, counts: bool) -> None:
     assert of_rows(cause, "the sink is full") == counts
 
 
-def test_a_batch_that_is_in_sparks_log_already_was_done() -> None:
+def test_a_commit_log_conflict_is_not_a_failure_of_rows() -> None:
     assert not of_rows("org.apache.spark.SparkException", "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.")
 
 
-def test_the_error_s_last_line_without_traces() -> None:
+def test_the_last_line_of_an_error_has_no_traceback() -> None:
     text = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.
 Traceback (most recent call last):
   File "x.py", line 3, in process
@@ -95,7 +95,7 @@ org.apache.spark.SparkException
     assert last_line("") == ""
 
 
-def test_of_a_worker_that_was_killed_the_error_says_so_and_not_only_a_class() -> None:
+def test_the_error_of_a_killed_worker_is_more_than_a_class_name() -> None:
     text = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: \
 Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage 3.0 (TID 11) (10.0.0.7 executor 0): \
 org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
@@ -111,7 +111,7 @@ Driver stacktrace: SQLSTATE: XXKST
     assert last_line("Caused by: java.io.EOFException") == "java.io.EOFException", "where there is nothing else"
 
 
-def test_of_an_executor_whose_pod_has_ended_the_error_says_how_and_not_what_else_spark_knows_of_the_pod() -> None:
+def test_the_error_of_a_lost_executor_says_only_how_its_pod_ended() -> None:
     text = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: \
 Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage 3.0 (TID 11) (10.0.0.7 executor 7): \
 ExecutorLostFailure (executor 7 exited caused by one of the running tasks) Reason:
@@ -138,7 +138,7 @@ Driver stacktrace: SQLSTATE: XXKST
     assert last_line(text.replace("OOM).\n", f"OOM).\n{message}\n")) == message
 
 
-def test_the_ids_of_the_query_are_no_part_of_what_went_wrong() -> None:
+def test_reported_errors_have_no_query_ids() -> None:
     text = """[STREAM_FAILED] Query [id = 27020a48-d584-48c9-9fb8-b901515f8369, runId = 1b19e9ed-ba31-4349-9307-5cf1cae5d3e5] \
 terminated with exception: [USER_RAISED_EXCEPTION] no such product SQLSTATE: P0001 SQLSTATE: XXKST
 === Streaming Query ==="""
@@ -155,13 +155,13 @@ class Query:
         self.stopped = True
 
 
-def test_a_query_that_cannot_be_stopped_does_not_keep_others_from_stopping() -> None:
+def test_a_query_that_cannot_be_stopped_does_not_block_others() -> None:
     queries = {"a": Query("its thread does not end"), "b": Query(), "of another group": Query()}
     stop_queries(lambda: queries, ["a", "b", "ended already"])
     assert [queries[one].stopped for one in queries] == [False, True, False]
 
 
-def test_queries_of_a_jvm_that_has_gone_need_not_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
+def test_queries_of_a_dead_jvm_need_not_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
     def gone() -> Mapping[str, Query]:
         raise ConnectionRefusedError("there is no JVM")
 

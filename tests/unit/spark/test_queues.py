@@ -22,9 +22,9 @@ _SHORT = 0.05
 """Seconds of patience with a queue in these tests."""
 
 
-def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = f"redis://127.0.0.1:{next(free_ports('127.0.0.1'))}"
-    both = FleetQueues({ORDERS: nobody, PARCELS: nobody}, "shop", "group")
+def test_an_unreachable_queue_is_reported_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = f"redis://127.0.0.1:{next(free_ports('127.0.0.1'))}"
+    both = FleetQueues({ORDERS: closed, PARCELS: closed}, "shop", "group")
     assert both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS) == {}
     assert both.trouble() == "", "it may be over in a moment"
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
@@ -36,7 +36,7 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
     both.close()
 
 
-def test_a_wait_without_a_partition_to_wait_for_ends_with_an_interrupt_and_the_next_one_does_not() -> None:
+def test_an_interrupt_ends_one_wait_without_partitions_and_not_the_next() -> None:
     """Before any partition has an owner, the ledger's next state is an interrupt."""
     one = FleetQueues({ORDERS: ""}, "shop", "group", lambda _, name, group: QueueWithoutEntries())
     ended = threading.Event()
@@ -77,14 +77,14 @@ class FarQueue(QueueWithoutEntries):
         return super().ahead(query, requests)
 
 
-def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took() -> None:
+def test_a_far_queue_is_waited_for_as_long_as_it_took() -> None:
     made: dict[str, QueueWithoutEntries] = {"shop/orders": FarQueue(), "shop/parcels": QueueWithoutEntries()}
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name], patience=_SHORT)
     until(lambda: both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS).keys() == QUESTIONS.keys(), "both are heard in one batch")
     both.close()
 
 
-def test_a_question_that_takes_a_queue_long_is_no_reason_to_wait_long_for_another() -> None:
+def test_patience_is_learned_for_each_kind_of_request() -> None:
     both = ParallelRequests(2, patience=_SHORT)
 
     def begin() -> int:
@@ -97,7 +97,7 @@ def test_a_question_that_takes_a_queue_long_is_no_reason_to_wait_long_for_anothe
     both.close()
 
 
-def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_queue_holds_up_no_other_and_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     silent = SilentQueue()
     made: dict[str, QueueWithoutEntries] = {"shop/orders": silent, "shop/parcels": QueueWithoutEntries()}
@@ -130,7 +130,7 @@ class LostQueue(QueueWithoutEntries):
         raise QueueUnreachable("away")
 
 
-def test_all_that_waits_at_a_queue_that_goes_away_is_to_be_asked_again_and_the_queue_told_of_until_it_answers(
+def test_an_unreachable_queue_is_reported_and_its_partitions_are_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
@@ -147,13 +147,13 @@ def test_all_that_waits_at_a_queue_that_goes_away_is_to_be_asked_again_and_the_q
     fleet.close()
 
 
-def test_an_address_of_no_kind_of_queue_is_refused_with_those_that_there_are_and_not_repeated() -> None:
+def test_an_unknown_url_scheme_is_rejected_without_showing_the_url() -> None:
     with pytest.raises(QueueUnreachable, match=r"The address of shop/orders is not one of .*redis://, rediss://") as refused:
         FleetQueues({ORDERS: "http://:hunter2@redis"}, "shop", "group")
     assert "hunter2" not in str(refused.value)
 
 
-def test_two_queues_without_news_are_each_waited_for_once_and_to_the_end() -> None:
+def test_two_idle_queues_are_each_waited_for_once() -> None:
     made = {f"shop/{name}": QueueWithoutEntries() for name in (ORDERS, PARCELS)}
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
     everything = [a_partition("orders", 0), a_partition("parcels", 0)]
@@ -179,7 +179,7 @@ class SlowQueue(QueueWithoutEntries):
         return {0}
 
 
-def test_of_partitions_that_nobody_waits_for_the_news_of_a_slow_queue_are_heard_beside_those_of_a_fast_one() -> None:
+def test_news_of_a_slow_queue_is_heard_beside_that_of_a_fast_one() -> None:
     fast = QueueWithoutEntries()
     made = {"shop/orders": fast, "shop/parcels": SlowQueue(fast)}
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
@@ -201,7 +201,7 @@ class HungQueue(QueueWithoutEntries):
         return {0}
 
 
-def test_a_queue_whose_server_hangs_keeps_no_other_from_being_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_server_blocks_news_of_no_other_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     monkeypatch.setattr(queues, "PATIENCE", 0.05)
     near, hung = QueueWithoutEntries(), HungQueue()

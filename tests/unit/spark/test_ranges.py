@@ -30,11 +30,11 @@ def test_a_range_is_what_lies_between_two_offsets() -> None:
     assert ranges({P0: 3, P1: 4}, {P1: 9, P0: 3}) == [Range(P1, 4, 9)]
 
 
-def test_a_partition_that_enters_has_no_rows_in_that_batch() -> None:
+def test_a_partition_without_a_start_has_no_range() -> None:
     assert ranges({P0: 3}, {P0: 4, P1: 9}) == [Range(P0, 3, 4)]
 
 
-def test_a_partition_that_went_stays_where_it_was() -> None:
+def test_a_partition_without_an_end_has_no_range() -> None:
     assert ranges({P0: 3, P1: 4}, {P0: 5}) == [Range(P0, 3, 5)]
 
 
@@ -43,12 +43,12 @@ def test_owners_are_executors_that_can_be_given_a_task() -> None:
     assert owners(grants, FLEET, [P0, P1]) == {P0: grant("exec-1", 0)}
 
 
-def test_a_range_prefers_its_owner_s_executor() -> None:
+def test_a_range_prefers_its_owners_executor() -> None:
     told = placed(Range(P0, 3, 4), grant("exec-2", 0, 7), FLEET, 0)
     assert (told["uid"], told["epoch"], told["executor"], told["location"]) == ("uid-exec-2", 7, "2", "executor_10.0.0.2_2")
 
 
-def test_without_an_owner_it_is_borrowed_by_anybody() -> None:
+def test_a_range_without_an_owner_may_be_read_anywhere() -> None:
     for owner in (None, grant("exec-9", 0, 7)):
         told = placed(Range(P0, 3, 4), owner, FLEET, 0)
         assert (told["uid"], told["epoch"], told["executor"], told["location"]) == ("", 0, "", "")
@@ -62,7 +62,7 @@ def loads(ranges: list[tuple[str, int]], slots: int = 1) -> list[int]:
     return sorted(found.values())
 
 
-def test_small_ranges_of_an_executor_are_read_by_as_many_tasks_as_it_runs_at_a_time() -> None:
+def test_small_ranges_are_shared_by_as_many_tasks_as_the_executor_has_slots() -> None:
     assert loads([("1", 10)] * 8) == [80]
     assert loads([("1", 10)] * 8, slots=2) == [40, 40]
     assert loads([("1", 10)], slots=2) == [10]
@@ -75,26 +75,26 @@ def test_no_task_reads_for_two_executors() -> None:
     assert tasks[0] != tasks[1]
 
 
-def test_a_range_that_is_large_enough_has_a_task_of_its_own() -> None:
+def test_a_large_range_gets_a_separate_task() -> None:
     assert loads([("1", ROWS)] * 3) == [ROWS] * 3
     assert loads([("1", 100 * ROWS), ("1", 1), ("1", 1)]) == [1, 1, 100 * ROWS]
 
 
-def test_rows_are_shared_out_evenly_and_no_slot_is_left_without_work() -> None:
+def test_rows_are_shared_evenly_by_all_slots() -> None:
     found = loads([("1", 100)] * 450, slots=4)
     assert len(found) % 4 == 0
     assert max(found) - min(found) <= 100
     assert max(found) <= ROWS
 
 
-def test_what_may_be_read_anywhere_is_read_by_whoever_is_free() -> None:
+def test_ranges_without_an_owner_get_a_task_each() -> None:
     assert loads([("", 1)] * 3) == [1, 1, 1]
 
 
 # -- Offsets and options of the source.
 
 
-def test_an_offset_is_the_same_text_whatever_order_it_was_made_in() -> None:
+def test_an_offset_has_one_text() -> None:
     positions = {a_partition("orders", 10): 4, a_partition("parcels", 0): 0, a_partition("orders", 2): 17}
     text = offset_text(positions)
     assert text == '{"orders":{"2":17,"10":4},"parcels":{"0":0}}'
@@ -115,7 +115,7 @@ def test_an_offset_is_the_same_text_whatever_order_it_was_made_in() -> None:
         ('{"orders": {"0": true}}', "has 'True' for 'orders'/0"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, why: str) -> None:
+def test_an_invalid_offset_text_is_named(text: str, why: str) -> None:
     with pytest.raises(SourceError) as refused:
         parse_offset(text, "startingOffsets")
     assert str(refused.value).startswith("startingOffsets")
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named(text: str, why: str) -> None:
     assert len(str(refused.value)) < 300
 
 
-def test_a_checkpoint_of_another_queue_is_refused() -> None:
+def test_a_checkpoint_of_another_queue_is_rejected() -> None:
     of_these_queues({a_partition("orders", 0): 1}, {QueueName("orders")}, "shop")
     with pytest.raises(
         SourceError, match="has positions of queue 'parcels', and the fleet of group shop reads orders: use another"
@@ -142,12 +142,12 @@ def batch(**options: str) -> BatchOptions:
     return batch_options({"group": "shop", **options}, "shop", QUEUES)
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_options_have_defaults() -> None:
     assert stream() == StreamOptions(OffsetPlace.COMMITTED, True, 200_000, 256 * 1024 * 1024)
     assert batch() == BatchOptions(OffsetPlace.EARLIEST, OffsetPlace.LATEST)
 
 
-def test_what_is_said() -> None:
+def test_given_options_are_used() -> None:
     found = stream(startingoffsets="Latest", failondataloss="FALSE", maxrowspertrigger="10", maxbytespertrigger="20")
     assert found == StreamOptions(OffsetPlace.LATEST, False, 10, 20)
     assert stream(startingoffsets=' {"orders": {"3": 7}}').starting == {a_partition("orders", 3): 7}
@@ -168,7 +168,7 @@ def test_what_is_said() -> None:
         ({"maxbytespertrigger": "1e6"}, "maxBytesPerTrigger is '1e6': set it to a whole number, 1 or more"),
     ],
 )
-def test_a_stream_s_options_that_are_wrong_are_named_with_the_cure(options: dict[str, str], why: str) -> None:
+def test_invalid_stream_options_are_named_with_the_cure(options: dict[str, str], why: str) -> None:
     with pytest.raises(SourceError) as refused:
         stream(**options)
     assert why in str(refused.value)
@@ -186,7 +186,7 @@ def test_a_stream_s_options_that_are_wrong_are_named_with_the_cure(options: dict
         ),
     ],
 )
-def test_a_batch_read_s_options_that_are_wrong_are_named_with_the_cure(options: dict[str, str], why: str) -> None:
+def test_invalid_batch_options_are_named_with_the_cure(options: dict[str, str], why: str) -> None:
     with pytest.raises(SourceError) as refused:
         batch(**options)
     assert why in str(refused.value)

@@ -38,7 +38,7 @@ def another_program(holder: str) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-def test_a_program_waits_for_another_one_of_its_pod_and_goes_on_when_that_is_killed(
+def test_a_second_program_of_a_pod_waits_until_the_first_is_killed(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     holder = str(tmp_path_factory.getbasetemp())
@@ -65,7 +65,7 @@ class InterruptedLease(InMemoryLease):
         raise KeyboardInterrupt
 
 
-def test_a_program_that_was_interrupted_while_it_waited_for_the_lease_does_not_wait_for_itself(
+def test_an_interrupted_wait_for_the_lease_leaves_no_lock(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     holder = str(tmp_path_factory.getbasetemp())
@@ -76,7 +76,7 @@ def test_a_program_that_was_interrupted_while_it_waited_for_the_lease_does_not_w
         pass  # `first` is still there
 
 
-def test_another_group_and_another_pod_are_not_waited_for(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_programs_of_other_groups_and_pods_do_not_wait(tmp_path_factory: pytest.TempPathFactory) -> None:
     holder = str(tmp_path_factory.getbasetemp())
     with another_program(holder):
         for other in (SoleDriver("payments", holder), SoleDriver("orders", f"{holder}-2")):
@@ -90,7 +90,7 @@ def test_a_wait_for_another_program_can_be_given_up(tmp_path_factory: pytest.Tem
         SoleDriver("orders", holder).acquire(lambda: True)
 
 
-def test_the_driver_s_word_names_its_executors_and_application() -> None:
+def test_the_lease_has_the_drivers_status_as_annotations() -> None:
     status = DriverStatus("spark-1", ("1", "12"), frozenset({grant("exec-1", 5, 12).released()}), "{}")
     assert status.annotations() == {
         "baton.dev/spark-app": "spark-1",
@@ -103,7 +103,7 @@ def test_the_driver_s_word_names_its_executors_and_application() -> None:
     }
 
 
-def test_the_lease_is_renewed_at_once_for_news_and_not_for_counts() -> None:
+def test_news_renew_the_lease_at_once_and_counts_do_not() -> None:
     store = InMemoryLease()
     session = DriverSession(store, "orders", "uid-of-the-driver", duration=HOUR, every=HOUR)
     session.acquire()

@@ -21,7 +21,7 @@ def report(how: How, partition: int = 0, end: int = 9) -> RangeReport:
     return RangeReport(a_partition("orders", partition), end, how, 5, 50)
 
 
-def test_what_the_jvm_reports() -> None:
+def test_reports_of_the_jvm_are_parsed() -> None:
     text = """[{"queue":"orders","partition":1,"end":9,"how":"lent","rows":5,"bytes":50},
               {"queue":"orders","partition":0,"end":9,"how":"refused"}]"""
     lent, refused = parse_reports(text)
@@ -29,26 +29,23 @@ def test_what_the_jvm_reports() -> None:
     assert (refused.how, refused.rows) == (How.REFUSED, 0)
 
 
-def test_a_range_that_anybody_had_to_borrow_was_not_read_by_its_owner() -> None:
+def test_a_borrowed_range_does_not_count_as_read_by_its_owner() -> None:
     assert outcomes({P0: 9}, [report(How.OWNER), report(How.LENT), report(How.OWNER)]) == {P0: How.LENT}
 
 
-def test_a_refusal_decides_nothing() -> None:
+def test_a_rejected_read_decides_no_outcome() -> None:
     assert outcomes({P0: 9, P1: 9}, [report(How.REFUSED), report(How.OWNER), report(How.REFUSED, 1)]) == {P0: How.OWNER}
 
 
-def test_reports_of_another_batch_are_passed_over() -> None:
+def test_reports_of_another_batch_are_ignored() -> None:
     assert outcomes({P0: 9}, [report(How.LENT, end=5)]) == {}
 
 
-def test_an_attempt_that_failed_has_read_nothing_and_was_not_refused() -> None:
+def test_a_failed_read_counts_neither_as_read_nor_as_rejected() -> None:
     assert outcomes({P0: 9}, [report(How.FAILED)]) == {}
     counts = Counts()
     counts.batch(1, {}, [report(How.FAILED), report(How.REFUSED)])
     assert counts.statistics().reads_refused == 1
-
-
-P0, P1, P2 = (a_partition("orders", number) for number in range(3))
 
 
 def test_the_share_of_ranges_read_on_their_owner() -> None:
@@ -61,22 +58,11 @@ def test_the_share_of_ranges_read_on_their_owner() -> None:
     assert json.loads(found.to_json())["owner_share"] == 0.333333
 
 
-def test_a_batch_without_a_range_is_none() -> None:
+def test_a_batch_without_ranges_is_not_counted() -> None:
     counts = Counts()
     counts.batch(0, {}, [])
     assert counts.statistics() == Statistics()
-
-
-def test_a_fleet_that_has_read_nothing_has_read_nothing_in_the_wrong_place() -> None:
     assert Statistics().owner_share == 1.0
-
-
-def test_steps_are_measured() -> None:
-    counts = Counts()
-    for _ in range(2):
-        with counts.step("log"):
-            pass
-    assert counts.step_seconds().keys() == {"log"}
 
 
 # -- What a fleet's driver serves to Prometheus.
@@ -112,7 +98,7 @@ def scraped(port: int) -> list[str]:
         return str(answer.read().decode()).splitlines()
 
 
-def test_counts_and_what_the_driver_sees_are_served_with_the_group(fleet: Counted, server: MetricsServer) -> None:
+def test_counts_are_served_as_metrics_with_the_group(fleet: Counted, server: MetricsServer) -> None:
     fleet.batches = 3
     lines = scraped(server.port)
     for line in (
@@ -125,26 +111,22 @@ def test_counts_and_what_the_driver_sees_are_served_with_the_group(fleet: Counte
         'baton_fleet_step_seconds_total{group="orders",step="ahead"} 0.5',
     ):
         assert line in lines
+    fleet.batches = 8
+    assert 'baton_fleet_batches_total{group="orders"} 8.0' in scraped(server.port), "each scrape asks again"
 
 
-def test_it_serves_addresses_of_both_kinds(server: MetricsServer) -> None:
+def test_metrics_are_served_on_ipv4_and_ipv6(server: MetricsServer) -> None:
     for address in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
         socket.create_connection((address, server.port), PATIENCE).close()
 
 
-def test_each_scrape_asks_again(fleet: Counted, server: MetricsServer) -> None:
-    scraped(server.port)
-    fleet.batches = 8
-    assert 'baton_fleet_batches_total{group="orders"} 8.0' in scraped(server.port)
-
-
-def test_nobody_is_served_after_the_end(fleet: Counted) -> None:
+def test_a_closed_metrics_server_answers_no_request(fleet: Counted) -> None:
     made = MetricsServer(0, "orders", fleet)
     made.close()
     with pytest.raises(URLError):
         scraped(made.port)
 
 
-def test_two_on_one_port_are_refused(fleet: Counted, server: MetricsServer) -> None:
+def test_a_metrics_port_in_use_is_rejected(fleet: Counted, server: MetricsServer) -> None:
     with pytest.raises(RuntimeError, match="in use"):
         MetricsServer(server.port, "payments", fleet)

@@ -1,8 +1,10 @@
 """The decisions of a query's stream, and rejected queries."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from threading import Thread
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,10 +17,12 @@ from baton.spark.offsets import AskAgain, OffsetPlace, SourceError
 from baton.spark.queues import FleetQueues, Range
 from baton.spark.ranges import first_positions
 from baton.spark.statistics import How, RangeReport
-from baton.spark.stream import running_query
-from tests.ids import a_partition
+from baton.spark.stream import Stream, running_query
+from tests.ids import a_partition, by_queue, epochs
+from tests.unit.spark.builders import entry
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text
+from tests.waiting import PATIENCE, until
 
 
 def query_told(**facts: object) -> str:
@@ -26,12 +30,12 @@ def query_told(**facts: object) -> str:
 
 
 @pytest.mark.parametrize(("batch", "of_files"), [(-1, -1), (4, -1), (4, 3), (4, 4)])
-def test_files_have_no_batch_that_the_checkpoint_has_not_begun(batch: int, of_files: int) -> None:
+def test_a_file_sink_no_further_than_the_checkpoint_is_accepted(batch: int, of_files: int) -> None:
     assert running_query(query_told(batch=batch, batchOfFiles=of_files)).alone
 
 
 @pytest.mark.parametrize(("batch", "of_files"), [(-1, 0), (4, 5)])
-def test_files_that_would_skip_batches_are_refused(batch: int, of_files: int) -> None:
+def test_a_file_sink_that_would_skip_batches_is_rejected(batch: int, of_files: int) -> None:
     with pytest.raises(SourceError, match="rows would be lost"):
         running_query(query_told(batch=batch, batchOfFiles=of_files))
 
@@ -46,10 +50,27 @@ def told(answer: Mapping[str, Any]) -> list[tuple[int, int, int, str]]:
     return [(one["partition"], one["start"], one["end"], one["executor"]) for one in answer["ranges"]]
 
 
+def begun(scene: StreamScene, count: int = 0, **options: Any) -> Stream:
+    """Add so many entries, and return a stream that was asked for the first batch from position 0."""
+    scene.add(count=count)
+    stream = scene.stream(**options)
+    stream.latest_offset(at(p0=0))
+    return stream
+
+
+def two_partitions(*counts: int) -> StreamScene:
+    """Two partitions with an owner and so many entries each."""
+    scene = StreamScene(2)
+    for number, count in enumerate(counts):
+        scene.add(number, count=count)
+    scene.own({0: 1, 1: 1})
+    return scene
+
+
 # -- batches
 
 
-def test_a_query_begins_with_positions_and_then_reads_what_is_behind_them(scene: StreamScene) -> None:
+def test_a_query_starts_with_positions_and_then_reads_from_them(scene: StreamScene) -> None:
     scene.add(count=3)
     stream = scene.stream()
     assert numbers(stream.latest_offset("{}")) == {0: 0}
@@ -59,7 +80,7 @@ def test_a_query_begins_with_positions_and_then_reads_what_is_behind_them(scene:
     assert scene.ranges.begun == 1
 
 
-def test_the_batch_that_was_planned_last_is_named_by_its_ranges_if_it_has_any(scene: StreamScene) -> None:
+def test_the_last_planned_batch_is_named_by_its_ranges(scene: StreamScene) -> None:
     scene.add(count=3)
     stream = scene.stream()
     stream.latest_offset("{}")
@@ -69,16 +90,15 @@ def test_the_batch_that_was_planned_last_is_named_by_its_ranges_if_it_has_any(sc
     assert stream.last_plan == "batch 1 of 1 range (orders/0 1 to 3)"
 
 
-def test_a_reader_is_told_what_may_have_been_handed_out_before(scene: StreamScene) -> None:
+def test_ranges_name_rows_that_may_have_been_delivered(scene: StreamScene) -> None:
     scene.add(count=3)
     scene.partitions[0].seen = 2
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+    stream = begun(scene)
     (one,) = stream.plan(at(p0=0), at(p0=3), "1")["ranges"]
     assert one["redeliveredTo"] == 2
 
 
-def test_rows_that_a_later_query_reads_again_may_have_been_handed_out(scene: StreamScene) -> None:
+def test_rows_a_later_query_repeats_are_marked(scene: StreamScene) -> None:
     scene.add(count=3)
     first, second = scene.stream(), scene.stream()
     first.latest_offset(at(p0=0))
@@ -87,7 +107,7 @@ def test_rows_that_a_later_query_reads_again_may_have_been_handed_out(scene: Str
     assert second.plan(at(p0=0), at(p0=3), "1")["ranges"][0]["redeliveredTo"] == 3
 
 
-def test_what_is_to_be_let_go_and_what_an_executor_has_that_is_not_registered_stays_where_it_is() -> None:
+def test_revoked_partitions_and_those_of_lost_executors_get_no_new_rows() -> None:
     scene = StreamScene(2)
     scene.add(0)
     scene.add(1)
@@ -98,27 +118,21 @@ def test_what_is_to_be_let_go_and_what_an_executor_has_that_is_not_registered_st
     assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 0}
 
 
-def test_a_partition_that_the_queue_does_not_have_yet_is_not_asked_for(scene: StreamScene) -> None:
+def test_a_partition_unknown_to_its_queue_is_not_asked_for(scene: StreamScene) -> None:
     scene.add()
     scene.own({0: 1, 1: 1})
     assert numbers(scene.stream().latest_offset(at(p0=0))) == {0: 1}
 
 
-def test_a_partition_that_appears_has_no_rows_in_the_batch_that_names_it_first() -> None:
-    scene = StreamScene(2)
-    scene.add(0)
-    scene.add(1)
-    scene.own({0: 1, 1: 1})
+def test_a_new_partition_has_no_rows_in_its_first_batch() -> None:
+    scene = two_partitions(1, 1)
     stream = scene.stream()
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}
     assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 1, 1: 1}
 
 
-def test_partitions_take_turns_where_a_batch_has_not_room_for_all() -> None:
-    scene = StreamScene(2)
-    scene.add(0, count=2)
-    scene.add(1, count=2)
-    scene.own({0: 1, 1: 1})
+def test_partitions_take_turns_if_a_batch_has_no_room_for_all() -> None:
+    scene = two_partitions(2, 2)
     stream, position, order = scene.stream(max_rows=1), {0: 0, 1: 0}, []
     for batch in range(4):
         start = at(p0=position[0], p1=position[1])
@@ -129,13 +143,11 @@ def test_partitions_take_turns_where_a_batch_has_not_room_for_all() -> None:
         stream.plan(start, at(p0=end[0], p1=end[1]), str(batch))
         position = end
     assert order == [0, 1, 0, 1]
-    assert scene.now == 0.0, "nobody was waited for"
+    assert scene.now == 0.0, "no owner was waited for"
 
 
-def test_a_partition_is_heard_of_though_another_has_rows_in_every_batch() -> None:
-    scene = StreamScene(2)
-    scene.own({0: 1, 1: 1})
-    scene.add(0)
+def test_a_partition_is_found_although_another_fills_every_batch() -> None:
+    scene = two_partitions(1, 0)
     stream = scene.stream()
     assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 1, 1: 0}, "partition 1 has nothing"
     stream.plan(at(p0=0, p1=0), at(p0=1, p1=0), "1")
@@ -144,23 +156,22 @@ def test_a_partition_is_heard_of_though_another_has_rows_in_every_batch() -> Non
     assert numbers(stream.latest_offset(at(p0=1, p1=0))) == {0: 2, 1: 1}
 
 
-def test_what_comes_while_nothing_is_there_begins_a_batch(scene: StreamScene) -> None:
+def test_a_new_entry_starts_a_batch_after_a_wait(scene: StreamScene) -> None:
     stream = scene.stream()
     scene.ranges.while_waiting = scene.add
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
 
 
-def test_where_nothing_comes_spark_is_kept_for_a_while(scene: StreamScene) -> None:
+def test_without_new_entries_spark_waits_for_a_while(scene: StreamScene) -> None:
     assert numbers(scene.stream().latest_offset(at(p0=0))) == {0: 0}
     alone, scene.now = scene.now, 0.0
     scene.stream(alone=False).latest_offset(at(p0=0))
     assert 0 < scene.now < alone, "a query's other sources may have rows"
 
 
-def test_beside_other_sources_looking_for_news_takes_little_of_the_time(scene: StreamScene) -> None:
+def test_beside_other_sources_a_search_takes_little_of_the_time(scene: StreamScene) -> None:
     """The search takes a limited share of the time, for any number of partitions."""
-    stream = scene.stream(alone=False)
-    stream.latest_offset(at(p0=0))
+    stream = begun(scene, alone=False)
     scene.looking, scene.looks = 0.1, 0
     scene.now = 100.0
     for _ in range(100):
@@ -172,9 +183,7 @@ def test_beside_other_sources_looking_for_news_takes_little_of_the_time(scene: S
 
 
 def test_a_batch_is_repeated_as_it_was_and_recorded_once(scene: StreamScene) -> None:
-    scene.add(count=2)
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+    stream = begun(scene, 2)
     first = stream.plan(at(p0=0), at(p0=2), "1")
     scene.ranges.questions.clear()
     assert stream.plan(at(p0=0), at(p0=2), "1") == first, "Spark plans twice for foreachBatch"
@@ -184,14 +193,14 @@ def test_a_batch_is_repeated_as_it_was_and_recorded_once(scene: StreamScene) -> 
 # -- when a fleet ends, or another has the group
 
 
-def test_no_number_is_taken_when_somebody_else_has_the_group(scene: StreamScene) -> None:
+def test_no_query_number_is_taken_if_another_driver_has_the_group(scene: StreamScene) -> None:
     scene.over = "another driver has it"
     with pytest.raises(SourceError, match="another driver"):
         scene.stream().latest_offset(at(p0=0))
     assert scene.ranges.begun == 0
 
 
-def test_a_query_that_waits_ends_with_its_group(scene: StreamScene) -> None:
+def test_a_waiting_query_ends_when_its_group_is_lost(scene: StreamScene) -> None:
     def lost() -> None:
         scene.over = "another driver has it"
 
@@ -200,17 +209,15 @@ def test_a_query_that_waits_ends_with_its_group(scene: StreamScene) -> None:
         scene.stream().latest_offset(at(p0=0))
 
 
-def test_nothing_is_recorded_for_who_has_lost_the_group(scene: StreamScene) -> None:
-    scene.add()
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_a_driver_that_lost_the_group_records_nothing(scene: StreamScene) -> None:
+    stream = begun(scene, 1)
     scene.over = "another driver has it"
     with pytest.raises(SourceError, match="another driver"):
         stream.plan(at(p0=0), at(p0=1), "1")
     assert scene.partitions[0].logged is None
 
 
-def test_a_fleet_that_stops_begins_no_batch(scene: StreamScene) -> None:
+def test_a_stopping_fleet_starts_no_batch(scene: StreamScene) -> None:
     scene.add()
     scene.stopping = True
     stream = scene.stream()
@@ -220,7 +227,7 @@ def test_a_fleet_that_stops_begins_no_batch(scene: StreamScene) -> None:
     assert stream.held, "Spark's thread is here, and not in a batch"
 
 
-def test_a_query_that_waits_for_its_queue_does_not_hold_up_a_fleet_that_stops(scene: StreamScene) -> None:
+def test_a_query_that_waits_for_its_queue_does_not_delay_a_stopping_fleet(scene: StreamScene) -> None:
     scene.ranges.away = scene.stopping = True
     stream = scene.stream()
     with pytest.raises(AskAgain):
@@ -228,7 +235,7 @@ def test_a_query_that_waits_for_its_queue_does_not_hold_up_a_fleet_that_stops(sc
     assert stream.held
 
 
-def test_a_batch_that_is_to_be_repeated_is_left_to_the_next_driver_when_the_fleet_stops(scene: StreamScene) -> None:
+def test_a_stopping_fleet_leaves_a_repeated_batch_to_the_next_driver(scene: StreamScene) -> None:
     scene.add(count=3)
     stream, other = scene.stream(), scene.stream()
     stream.latest_offset(at(p0=0))
@@ -240,11 +247,9 @@ def test_a_batch_that_is_to_be_repeated_is_left_to_the_next_driver_when_the_flee
     assert scene.partitions[0].query == 1, "no number was taken"
 
 
-def test_a_batch_that_waits_for_its_queue_does_not_hold_up_a_fleet_that_stops(scene: StreamScene) -> None:
+def test_a_batch_that_waits_for_its_queue_does_not_delay_a_stopping_fleet(scene: StreamScene) -> None:
     """A batch that has not begun would be waited for until the fleet's grace ends."""
-    scene.add(count=3)
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+    stream = begun(scene, 3)
     scene.ranges.away = True
     with pytest.raises(AskAgain):
         stream.plan(at(p0=0), at(p0=3), "1")
@@ -259,40 +264,24 @@ def test_a_batch_that_waits_for_its_queue_does_not_hold_up_a_fleet_that_stops(sc
     assert scene.partitions[0].logged is None, "it is the next driver's"
 
 
-def test_a_later_query_ends_one_that_asks_for_more(scene: StreamScene) -> None:
-    stream = scene.stream()
-    stream.latest_offset("{}")
-    scene.partitions[0].fence(99)
-    with pytest.raises(SourceError, match="number 99"):
-        stream.latest_offset(at(p0=0))
-
-
-def test_a_later_query_ends_one_that_begins_a_batch(scene: StreamScene) -> None:
+@pytest.mark.parametrize("doing", ["begins", "plans", "owns nothing"])
+def test_a_later_query_ends_the_one_before(scene: StreamScene, doing: str) -> None:
     scene.add()
     stream = scene.stream()
-    stream.latest_offset(at(p0=0))
-    scene.partitions[0].fence(99)
-    with pytest.raises(SourceError, match="number 99"):
-        stream.plan(at(p0=0), at(p0=1), "1")
-
-
-def test_a_later_query_ends_one_that_owns_nothing(scene: StreamScene) -> None:
-    scene.own({})
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+    if doing == "owns nothing":
+        scene.own({})
+    stream.latest_offset("{}" if doing == "begins" else at(p0=0))
     scene.partitions[0].fence(99)
     scene.now += 60
     with pytest.raises(SourceError, match="number 99"):
-        stream.latest_offset(at(p0=0))
+        stream.plan(at(p0=0), at(p0=1), "1") if doing == "plans" else stream.latest_offset(at(p0=0))
 
 
 # -- grants
 
 
-def test_what_a_batch_was_chosen_for_is_not_let_go_before_it_is_done(scene: StreamScene) -> None:
-    scene.add()
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_a_partition_with_rows_is_released_after_the_batch(scene: StreamScene) -> None:
+    stream = begun(scene, 1)
     scene.own({}, revoking={0: 1})
     assert scene.released == frozenset()
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")], "its owner still reads it"
@@ -302,26 +291,22 @@ def test_what_a_batch_was_chosen_for_is_not_let_go_before_it_is_done(scene: Stre
     assert {one.partition for one in scene.released} == {0}
 
 
-def test_what_has_nothing_for_a_batch_is_let_go_at_once(scene: StreamScene) -> None:
+def test_a_partition_without_rows_is_released_at_once(scene: StreamScene) -> None:
     scene.stream().latest_offset(at(p0=0))
     scene.own({}, revoking={0: 1})
     assert {one.partition for one in scene.released} == {0}
 
 
-def test_a_batch_that_spark_never_planned_holds_nothing(scene: StreamScene) -> None:
-    scene.add()
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_a_batch_spark_never_planned_holds_no_partition(scene: StreamScene) -> None:
+    stream = begun(scene, 1)
     scene.own({}, revoking={0: 1})
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
     assert {one.partition for one in scene.released} == {0}
 
 
 @pytest.mark.parametrize("planned", [False, True])
-def test_a_query_that_has_ended_holds_nothing(scene: StreamScene, planned: bool) -> None:
-    scene.add()
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_an_ended_query_holds_no_partition(scene: StreamScene, planned: bool) -> None:
+    stream = begun(scene, 1)
     if planned:
         stream.plan(at(p0=0), at(p0=1), "1")
     stream.stop()
@@ -330,7 +315,7 @@ def test_a_query_that_has_ended_holds_nothing(scene: StreamScene, planned: bool)
     assert not stream.busy()
 
 
-def test_a_query_that_has_ended_tells_what_it_had_planned_unless_it_could_not_be_read(scene: StreamScene) -> None:
+def test_an_ended_query_names_its_unfinished_ranges_if_they_were_readable(scene: StreamScene) -> None:
     scene.add()
     readable, unplanned = scene.stream(), scene.stream()
     beside, unreadable = scene.stream(alone=False), scene.stream()
@@ -349,10 +334,8 @@ def test_a_query_that_has_ended_tells_what_it_had_planned_unless_it_could_not_be
 # -- what is done
 
 
-def test_the_next_question_says_that_a_batch_is_done(scene: StreamScene) -> None:
-    scene.add(count=2)
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_the_next_request_finishes_the_batch(scene: StreamScene) -> None:
+    stream = begun(scene, 2)
     stream.plan(at(p0=0), at(p0=2), "1")
     stream.latest_offset(at(p0=2))
     assert not scene.finishing.settled()
@@ -362,11 +345,8 @@ def test_the_next_question_says_that_a_batch_is_done(scene: StreamScene) -> None
     assert scene.finishing.settled(), "it is finished once"
 
 
-def test_a_batch_of_which_a_part_is_done_is_not_finished() -> None:
-    scene = StreamScene(2)
-    scene.add(0)
-    scene.add(1)
-    scene.own({0: 1, 1: 1})
+def test_a_partly_done_batch_is_not_finished() -> None:
+    scene = two_partitions(1, 1)
     stream = scene.stream()
     stream.latest_offset(at(p0=0, p1=0))
     stream.plan(at(p0=0, p1=0), at(p0=1, p1=1), "1")
@@ -374,10 +354,8 @@ def test_a_batch_of_which_a_part_is_done_is_not_finished() -> None:
     assert scene.finishing.settled()
 
 
-def test_the_next_ranges_are_recorded_when_those_before_are_finished(scene: StreamScene) -> None:
-    scene.add()
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_ranges_are_recorded_after_earlier_ones_are_finished(scene: StreamScene) -> None:
+    stream = begun(scene, 1)
     stream.plan(at(p0=0), at(p0=1), "1")
     scene.add()
     stream.latest_offset(at(p0=1))
@@ -387,16 +365,14 @@ def test_the_next_ranges_are_recorded_when_those_before_are_finished(scene: Stre
     assert told(stream.plan(at(p0=1), at(p0=2), "2")) == [(0, 1, 2, "1")]
 
 
-def test_a_queue_whose_ranges_are_not_finished_holds_up_no_other() -> None:
+def test_a_queue_with_unfinished_ranges_blocks_no_other() -> None:
     scene = StreamScene(parcels=True)
-    scene.add()
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+    stream = begun(scene, 1)
     scene.finishing.submit(PlannedBatch("pickers-1", {PARCELS: 1}, {a_partition("parcels", 0): 3}, frozenset()))
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")]
 
 
-def test_a_query_with_a_checkpoint_begins_at_the_queues_that_answer_and_at_the_others_when_they_do() -> None:
+def test_a_query_with_a_checkpoint_starts_with_the_queues_that_answer() -> None:
     scene = StreamScene(parcels=True)
     assert scene.parcels is not None
     scene.parcels.away = True
@@ -417,13 +393,13 @@ def test_a_query_with_a_checkpoint_begins_at_the_queues_that_answer_and_at_the_o
     assert scene.parcels.finished[:1] == [4], "what the query before owed"
 
 
-def test_a_new_query_finishes_what_the_last_one_had_no_time_to(scene: StreamScene) -> None:
+def test_a_new_query_finishes_what_the_last_one_left(scene: StreamScene) -> None:
     scene.add(count=3)
     scene.stream().latest_offset(at(p0=2, p7=5))
     assert scene.partitions[0].committed == 2, "whatever else there was once"
 
 
-def test_what_a_failover_has_undone_is_finished_again_though_nothing_comes(scene: StreamScene) -> None:
+def test_finishes_undone_by_a_failover_are_repeated_without_new_entries(scene: StreamScene) -> None:
     scene.add()
     before = scene.partitions[0].copy()
     stream = scene.stream()
@@ -437,10 +413,8 @@ def test_what_a_failover_has_undone_is_finished_again_though_nothing_comes(scene
     assert scene.partitions[0].committed == 1
 
 
-def test_what_a_failover_has_undone_is_finished_again_though_others_have_rows_in_every_batch() -> None:
-    scene = StreamScene(2)
-    scene.own({0: 1, 1: 1})
-    scene.add(0)
+def test_finishes_undone_by_a_failover_are_repeated_while_others_have_rows() -> None:
+    scene = two_partitions(1, 0)
     before = scene.partitions[0].copy()
     stream = scene.stream()
     stream.latest_offset(at(p0=1, p1=0))
@@ -456,19 +430,16 @@ def test_what_a_failover_has_undone_is_finished_again_though_others_have_rows_in
     assert scene.partitions[0].committed == 1
 
 
-def test_a_batch_that_is_just_being_finished_is_left_to_that(scene: StreamScene) -> None:
-    scene.add(count=2)
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_a_batch_being_finished_is_not_finished_twice(scene: StreamScene) -> None:
+    stream = begun(scene, 2)
     stream.plan(at(p0=0), at(p0=2), "1")
     scene.now += 60
     stream.latest_offset(at(p0=2))
-    assert scene.partitions[0].committed == 0, "what it has met of nobody's is not named yet"
+    assert scene.partitions[0].committed == 0, "it is not finished yet"
 
 
-def test_a_queue_that_is_away_ends_nothing(scene: StreamScene) -> None:
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
+def test_an_unreachable_queue_ends_no_query(scene: StreamScene) -> None:
+    stream = begun(scene)
     scene.ranges.away = True
     scene.now += 60
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
@@ -476,15 +447,10 @@ def test_a_queue_that_is_away_ends_nothing(scene: StreamScene) -> None:
         scene.stream().latest_offset("{}")
 
 
-def test_a_checkpoint_of_another_queue_is_refused(scene: StreamScene) -> None:
-    with pytest.raises(SourceError, match="returns"):
-        scene.stream().latest_offset('{"returns": {"0": 1}}')
-
-
 # -- a batch that a restart repeats
 
 
-def test_a_repeated_batch_waits_for_owners_and_goes_on_without_after_a_while(scene: StreamScene) -> None:
+def test_a_repeated_batch_waits_for_owners_only_for_a_while(scene: StreamScene) -> None:
     scene.add()
     scene.own({})
     stream = scene.stream()
@@ -497,7 +463,7 @@ def test_a_repeated_batch_waits_for_owners_and_goes_on_without_after_a_while(sce
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
 
 
-def test_a_repeated_batch_is_read_by_its_owners_who_keep_it_until_it_is_done(scene: StreamScene) -> None:
+def test_owners_keep_a_repeated_batch_until_it_is_done(scene: StreamScene) -> None:
     scene.add()
     stream = scene.stream()
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")]
@@ -509,7 +475,7 @@ def test_a_repeated_batch_is_read_by_its_owners_who_keep_it_until_it_is_done(sce
     assert {one.partition for one in scene.released} == {0}
 
 
-def test_a_repeated_batch_is_not_read_by_who_is_to_let_go(scene: StreamScene) -> None:
+def test_a_repeated_batch_is_not_read_by_a_revoked_owner(scene: StreamScene) -> None:
     scene.add()
     scene.own({}, revoking={0: 1})
     stream = scene.stream()
@@ -519,11 +485,8 @@ def test_a_repeated_batch_is_not_read_by_who_is_to_let_go(scene: StreamScene) ->
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
 
 
-def test_nobody_waits_for_the_owner_of_what_was_set_aside_and_withdrawn_since() -> None:
-    scene = StreamScene(2)
-    scene.add(0)
-    scene.add(1)
-    scene.own({0: 1, 1: 1})
+def test_ranges_set_aside_and_withdrawn_wait_for_no_owner() -> None:
+    scene = two_partitions(1, 1)
     first = scene.stream()
     start, end = at(p0=0, p1=0), at(p0=1, p1=1)
     assert told(first.plan(start, end, "1")) == [(0, 0, 1, "1"), (1, 0, 1, "1")]
@@ -538,44 +501,40 @@ def test_nobody_waits_for_the_owner_of_what_was_set_aside_and_withdrawn_since() 
 # -- what is gone
 
 
-def test_what_is_gone_before_a_batch_ends_the_query_with_the_cure(scene: StreamScene) -> None:
+@pytest.mark.parametrize("careful", [True, False])
+def test_entries_gone_before_a_batch_end_the_query_unless_it_may_lose_them(scene: StreamScene, careful: bool) -> None:
     scene.add(count=3)
     scene.take_away(2)
-    stream = scene.stream()
+    stream = scene.stream(careful=careful)
     stream.latest_offset("{}")
-    with pytest.raises(SourceError, match="set the option failOnDataLoss to false"):
-        stream.latest_offset(at(p0=0))
+    if careful:
+        with pytest.raises(SourceError, match="set the option failOnDataLoss to false"):
+            stream.latest_offset(at(p0=0))
+    else:
+        assert numbers(stream.latest_offset(at(p0=0))) == {0: 3}
 
 
-def test_what_is_gone_before_a_batch_is_passed_over_where_that_is_allowed(scene: StreamScene) -> None:
-    scene.add(count=3)
-    scene.take_away(2)
-    stream = scene.stream(careful=False)
-    stream.latest_offset("{}")
-    assert numbers(stream.latest_offset(at(p0=0))) == {0: 3}
-
-
-def test_what_is_gone_within_a_batch_ends_the_query_with_the_cure(scene: StreamScene) -> None:
-    scene.add(count=3)
-    stream = scene.stream()
-    stream.latest_offset(at(p0=0))
-    scene.take_away(2)
-    with pytest.raises(SourceError, match="its first entry is 3"):
+@pytest.mark.parametrize("gone", [2, 3])
+def test_entries_gone_within_a_batch_end_a_careful_query(scene: StreamScene, gone: int) -> None:
+    stream = begun(scene, 3)
+    scene.take_away(gone)
+    with pytest.raises(SourceError, match=f"its first entry is {gone + 1}"):
         stream.plan(at(p0=0), at(p0=3), "1")
 
 
-def test_what_is_there_of_a_batch_is_read_where_that_is_allowed(scene: StreamScene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.add(count=3)
-    stream = scene.stream(careful=False)
-    stream.latest_offset(at(p0=0))
-    scene.take_away(2)
-    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 2, 3, "1")]
-    assert scene.counts.statistics().positions_lost == 2
+@pytest.mark.parametrize(("gone", "left"), [(2, [(0, 2, 3, "1")]), (3, [])])
+def test_a_query_that_may_lose_entries_reads_what_is_left_of_a_batch(
+    scene: StreamScene, caplog: pytest.LogCaptureFixture, gone: int, left: list[tuple[int, int, int, str]]
+) -> None:
+    stream = begun(scene, 3, careful=False)
+    scene.take_away(gone)
+    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == left
+    assert scene.counts.statistics().positions_lost == gone
     assert caplog.messages[-1].endswith("failOnDataLoss is false, so the query continues with the existing entries")
 
 
 @pytest.mark.parametrize(("acknowledged", "end"), [(2, 3), (3, 2)])
-def test_what_a_pod_has_left_of_a_batch_is_read_where_that_is_allowed(scene: StreamScene, acknowledged: int, end: int) -> None:
+def test_entries_a_pod_left_of_a_batch_are_read_if_loss_is_allowed(scene: StreamScene, acknowledged: int, end: int) -> None:
     scene.add(count=3)
     stream, one = scene.stream(careful=False), scene.partitions[0]
     stream.latest_offset(at(p0=0))
@@ -585,18 +544,10 @@ def test_what_a_pod_has_left_of_a_batch_is_read_where_that_is_allowed(scene: Str
     assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 0, end, "1")]
 
 
-def test_nothing_is_read_of_a_batch_of_which_nothing_is_there(scene: StreamScene) -> None:
-    scene.add(count=3)
-    stream = scene.stream(careful=False)
-    stream.latest_offset(at(p0=0))
-    scene.take_away(3)
-    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == []
-
-
 # -- AvailableNow
 
 
-def test_a_query_that_ends_reads_what_was_there_when_it_began(scene: StreamScene) -> None:
+def test_an_available_now_query_reads_what_existed_at_its_start(scene: StreamScene) -> None:
     scene.add(count=2)
     stream = scene.stream(max_rows=1)
     stream.prepare_available_now()
@@ -609,12 +560,12 @@ def test_a_query_that_ends_reads_what_was_there_when_it_began(scene: StreamScene
     assert scene.now == 0, "nothing is waited for that is not read"
 
 
-def test_a_query_that_ends_waits_for_owners_of_what_it_is_to_read() -> None:
+def test_an_available_now_query_waits_for_owners() -> None:
     scene = StreamScene(2)
     scene.add(1)
     stream = scene.stream()
     stream.prepare_available_now()
-    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}, "nobody owns it yet"
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}, "it has no owner yet"
     with pytest.raises(AskAgain) as again:
         stream.latest_offset(at(p0=0, p1=0))
     assert again.value.milliseconds < 1000 * scene.now, "most of the time an owner is heard of at once"
@@ -622,7 +573,7 @@ def test_a_query_that_ends_waits_for_owners_of_what_it_is_to_read() -> None:
     assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 1}
 
 
-def test_a_query_that_waits_for_owners_does_not_hold_up_a_fleet_that_stops() -> None:
+def test_a_query_that_waits_for_owners_does_not_delay_a_stopping_fleet() -> None:
     scene = StreamScene(2)
     scene.add(1)
     stream = scene.stream()
@@ -637,7 +588,7 @@ def test_a_query_that_waits_for_owners_does_not_hold_up_a_fleet_that_stops() -> 
     assert stream.held
 
 
-def test_a_query_that_ends_does_so_where_what_it_was_to_read_has_gone(scene: StreamScene) -> None:
+def test_an_available_now_query_ends_if_its_entries_are_gone(scene: StreamScene) -> None:
     scene.add(count=2)
     stream = scene.stream(careful=False)
     stream.prepare_available_now()
@@ -646,7 +597,7 @@ def test_a_query_that_ends_does_so_where_what_it_was_to_read_has_gone(scene: Str
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
 
 
-def test_a_query_that_ends_asks_until_it_knows_what_it_is_to_read(scene: StreamScene) -> None:
+def test_an_available_now_query_asks_until_it_knows_its_end(scene: StreamScene) -> None:
     scene.add()
     stream = scene.stream()
     scene.ranges.away = True
@@ -657,11 +608,11 @@ def test_a_query_that_ends_asks_until_it_knows_what_it_is_to_read(scene: StreamS
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
 
 
-def test_a_queue_that_does_not_tell_sizes_is_read_by_those_of_the_entries_before(scene: StreamScene) -> None:
+def test_unknown_entry_sizes_are_estimated_from_earlier_entries(scene: StreamScene) -> None:
     mebibyte = 2**20
     scene.ranges.sizes_known = False
     scene.add(count=300)
-    assert numbers(scene.stream(max_rows=1000).latest_offset(at(p0=0))) == {0: 300}, "nobody has set a limit"
+    assert numbers(scene.stream(max_rows=1000).latest_offset(at(p0=0))) == {0: 300}, "there is no limit"
     stream = scene.stream(max_bytes=4 * mebibyte)
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 4}, "nothing is known"
     read = RangeReport(a_partition("orders", 0), 4, How.OWNER, rows=4, bytes=mebibyte)
@@ -674,7 +625,7 @@ def test_a_queue_that_does_not_tell_sizes_is_read_by_those_of_the_entries_before
 # -- what a query may not go on with
 
 
-def test_a_position_that_the_queue_has_not_reached_ends_the_query_whatever_it_may_lose(scene: StreamScene) -> None:
+def test_a_position_past_the_last_entry_ends_the_query(scene: StreamScene) -> None:
     scene.add(count=3)
     with pytest.raises(SourceError, match=r"at 9 of orders/0, which is after its last entry, 3: .* a new checkpoint"):
         scene.stream(careful=False).latest_offset(at(p0=9))
@@ -691,7 +642,7 @@ def test_starting_offsets_are_not_beyond_the_last_entry(scene: StreamScene) -> N
         first_positions({only: 4}, queues)
 
 
-def test_what_a_query_skips_is_said(scene: StreamScene, caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_entries_are_logged(scene: StreamScene, caplog: pytest.LogCaptureFixture) -> None:
     scene.add(count=3)
     queues, only = scene.context.queues, a_partition("orders", 0)
     first_positions(OffsetPlace.COMMITTED, queues)
@@ -701,7 +652,7 @@ def test_what_a_query_skips_is_said(scene: StreamScene, caplog: pytest.LogCaptur
     assert "startingOffsets skips entries of 1 partition of queue orders that were never read" in caplog.text
 
 
-def test_a_partition_that_the_queue_has_no_more_is_not_behind() -> None:
+def test_a_removed_partition_is_not_behind() -> None:
     scene = StreamScene(2)
     entries = LastEntries(scene.context.queues, lambda: scene.now)
     both = {a_partition("orders", 0): 0, a_partition("orders", 1): 0}
@@ -711,7 +662,7 @@ def test_a_partition_that_the_queue_has_no_more_is_not_behind() -> None:
     assert entries.behind(both).keys() == {a_partition("orders", 0)}
 
 
-def test_a_query_that_is_over_names_no_further_partition_in_the_checkpoint_of_the_next_one() -> None:
+def test_an_overtaken_query_adds_no_partition_to_the_checkpoint() -> None:
     scene = StreamScene(2)
     stream = scene.stream()
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
@@ -721,7 +672,7 @@ def test_a_query_that_is_over_names_no_further_partition_in_the_checkpoint_of_th
         stream.latest_offset(at(p0=0))
 
 
-def test_what_is_behind_is_known_of_each_queue_that_answers() -> None:
+def test_rows_behind_are_known_for_each_queue_that_answers() -> None:
     class Away(QueueWithoutEntries):
         def positions(self) -> Mapping[int, PartitionBounds]:
             raise QueueUnreachable("it is away")
@@ -736,3 +687,82 @@ def test_what_is_behind_is_known_of_each_queue_that_answers() -> None:
         a_partition("a-queue-that-is-away", 0): 0,
     }
     both.close()
+
+
+# -- A query reads two queues, and the server of one stops answering: batches of the other continue.
+
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def both() -> Iterator[StreamScene]:
+    made = StreamScene(parcels=True)
+    yield made
+    speak_again(made)
+    made.context.queues.close()
+
+
+def fall_silent(both: StreamScene) -> None:
+    assert both.parcels is not None
+    both.parcels.answers_now.clear()
+
+
+def speak_again(both: StreamScene) -> None:
+    assert both.parcels is not None
+    both.parcels.answers_now.set()
+    until(lambda: not both.context.queues.late(), "it has answered what it was asked")
+
+
+def of_both(orders: int) -> str:
+    return text({a_partition("orders", 0): orders, a_partition("parcels", 0): 0})
+
+
+def in_time(what: Callable[[], T]) -> T:
+    answers: list[T] = []
+    asked = Thread(target=lambda: answers.append(what()), daemon=True)
+    asked.start()
+    asked.join(PATIENCE)
+    assert answers, "it waits for the queue that is silent"
+    return answers[0]
+
+
+def test_old_finishes_are_repeated_when_a_silent_queue_answers(both: StreamScene) -> None:
+    stream = both.stream()
+    stream.latest_offset(of_both(0))
+    fall_silent(both)
+    both.now += 60
+    assert numbers(in_time(lambda: stream.latest_offset(of_both(0)))) == {0: 0}
+    both.add()
+    assert numbers(in_time(lambda: stream.latest_offset(of_both(0)))) == {0: 1}
+    assert both.parcels is not None
+    said = len(both.parcels.finished)
+    speak_again(both)
+    both.now += 60
+    stream.plan(of_both(0), of_both(1), "1")
+    assert len(both.parcels.finished) == said + 1, "it is said when the queue answers again"
+
+
+def test_rows_behind_a_silent_queue_are_those_last_known(both: StreamScene) -> None:
+    stream = both.stream()
+    stream.latest_offset(of_both(0))
+    fall_silent(both)
+    both.now += 60
+    in_time(lambda: stream.latest_offset(of_both(0)))
+    both.add(count=3)
+    behind = in_time(lambda: stream.rows_behind({a_partition("orders", 0): 1, a_partition("parcels", 0): 0}))
+    assert behind == {a_partition("orders", 0): 2, a_partition("parcels", 0): 0}
+
+
+def test_a_new_partition_of_a_silent_queue_is_read_when_it_answers(both: StreamScene) -> None:
+    stream = both.stream()
+    begin = text({a_partition("orders", 0): 0})
+    stream.latest_offset(begin)
+    fall_silent(both)
+    both.now += 60
+    in_time(lambda: stream.latest_offset(begin))
+    both.ledger.write(replace(entry("exec-1", {0: 1}), owned=by_queue({"orders": epochs({0: 1}), PARCELS: epochs({0: 1})})))
+    both.add()
+    assert numbers(in_time(lambda: stream.latest_offset(begin))) == {0: 1}
+    speak_again(both)
+    assert stream.latest_offset(begin)[a_partition("parcels", 0)] == 0

@@ -1,4 +1,4 @@
-"""A consumer's answers to the kubelet's probes over HTTP."""
+"""A pod's environment, whose errors name what to set, and its answers to the kubelet's probes."""
 
 import socket
 import threading
@@ -8,16 +8,93 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from baton.consumer import AssignmentSource, Consumer
-from baton.consumer.pod import Pod
+from baton.consumer import AssignmentSource, Consumer, Pod
+from baton.consumer.api_server import ApiConnection
 from baton.consumer.probes import LONGEST_REQUEST, MOST_REQUESTS, ProbeServer
 from baton.consumer.session import Session
 from baton.model.ids import MemberId, Uid
+from baton.queues import consumer_side
+from baton.queues.kind import QueueKind
+from baton.queues.kinds import KINDS
 from cluster.ports import free_ports
 from tests.in_memory_lease import InMemoryLease
-from tests.unit.consumer.test_environment import POD
 from tests.unit.consumer.test_running import no_queue
 from tests.waiting import until
+
+POD = {"BATON_GROUP": "orders", "POD_NAME": "orders-0", "POD_NAMESPACE": "shop", "POD_UID": "a-uid"}
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "set BATON_REDIS_URL or BATON_KAFKA_URL in the container's env"),
+        ("redis.shop:6379", "BATON_REDIS_URL cannot be used. The queue's URL is not a Redis URL"),
+        ("redis://redis/orders", "does not end with the number of a database"),
+        ("redis://redis/?protocol=3", "has the unknown option protocol: use"),
+        ("redis://redis/?decode_responses=true", "has the unknown option decode_responses: use"),
+    ],
+)
+def test_an_unusable_url_is_reported_before_the_consumer_starts(url: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (POD | {"BATON_REDIS_URL": url}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="BATON_REDIS_URL") as problem:
+        Consumer.from_environment()
+    assert said in str(problem.value)
+
+
+def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (POD | {"POD_UID": ""}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="set POD_UID in the container's env"):
+        Consumer.from_environment()
+
+
+def test_a_missing_service_account_names_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (POD | {"BATON_REDIS_URL": "redis://redis"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ValueError, match="this is no pod of a cluster"):
+        Consumer.from_environment()
+    server = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(ValueError, match="do not set automountServiceAccountToken to false"):
+        ApiConnection.in_pod(tmp_path, server)
+
+
+@pytest.mark.parametrize("grace", ["30s", "-5", "nan", "inf", "half a minute"])
+def test_an_invalid_grace_period_is_rejected(grace: str) -> None:
+    with pytest.raises(ValueError, match=f"BATON_GRACE_SECONDS is '{grace}': set it to the pod's terminationGracePeriodSeconds"):
+        Pod.from_environment(POD | {"BATON_GRACE_SECONDS": grace})
+    assert Pod.from_environment(POD | {"BATON_GRACE_SECONDS": "5.2"}).grace == 5.2
+    assert Pod.from_environment(POD).grace == 30.0
+
+
+def test_a_pre_stop_hook_shortens_the_grace_period() -> None:
+    assert Pod.from_environment(POD | {"BATON_PRESTOP_SECONDS": "10"}).grace == 20.0
+    assert Pod.from_environment(POD | {"BATON_PRESTOP_SECONDS": "40"}).grace == 0.0
+    with pytest.raises(ValueError, match="BATON_PRESTOP_SECONDS is '10s': set it to the seconds of the pod's preStop hook"):
+        Pod.from_environment(POD | {"BATON_PRESTOP_SECONDS": "10s"})
+
+
+def test_urls_of_two_kinds_of_queue_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    another = QueueKind(
+        name="Toy",
+        about="",
+        resource="",
+        operator="",
+        fenced=True,
+        session_required=True,
+        variable="BATON_TOY_URL",
+        consumer="toy:Toy",
+    )
+    monkeypatch.setattr(consumer_side, "KINDS", (*KINDS, another))
+    with pytest.raises(ValueError, match=r"BATON_REDIS_URL and BATON_TOY_URL are set .* keep the one of the group's queues"):
+        consumer_side.addressed({"BATON_REDIS_URL": "redis://redis", "BATON_TOY_URL": "toy://there"})
+    assert consumer_side.addressed({"BATON_REDIS_URL": "", "BATON_TOY_URL": "toy://there"}) == (another, "toy://there")
+    with pytest.raises(ValueError, match="set BATON_REDIS_URL or BATON_KAFKA_URL or BATON_TOY_URL in the container's env"):
+        consumer_side.addressed({})
+
+
+# -- Answers to the kubelet's probes over HTTP.
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -35,20 +112,20 @@ def test_a_check_answers_200_or_503_with_what_is_wrong() -> None:
         assert asked(server.port, "/healthz") == (503, "the loop – hangs")
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_health_port_in_use_is_named() -> None:
     with ProbeServer(0, {}) as server, pytest.raises(RuntimeError, match=f"BATON_HEALTH_PORT {server.port} cannot be served: "):
         ProbeServer(server.port, {}).__enter__()
 
 
 @pytest.mark.parametrize("port", ["http", "0", "65536", "-1", "8081/tcp"])
-def test_a_port_that_is_none_is_named(port: str) -> None:
+def test_an_invalid_health_port_is_rejected(port: str) -> None:
     with pytest.raises(ValueError, match=f"BATON_HEALTH_PORT is '{port}': set it to the port that the pod's probes name"):
         Pod.from_environment(POD | {"BATON_HEALTH_PORT": port})
     assert Pod.from_environment(POD | {"BATON_HEALTH_PORT": "8081"}).health_port == 8081
     assert Pod.from_environment(POD).health_port is None
 
 
-def test_a_consumer_is_ready_when_the_operator_hears_of_it_and_answers_while_it_runs(tmp_path: Path) -> None:
+def test_a_consumer_is_ready_once_its_session_is_renewed(tmp_path: Path) -> None:
     server, port = InMemoryLease(), next(free_ports())
     server.away = True
     session = Session(server, holder="u", group="orders")
@@ -62,7 +139,7 @@ def test_a_consumer_is_ready_when_the_operator_hears_of_it_and_answers_while_it_
         asked(port, "/healthz")
 
 
-def test_whoever_sends_a_request_bit_by_bit_or_none_keeps_nobody_else_out() -> None:
+def test_slow_clients_of_the_probe_server_block_no_other() -> None:
     with ProbeServer(0, {"/healthz": lambda: ""}) as server, ExitStack() as stack:
         threads, slow = threading.active_count(), []
         for _ in range(4 * MOST_REQUESTS):
@@ -74,7 +151,7 @@ def test_whoever_sends_a_request_bit_by_bit_or_none_keeps_nobody_else_out() -> N
             assert slow[0].recv(1) == b""  # the oldest have been closed
 
 
-def test_whoever_asks_while_a_check_is_under_way_waits_for_the_same_one() -> None:
+def test_concurrent_probes_share_one_check() -> None:
     begun, may_end = [], threading.Event()
 
     def check() -> str:
@@ -92,7 +169,7 @@ def test_whoever_asks_while_a_check_is_under_way_waits_for_the_same_one() -> Non
     assert len(begun) == 1
 
 
-def test_a_check_for_which_no_thread_can_be_started_is_answered_and_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_without_a_free_thread_fails_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     class NoThread(threading.Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
@@ -104,7 +181,7 @@ def test_a_check_for_which_no_thread_can_be_started_is_answered_and_the_next_one
         assert asked(server.port, "/healthz") == (200, "ok")
 
 
-def test_a_check_that_fails_is_answered_and_the_next_one_begins() -> None:
+def test_a_failed_check_is_reported_and_the_next_one_runs() -> None:
     failing: list[str] = ["once"]
 
     def check() -> str:
