@@ -48,7 +48,6 @@ class HasKey(Protocol):
     key: Any
 
 
-Some = TypeVar("Some")
 OrderId = NewType("OrderId", int)
 Event = Annotated[Order | Payment, Field(discriminator="kind")]
 seen: list[Any] = []
@@ -185,29 +184,14 @@ def test_a_validator_may_ask_for_a_retry() -> None:
     assert (queue.moved > 59, [letter.why for letter in queue.dead_letters]) == (True, ["not now"])
 
 
-def of_any(entry: Any) -> None:
-    seen.append(entry)
+def annotated(kind: Any) -> Callable[[Any], None]:
+    """Return a handler whose argument has this annotation."""
 
+    def handle(entry: Any) -> None:
+        seen.append(entry)
 
-def of_bytes(value: bytes) -> None:
-    seen.append(value)
-
-
-def of_object(entry: object) -> None:
-    seen.append(entry)
-
-
-def of_protocol(entry: HasKey) -> None:
-    seen.append(entry)
-
-
-def of_variable(entry: Some) -> Some:
-    seen.append(entry)
-    return None  # type: ignore[return-value]
-
-
-def of_plain_entry(entry: Entry) -> None:
-    seen.append(entry)
+    handle.__annotations__["entry"] = kind
+    return handle
 
 
 def of_unresolved_entry(entry: "Entry", unknown: "Unknown" = None) -> None:
@@ -220,7 +204,13 @@ def unannotated(entry, more: "Unknown" = None):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(
     "handler",
-    [of_any, of_bytes, of_object, of_protocol, of_variable, of_plain_entry, of_unresolved_entry, unannotated, seen.append, print],
+    [
+        *map(annotated, (Any, bytes, object, HasKey, TypeVar("Some"), Entry)),
+        of_unresolved_entry,
+        unannotated,
+        seen.append,
+        print,
+    ],
 )
 def test_a_handler_without_a_model_gets_the_entry(handler: Callable[..., object]) -> None:
     run(handler, {"id": 1})

@@ -35,6 +35,14 @@ def fill(queue: TestQueue) -> None:
             queue.send("k", "v", partition=partition)
 
 
+def acknowledged(consumer: Consumer, size: BatchSize | None = None) -> Sequence[Entry]:
+    """Return what a worker gets, after it has acknowledged that."""
+    delivery = consumer._loop.take(Want(size))
+    assert isinstance(delivery, Delivery)
+    consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, EACH)
+    return delivery.entries
+
+
 def test_one_worker_gets_entries_of_several_partitions_at_once() -> None:
     queue = TestQueue(partitions=2)
     fill(queue)
@@ -43,10 +51,7 @@ def test_one_worker_gets_entries_of_several_partitions_at_once() -> None:
     with consumer:
         consumer._loop.serve(1)
         while sum(map(len, handed)) < 2 * EACH:
-            delivery = consumer._loop.take(Want())
-            assert isinstance(delivery, Delivery)
-            handed.append([(entry.partition, int(entry.offset)) for entry in delivery.entries])
-            consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, EACH)
+            handed.append([(entry.partition, int(entry.offset)) for entry in acknowledged(consumer)])
     assert len(handed[0]) == 1, "the speed of the handler is still unknown"
     assert any({partition for partition, _ in those} == {0, 1} for those in handed)
     every = [one for those in handed for one in those]
@@ -104,10 +109,7 @@ def test_a_batch_asks_few_of_many_partitions_and_all_get_a_turn(
     with queue.consumer() as consumer:
         consumer._loop.serve(1)
         while len(handed) < many:
-            delivery = consumer._loop.take(Want(BatchSize(EACH)))
-            assert isinstance(delivery, Delivery)
-            handed += {entry.partition for entry in delivery.entries}
-            consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, EACH)
+            handed += {entry.partition for entry in acknowledged(consumer, BatchSize(EACH))}
         asked = reader.asked
     assert sorted(handed) == list(range(many))
     assert asked < 10 * many, "and not each of them for each batch"
@@ -221,10 +223,7 @@ def test_leftovers_come_one_by_one_least_delivered_first() -> None:
     with left_over(TIMES).consumer() as consumer:
         consumer._loop.serve(1)
         while len(handed) < len(OWNED):
-            delivery = consumer._loop.take(Want())
-            assert isinstance(delivery, Delivery)
-            handed.append([entry.partition for entry in delivery.entries])
-            consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, len(delivery.entries))
+            handed.append([entry.partition for entry in acknowledged(consumer)])
     assert handed == [[partition] for partition in LEAST_OFTEN_FIRST]
 
 

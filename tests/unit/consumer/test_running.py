@@ -166,49 +166,27 @@ def test_callbacks_of_several_workers_run_one_at_a_time() -> None:
         assert told == ["assigned 0", "returned", "lost 0", "assigned 1", "returned"]
 
 
-def test_on_lost_is_called_for_a_partition_lost_during_its_last_entry() -> None:
+@pytest.mark.parametrize("in_event_loop", [False, True])
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_partition_lost_during_its_last_entry_is_reported(taken: bool, in_event_loop: bool) -> None:
+    """Another pod takes it while the consumer stops, or its handler outlasts the end."""
     told: list[str] = []
     queue = filled(1)
     consumer = queue.consumer(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
 
     def handle(entry: HeldEntry) -> None:
-        consumer.stop()
-        queue._ledger.take(0)
+        if taken:
+            consumer.stop()
+            queue._ledger.take(0)
+        else:
+            consumer._loop.leave()
         until(lambda: consumer._loop.ended)
 
-    consumer.run(handle)
-    assert told == ["lost"]
+    async def serve() -> None:
+        async with consumer:
+            await consumer.serve(handle)
 
-
-async def test_on_lost_is_called_in_an_event_loop_too() -> None:
-    told: list[str] = []
-
-    async def lost(partitions: object) -> None:
-        told.append("lost")
-
-    queue = filled(1)
-    consumer = queue.consumer(on_lost=lost)
-
-    async def handle(entry: HeldEntry) -> None:
-        consumer.stop()
-        queue._ledger.take(0)
-        until(lambda: consumer._loop.ended)
-
-    async with consumer:
-        await consumer.serve(handle)
-    assert told == ["lost"]
-
-
-def test_a_partition_whose_handler_outlasts_the_end_is_lost() -> None:
-    told: list[str] = []
-    queue = filled(1)
-    consumer = queue.consumer(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
-
-    def handle(entry: HeldEntry) -> None:
-        consumer._loop.leave()
-        until(lambda: consumer._loop.ended)
-
-    consumer.run(handle)
+    asyncio.run(serve()) if in_event_loop else consumer.run(handle)
     assert told == ["lost"]
 
 

@@ -11,7 +11,7 @@ from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse
-from baton.spark.offsets import MAX_BYTES, Positions, StreamOptions, offset_text
+from baton.spark.offsets import MAX_BYTES, Positions, StreamOptions
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts, RangeReport
 from baton.spark.stream import RunningQuery, Stream
@@ -152,10 +152,6 @@ class StreamScene:
 
     def _pass_time(self, seconds: float) -> None:
         self.now += seconds
-
-
-def text(positions: Positions) -> str:
-    return offset_text(positions)
 
 
 def at(**positions: int) -> str:

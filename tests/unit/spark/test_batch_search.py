@@ -114,43 +114,30 @@ def is_due(due: Due, one: Candidate, now: float = 0.0) -> bool:
     return bool(asked)
 
 
-def test_a_partition_never_asked_is_due() -> None:
-    assert is_due(Due(), candidate())
+END = Ahead(9, 9, 10, 0)
+"""There is nothing after 9."""
 
 
-def test_a_fully_read_partition_is_due_when_woken() -> None:
-    due = Due()
-    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
-    assert not is_due(due, candidate(position=9), now=1e9)
-    due.woken([candidate().partition])
-    assert is_due(due, candidate(position=9))
-
-
-def test_a_partition_with_rows_in_the_last_batch_is_due_once() -> None:
-    due = Due()
-    due.answered(candidate(), 9, Ahead(9, 9, 1, 0), 0.0)
-    assert is_due(due, candidate(position=9)), "more may have come while the batch ran"
-    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
-    assert not is_due(due, candidate(position=9), now=1e9)
-
-
-def test_a_partition_with_more_entries_is_due() -> None:
-    due = Due()
-    due.answered(candidate(), 5, Ahead(5, 9, 1, 0), 0.0)
-    assert is_due(due, candidate(position=5))
-
-
-def test_a_partition_with_a_new_epoch_is_due() -> None:
-    due = Due()
-    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
-    assert not is_due(due, candidate(position=9))
-    assert is_due(due, candidate(position=9, epoch=2))
-
-
-def test_an_answer_for_another_position_does_not_count() -> None:
-    due = Due()
-    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
-    assert is_due(due, candidate(position=0))
+@pytest.mark.parametrize(
+    ("asked_at", "end", "answer", "later", "due"),
+    [
+        pytest.param(9, 9, END, candidate(position=9), False, id="read to its end"),
+        pytest.param(0, 9, Ahead(9, 9, 1, 0), candidate(position=9), True, id="had rows in the last batch"),
+        pytest.param(0, 5, Ahead(5, 9, 1, 0), candidate(position=5), True, id="has more entries"),
+        pytest.param(9, 9, END, candidate(position=9, epoch=2), True, id="has a new epoch"),
+        pytest.param(9, 9, END, candidate(position=0), True, id="is at another position"),
+    ],
+)
+def test_a_partition_is_due_if_it_may_have_entries(asked_at: int, end: int, answer: Ahead, later: Candidate, due: bool) -> None:
+    known = Due()
+    assert is_due(known, candidate(position=asked_at)), "it was never asked"
+    known.answered(candidate(position=asked_at), end, answer, 0.0)
+    assert is_due(known, later, now=1e9) == due
+    at = later.position
+    known.answered(later, at, Ahead(at, at, at + 1, 0), 0.0)
+    assert not is_due(known, later, now=1e9), "it is asked once"
+    known.woken([later.partition])
+    assert is_due(known, later)
 
 
 def test_paused_partitions_and_unreachable_queues_are_asked_again_later() -> None:

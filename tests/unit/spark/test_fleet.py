@@ -200,11 +200,6 @@ def test_the_seconds_of_each_start_up_step_are_logged_once(caplog: pytest.LogCap
     ]
 
 
-def test_the_start_of_this_process_is_known() -> None:
-    times = StartTimes("orders")
-    assert times._begun < times._clock()
-
-
 def test_a_long_wait_at_the_start_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     now = [10.0]
     times = StartTimes("orders", 10.0, lambda: now[0])

@@ -13,7 +13,7 @@ from baton.queues.logged_ranges import LoggedRanges, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
-from baton.spark.offsets import AskAgain, OffsetPlace, SourceError
+from baton.spark.offsets import AskAgain, OffsetPlace, SourceError, offset_text
 from baton.spark.queues import FleetQueues, Range
 from baton.spark.ranges import first_positions
 from baton.spark.statistics import How, RangeReport
@@ -21,7 +21,7 @@ from baton.spark.stream import Stream, running_query
 from tests.ids import a_partition, by_queue, epochs
 from tests.unit.spark.builders import entry
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text
+from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers
 from tests.waiting import PATIENCE, until
 
 
@@ -380,12 +380,12 @@ def test_a_query_with_a_checkpoint_starts_with_the_queues_that_answer() -> None:
     with pytest.raises(AskAgain):
         scene.stream().latest_offset("{}")
     stream = scene.stream()
-    begin = text({a_partition("orders", 0): 0, a_partition("parcels", 0): 4})
+    begin = offset_text({a_partition("orders", 0): 0, a_partition("parcels", 0): 4})
     assert numbers(stream.latest_offset(begin)) == {0: 1}
-    end = text({a_partition("orders", 0): 1, a_partition("parcels", 0): 4})
+    end = offset_text({a_partition("orders", 0): 1, a_partition("parcels", 0): 4})
     assert told(stream.plan(begin, end, "1")) == [(0, 0, 1, "1")]
     with pytest.raises(AskAgain):
-        stream.plan(end, text({a_partition("orders", 0): 1, a_partition("parcels", 0): 5}), "2")
+        stream.plan(end, offset_text({a_partition("orders", 0): 1, a_partition("parcels", 0): 5}), "2")
     assert scene.parcels.finished == []
     scene.parcels.away = False
     scene.now += 60
@@ -715,7 +715,7 @@ def speak_again(both: StreamScene) -> None:
 
 
 def of_both(orders: int) -> str:
-    return text({a_partition("orders", 0): orders, a_partition("parcels", 0): 0})
+    return offset_text({a_partition("orders", 0): orders, a_partition("parcels", 0): 0})
 
 
 def in_time(what: Callable[[], T]) -> T:
@@ -756,7 +756,7 @@ def test_rows_behind_a_silent_queue_are_those_last_known(both: StreamScene) -> N
 
 def test_a_new_partition_of_a_silent_queue_is_read_when_it_answers(both: StreamScene) -> None:
     stream = both.stream()
-    begin = text({a_partition("orders", 0): 0})
+    begin = offset_text({a_partition("orders", 0): 0})
     stream.latest_offset(begin)
     fall_silent(both)
     both.now += 60
