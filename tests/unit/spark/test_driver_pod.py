@@ -8,7 +8,7 @@ import pytest
 import baton.spark
 from baton.consumer.api_server import ApiConnection, ApiRefused
 from baton.spark import settings
-from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, OUTSIDE, DriverPod, EndedDrivers
+from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, OUTSIDE, DriverPod, EndedDrivers, submitted
 from baton.spark.jar_file import SOURCES
 from baton.spark.rights import needed, sentence
 
@@ -62,6 +62,7 @@ def test_an_environment_that_contradicts_spark_is_rejected(tmp_path: Path, envir
 def test_outside_a_cluster_there_is_no_pod(tmp_path: Path) -> None:
     found = pod(tmp_path, {})
     assert (found.namespace, found.name, found.address, found.uid(NOBODY)) == ("default", None, None, None)
+    assert submitted({}) == {}
 
 
 class Pods:

@@ -65,6 +65,14 @@ def test_a_batch_without_ranges_is_not_counted() -> None:
     assert Statistics().owner_share == 1.0
 
 
+def test_steps_are_timed() -> None:
+    counts = Counts()
+    for _ in range(2):
+        with counts.step("log"):
+            pass
+    assert counts.step_seconds().keys() == {"log"}
+
+
 # -- What a fleet's driver serves to Prometheus.
 
 
