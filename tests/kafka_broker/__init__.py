@@ -134,7 +134,7 @@ class KafkaBroker(Freezable):
 
     @property
     def servers(self) -> str:
-        """Without a password: whoever connects here may do everything."""
+        """Without a password: every client here may do everything."""
         return f"{self.address}:{self.port}"
 
     def admin(self, settings: Mapping[str, str] = {}) -> AdminClient:

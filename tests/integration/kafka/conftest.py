@@ -3,17 +3,21 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.entry import Entry
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
-from baton.queues.kafka.record import Committed
+from baton.queues.kafka.record import Committed, Record
 from baton.queues.protocol import Claimant, QueueUnreachable
+from tests.integration.kafka.reading import read
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.kafka_pod import shared
 from tests.waiting import PATIENCE, eventually
@@ -81,6 +85,45 @@ class Queue:
             plain.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
         finally:
             plain.close()
+
+    async def at_hand(
+        self, *values: str | None, uid: str = "a", epoch: int = 1, partition: int = 0, count: int | None = None, **how: Any
+    ) -> tuple[KafkaReader, list[Entry]]:
+        """Send these values, grant their partition, and return the owner's reader with so many entries (all of them) in hand."""
+        self.send(*values, partition=partition, **how)
+        reader = await self.granted(uid, epoch, partition)
+        return reader, await asyncio.to_thread(read, reader, partition, epoch, len(values) if count is None else count)
+
+    def delete_before(self, offset: int) -> None:
+        """Delete the first partition's messages before this offset, as retention does."""
+        admin = self.broker.admin()  # which has to live as long as its futures
+        for future in admin.delete_records([TopicPartition(self.topic, 0, offset)]).values():
+            future.result(PATIENCE)
+
+    async def ensured(self) -> None:
+        """Wait until the operator has opened the topic."""
+
+        async def ready() -> bool:
+            with suppress(QueueUnreachable):  # the broker has just begun
+                await self.operator.ensure(None)
+                return True
+            return False
+
+        await eventually(ready, "the topic is open")
+
+    async def guarded(self) -> None:
+        """Wait until the operator is in the group."""
+
+        async def joined() -> bool:
+            return self.operator._guard.joined
+
+        await eventually(joined, "the operator is in the group", 3 * PATIENCE)
+
+    async def record(self, partition: int = 0) -> Record:
+        """Return the owner record."""
+        record = (await self.seen(partition)).record
+        assert record is not None
+        return record
 
     async def committed(self, partition: int = 0) -> int:
         """Return the group's offset."""
@@ -159,15 +202,7 @@ async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
 
 @pytest.fixture
 async def queue(make: MakeQueue) -> Queue:
-    """With four partitions, and the operator in the group."""
+    """With four partitions, which the operator has opened."""
     made = make()
-
-    async def ready() -> bool:
-        try:
-            await made.operator.ensure(None)
-        except QueueUnreachable:  # the broker has just begun
-            return False
-        return True
-
-    await eventually(ready, "the operator is in the group")
+    await made.ensured()
     return made

@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from baton.model.ids import Epoch
 from baton.queues.entry import Entries, Entry
 from baton.queues.kafka.reader import KafkaReader
+from baton.queues.protocol import QueueUnreachable
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import PATIENCE, until
 
@@ -29,6 +30,15 @@ def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[En
 
     until(enough, f"there are {count} entries in partition {partition}")
     return found
+
+
+def refusal_of(reader: KafkaReader, epoch: int = 1) -> str:
+    """Return why the queue refuses to read the first partition on; it may have no entries."""
+    try:
+        assert not reader.read(0, Epoch(epoch))
+    except QueueUnreachable as problem:
+        return str(problem)
+    return ""
 
 
 def committed_values(broker: KafkaBroker, topic: str) -> list[list[bytes | None]]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
+import pytest
 from aiokafka.protocol.transaction import TxnOffsetCommitRequest
 from confluent_kafka import Consumer, TopicPartition
 
@@ -20,6 +21,14 @@ QUEUE = QueueName("orders")
 
 WITHIN = 60.0
 """Seconds that an owner has, of which some are over when the pod learns of them."""
+
+
+@pytest.fixture
+async def announcements(queue: Queue) -> AsyncIterator[KafkaAnnouncements]:
+    """Those that pod `a` hears."""
+    made = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
+    yield made
+    await asyncio.to_thread(made.close)
 
 
 def rounded(found: Mapping[Partition, Heard]) -> dict[Partition, Heard]:
@@ -43,8 +52,7 @@ async def heard(announcements: KafkaAnnouncements, expected: Mapping[Partition, 
     await eventually(all_of_it, "it is heard", shown=shown)
 
 
-async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
+async def test_a_pod_hears_of_grants_and_pauses(queue: Queue, announcements: KafkaAnnouncements) -> None:
     first, second = Partition(QUEUE, 0), Partition(QUEUE, 1)
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     await queue.operator.grant(1, Uid("b"), Epoch(1))
@@ -57,11 +65,9 @@ async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
     }
     await queue.operator.grant(0, Uid("b"), Epoch(2))
     await heard(announcements, {first: Heard(Uid("b"), Epoch(2))})
-    await asyncio.to_thread(announcements.close)
 
 
-async def test_a_partition_of_which_a_commit_is_under_way_is_not_gone(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
+async def test_a_partition_with_a_commit_under_way_is_still_announced(queue: Queue, announcements: KafkaAnnouncements) -> None:
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     expected = {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))}
     await heard(announcements, expected)
@@ -73,20 +79,16 @@ async def test_a_partition_of_which_a_commit_is_under_way_is_not_gone(queue: Que
     await transactions.client.to_group(TxnOffsetCommitRequest(name, queue.group, *record.token, offsets), transactional_id=name)
     assert await transactions.now((0,)) == ({}, (0,)), "it is under way"
     assert await asyncio.to_thread(announcements.look, expected) == expected
-    await asyncio.to_thread(announcements.close)
 
 
-async def test_another_operator_goes_on_where_the_last_one_was(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
+async def test_announcements_continue_with_another_operator(queue: Queue, announcements: KafkaAnnouncements) -> None:
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))})
     await queue.another().grant(0, Uid("b"), Epoch(2))
     await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("b"), Epoch(2))})
-    await asyncio.to_thread(announcements.close)
 
 
-async def test_a_forged_announcement_costs_nobody_what_is_announced_next(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
+async def test_a_forged_announcement_does_not_hide_the_next_one(queue: Queue, announcements: KafkaAnnouncements) -> None:
     forged = {"baton": 1, "queue": "orders", "said": [[99, 2**40, 1, -1, -1, -1]]}
     forger = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": announcing_group(queue.group)})
     await asyncio.to_thread(
@@ -96,12 +98,9 @@ async def test_a_forged_announcement_costs_nobody_what_is_announced_next(queue: 
     assert await asyncio.to_thread(announcements.wait, 0.0) == {}
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))})
-    await asyncio.to_thread(announcements.close)
 
 
-async def test_who_waits_can_be_interrupted(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
+async def test_a_wait_for_announcements_can_be_interrupted(queue: Queue, announcements: KafkaAnnouncements) -> None:
     waiting = asyncio.create_task(asyncio.to_thread(announcements.wait, HOUR))
     announcements.interrupt()
     assert await waiting == {}
-    await asyncio.to_thread(announcements.close)

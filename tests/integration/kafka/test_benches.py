@@ -1,13 +1,19 @@
-"""The benches of Kafka, with little to do: they measure what they claim. Speed does not matter here."""
+"""The benches of Kafka, with little to do (speed does not matter here), and a broker by hand for guides without Docker."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from cluster.ports import free_ports
 from tests.bench_runs import bench_run
+from tests.processes import ChildProcess
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 EVENTS = {"scale 1 -> 3", "add one", "remove one", "rolling restart", "flapping", "SIGKILL"}
@@ -32,3 +38,19 @@ def test_the_benchmark_of_throughput_ends_with_a_line_of_json() -> None:
     found = bench_run("tests.bench.throughput", "--quick").ours
     assert len(found) == 6
     assert all(found.values()), found
+
+
+def test_a_broker_by_hand_runs_until_interrupted() -> None:
+    port = str(next(free_ports("127.0.0.1")))
+    command = [sys.executable, "-m", "tests.kafka_broker", "--port", port, "--topic", "pay", "--partitions", "3"]
+    with ChildProcess(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert re.match(rf"Kafka at 127.0.0.1:{port}, .* with pay\.", said), said
+            topics = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=PATIENCE).topics
+            assert len(topics["pay"].partitions) == 3
+        finally:
+            process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
+    assert list(Path("/tmp").glob(f"baton-kafka-{process.pid}-*")) == []

@@ -29,7 +29,7 @@ async def loop(queue: Queue, directory: Path, program: str = PROGRAM) -> CrashLo
     return CrashLoop(directory, Path(__file__).with_name("guide_program.py"), arguments, program)
 
 
-async def test_other_partitions_go_on_and_the_log_names_the_offset_at_which_processes_end(queue: Queue, tmp_path: Path) -> None:
+async def test_a_crashing_entry_is_named_and_other_partitions_continue(queue: Queue, tmp_path: Path) -> None:
     queue.send("before", "before, too", "poison", "behind")
     for partition in PARTITIONS[1:]:
         queue.send(*OTHERS, partition=partition)
@@ -49,10 +49,9 @@ async def test_other_partitions_go_on_and_the_log_names_the_offset_at_which_proc
 
 
 @pytest.mark.parametrize("redeliveries", [0, 2])
-async def test_what_was_read_and_not_begun_is_not_what_a_process_has_ended_by(make: MakeQueue, redeliveries: int) -> None:
+async def test_entries_read_but_not_started_are_not_blamed_for_a_crash(make: MakeQueue, redeliveries: int) -> None:
     queue = make(redeliveries=redeliveries)
-    queue.send("poison", "behind")
-    await asyncio.to_thread(read, await queue.granted("pod", 1), 0, 1, 2)
+    await queue.at_hand("poison", "behind", uid="pod")
 
     async def restarted() -> tuple[KafkaReader, Mapping[str, int]]:
         """The process before was killed."""
@@ -79,7 +78,7 @@ async def test_what_was_read_and_not_begun_is_not_what_a_process_has_ended_by(ma
     assert (entry.value, entry.redelivered) == (b"behind", True)
 
 
-async def test_the_number_of_attempts_goes_on_after_a_restart_without_a_limit_of_the_queue(queue: Queue, tmp_path: Path) -> None:
+async def test_attempts_stay_counted_after_a_restart_without_a_redelivery_limit(queue: Queue, tmp_path: Path) -> None:
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
     queue.send("bad", "last")
     crashes = await loop(queue, tmp_path, RETRIES)
@@ -91,16 +90,13 @@ async def test_the_number_of_attempts_goes_on_after_a_restart_without_a_limit_of
 
 
 @pytest.mark.parametrize("redeliveries", [0, 9])
-async def test_an_attempt_that_fails_is_none_on_which_a_process_ended_also_before_it_is_retried(
-    make: MakeQueue, redeliveries: int
-) -> None:
+async def test_a_failed_attempt_does_not_count_as_a_crash(make: MakeQueue, redeliveries: int) -> None:
     queue = make(redeliveries=redeliveries)
-    queue.send("0", "1")
-    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 2)  # and it ends
+    await queue.at_hand("0", "1")  # and it ends
     reader = await queue.granted("b", 2)
     await asyncio.to_thread(read, reader, 0, 2, 1)
-    record = (await queue.seen()).record
-    assert record is not None and (record.tries, record.ends) == ({}, {0: 1})
+    record = await queue.record()
+    assert (record.tries, record.ends) == ({}, {0: 1})
     reader.survived(0, Epoch(1), "0")  # under another epoch: it changes nothing
     reader.survived(0, Epoch(2), "1")
     woken = threading.Event()

@@ -34,6 +34,8 @@ class Pod:
         self.reader = KafkaReader(queue.address, queue.group, QUEUE, self.uid, *has)
         self.heard: dict[Partition, Heard] = {}
         self.ended = False
+        self.token = (0, 0)
+        """Of its grant."""
         self._listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -111,23 +113,26 @@ async def begun(queue: Queue, pod: MakePod) -> tuple[Pod, list[Entry]]:
     queue.send("1", "2", "3")
     await queue.operator.grant(0, giver.uid, ONE)
     await giver.hears(lambda heard: heard.uid == giver.uid)
-    return giver, await giver.reads(ONE, 3)
+    entries = await giver.reads(ONE, 3)
+    giver.token = (await record(queue)).token
+    return giver, entries
 
 
-async def handed(queue: Queue, giver: Pod, receiver: Pod, entries: list[Entry]) -> None:
-    """Hand the partition over without the operator."""
+async def handed(queue: Queue, pod: MakePod) -> tuple[Pod, Pod]:
+    """Hand the partition over without the operator. Return its giver and its receiver."""
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
     await queue.operator.pause(0, ONE, PATIENCE, Ownership(receiver.uid, TWO))
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()
     await giver.finishes(ONE, entries)
     await giver.lets_go(ONE)
     await receiver.hears(lambda heard: (heard.uid, heard.epoch) == (receiver.uid, TWO))
+    return giver, receiver
 
 
-async def test_the_owner_grants_it_and_the_receiver_reads_on(queue: Queue, pod: MakePod) -> None:
-    giver, entries = await begun(queue, pod)
-    receiver = pod("b")
-    await handed(queue, giver, receiver, entries)
+async def test_a_giver_that_finished_makes_the_grant_itself(queue: Queue, pod: MakePod) -> None:
+    _, receiver = await handed(queue, pod)
     queue.send("4", "5")
     found = await receiver.reads(TWO, 2)
     assert [(one.value, one.redelivered) for one in found] == [(b"4", False), (b"5", False)]
@@ -138,26 +143,21 @@ async def test_the_owner_grants_it_and_the_receiver_reads_on(queue: Queue, pod: 
     assert await queue.committed() == 5
 
 
-async def test_the_mark_and_a_token_of_its_own_follow_at_once(queue: Queue, pod: MakePod) -> None:
-    giver, entries = await begun(queue, pod)
-    receiver = pod("b")
-    before = (await record(queue)).token
-    await handed(queue, giver, receiver, entries)
+async def test_the_receivers_mark_and_token_follow_at_once(queue: Queue, pod: MakePod) -> None:
+    giver, receiver = await handed(queue, pod)
     assert not await asyncio.to_thread(receiver.reader.read, 0, TWO)
 
     async def marked() -> bool:
         now = await record(queue)
-        return now.uid == B and now.reader not in ("", BY_GIVER) and now.token != before
+        return now.uid == B and now.reader not in ("", BY_GIVER) and now.token != giver.token
 
     await eventually(marked, "the record has the receiver's own mark and token")
     with pytest.raises(StaleOwner):
         await asyncio.to_thread(giver.reader.read, 0, ONE)
 
 
-async def test_a_process_that_has_begun_since_takes_what_is_there_for_read(queue: Queue, pod: MakePod) -> None:
-    giver, entries = await begun(queue, pod)
-    receiver = pod("b")
-    await handed(queue, giver, receiver, entries)
+async def test_a_process_started_since_marks_existing_entries_redelivered(queue: Queue, pod: MakePod) -> None:
+    await handed(queue, pod)
     queue.send("4")
     again = pod("b")
     await again.hears(lambda heard: heard.uid == B)
@@ -166,7 +166,7 @@ async def test_a_process_that_has_begun_since_takes_what_is_there_for_read(queue
     assert not (await record(queue)).ends, "but did not even put its mark there: that is no try"
 
 
-async def test_where_something_is_left_in_hand_the_operator_grants(queue: Queue, pod: MakePod) -> None:
+async def test_with_entries_in_hand_the_operator_makes_the_grant(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
     receiver = pod("b")
     await queue.operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
@@ -180,7 +180,7 @@ async def test_where_something_is_left_in_hand_the_operator_grants(queue: Queue,
     assert [(one.value, one.redelivered) for one in found] == [(b"2", True), (b"3", True)]
 
 
-async def test_the_last_plan_counts(queue: Queue, pod: MakePod) -> None:
+async def test_the_last_planned_receiver_counts(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
     await queue.operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await queue.operator.pause(0, ONE, PATIENCE, Ownership(C, TWO))
@@ -193,7 +193,7 @@ async def test_the_last_plan_counts(queue: Queue, pod: MakePod) -> None:
     assert (await record(queue)).uid == C
 
 
-async def test_whoever_grants_before_the_owner_lets_go_has_granted(queue: Queue, pod: MakePod) -> None:
+async def test_a_grant_before_the_owners_release_wins(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
     await queue.operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await giver.hears(lambda heard: heard.paused)
@@ -204,7 +204,7 @@ async def test_whoever_grants_before_the_owner_lets_go_has_granted(queue: Queue,
     assert ((await record(queue)).uid, await queue.committed()) == (C, 0), "the giver's last word is refused"
 
 
-async def test_what_the_spec_says_since_is_in_the_operators_grant_alone(queue: Queue, pod: MakePod) -> None:
+async def test_spec_changes_reach_the_record_only_through_the_operators_grant(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
     operator = queue.another(redeliveries=7)
     await operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
@@ -216,10 +216,8 @@ async def test_what_the_spec_says_since_is_in_the_operators_grant_alone(queue: Q
     assert (await record(queue)).most == 7
 
 
-async def test_to_whom_it_was_handed_is_told_once_and_then_granted_over(queue: Queue, pod: MakePod) -> None:
-    giver, entries = await begun(queue, pod)
-    receiver = pod("b")
-    await handed(queue, giver, receiver, entries)
+async def test_the_receiver_of_a_direct_hand_off_is_reported_once(queue: Queue, pod: MakePod) -> None:
+    _, receiver = await handed(queue, pod)
     queue.send("4")
     await receiver.reads(TWO, 1)
     redirected = Ownership(C, THREE)
@@ -228,16 +226,14 @@ async def test_to_whom_it_was_handed_is_told_once_and_then_granted_over(queue: Q
     async def nothing_is_left() -> bool:
         return await queue.operator.pause(0, ONE, PATIENCE, redirected) == 0
 
-    await eventually(nothing_is_left, "nobody waits for one that the engine does not know")
+    await eventually(nothing_is_left, "no one waits for an owner unknown to the engine")
     assert await queue.operator.grant(0, C, THREE) == redirected
     found = await pod("c").reads(THREE, 1)
     assert [(one.value, one.redelivered) for one in found] == [(b"4", True)], "it may have been handed out"
 
 
-async def test_a_grant_does_not_go_over_what_was_handed_over_and_nobody_was_told(queue: Queue, pod: MakePod) -> None:
-    giver, entries = await begun(queue, pod)
-    receiver = pod("b")
-    await handed(queue, giver, receiver, entries)
+async def test_a_grant_does_not_overwrite_an_unreported_direct_hand_off(queue: Queue, pod: MakePod) -> None:
+    await handed(queue, pod)
     assert await queue.operator.grant(0, C, THREE) == Ownership(B, TWO), "it lets go first"
     assert await queue.operator.grant(0, C, THREE) == Ownership(C, THREE), "who knows that grants all the same"
     assert await queue.operator.grant(0, B, Epoch(4)) == Ownership(B, Epoch(4)), (
@@ -245,8 +241,6 @@ async def test_a_grant_does_not_go_over_what_was_handed_over_and_nobody_was_told
     )
 
 
-async def test_an_operator_that_has_just_begun_is_told_as_well(queue: Queue, pod: MakePod) -> None:
-    giver, entries = await begun(queue, pod)
-    receiver = pod("b")
-    await handed(queue, giver, receiver, entries)
+async def test_a_new_operator_learns_of_a_direct_hand_off(queue: Queue, pod: MakePod) -> None:
+    await handed(queue, pod)
     assert await queue.another().grant(0, C, THREE) == Ownership(B, TWO)

@@ -51,7 +51,7 @@ def members(queue: Queue) -> list[str]:
     return [one.member_id for one in admin.describe_consumer_groups([queue.group])[queue.group].result(PATIENCE).members]
 
 
-async def test_what_is_sent_by_hand_is_shown_as_its_consumer_reads_it(queue: Queue) -> None:
+async def test_peek_shows_sent_entries_as_a_consumer_reads_them(queue: Queue) -> None:
     done = await call(queue, "send", "--partition", "0", "--key", "k", "--header", "trace=7", "paid")
     assert done.output == f"{queue.topic}: sent to partition 0 at offset 0\n"
     queue.send(None, headers={"bytes": b"\xff", "none": None})
@@ -67,7 +67,7 @@ async def test_what_is_sent_by_hand_is_shown_as_its_consumer_reads_it(queue: Que
     assert (await call(queue, "peek", "--partition", "0")).stdout.splitlines()[1].endswith("(deleted)")
 
 
-async def test_a_look_begins_where_the_group_is_and_changes_nothing_there(queue: Queue) -> None:
+async def test_peek_starts_at_the_groups_offset_and_changes_nothing(queue: Queue) -> None:
     queue.send("1", "2", "3")
     reader = await queue.granted("a", ONE)
     those = await asyncio.to_thread(read, reader, 0, 1, 3)
@@ -83,7 +83,7 @@ async def test_a_look_begins_where_the_group_is_and_changes_nothing_there(queue:
     assert said.exit_code == 1 and "no group is known" in said.stderr
 
 
-async def test_what_was_not_committed_is_not_shown(queue: Queue) -> None:
+async def test_peek_shows_committed_messages_only(queue: Queue) -> None:
     sender = Producer({**ORDERED, "bootstrap.servers": queue.broker.servers, "transactional.id": f"by-hand-{queue.topic}"})
     sender.init_transactions(PATIENCE)
     for value, end in (("no", sender.abort_transaction), ("yes", sender.commit_transaction)):
@@ -94,7 +94,7 @@ async def test_what_was_not_committed_is_not_shown(queue: Queue) -> None:
     assert await values(queue) == ["yes"]
 
 
-async def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue) -> None:
+async def test_tail_shows_new_entries_of_all_partitions(queue: Queue) -> None:
     queue.send("before")
 
     def follow() -> list[Any]:
@@ -114,7 +114,7 @@ async def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue)
     ("size", "said", "kept"),
     [(40_000_000, "2 entries sent, then: the message has", "12"), (2_000_000, "3 entries sent, then", "123")],
 )
-async def test_what_was_sent_of_a_file_that_fails_in_its_midst_is_counted(queue: Queue, size: int, said: str, kept: str) -> None:
+async def test_entries_sent_before_a_file_fails_are_counted(queue: Queue, size: int, said: str, kept: str) -> None:
     lines = "".join(json.dumps({"value": value}) + "\n" for value in ("1", "2", "x" * size, "3"))
     done = await call(queue, "send", "--file", "-", "--partition", "0", given=lines)
     assert done.exit_code == 1 and said in done.stderr, done.output
@@ -123,7 +123,7 @@ async def test_what_was_sent_of_a_file_that_fails_in_its_midst_is_counted(queue:
     assert done.exit_code == 1 and "0 entries sent, then: a partition is a number from 0 to 2147483647" in done.stderr
 
 
-async def test_the_rights_of_the_guide_are_enough_to_look_and_sending_needs_write(make: MakeQueue, acls: Acls) -> None:
+async def test_the_guides_rights_allow_peeking_and_sending_needs_write(make: MakeQueue, acls: Acls) -> None:
     queue = make()
     queue.send("1")
     refused = await call(queue, "peek", "--partition", "0", user="pod")
@@ -142,7 +142,7 @@ async def test_the_rights_of_the_guide_are_enough_to_look_and_sending_needs_writ
     assert await values(queue, user="pod") == ["1", "2"]
 
 
-async def test_a_topic_that_there_is_not(queue: Queue) -> None:
+async def test_a_missing_topic_is_reported_with_the_cure(queue: Queue) -> None:
     words = ["peek", "orders", "--kafka-url", f"kafka://{queue.broker.servers}", "--topic", "nothing", "--partition", "0"]
     done = await asyncio.to_thread(CliRunner().invoke, main, words)
     assert done.exit_code == 1 and "create the topic" in done.stderr

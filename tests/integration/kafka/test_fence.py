@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE, eventually, until
 pytestmark = pytest.mark.promise
 
 
-async def test_the_last_grant_owns_the_partition_and_a_lower_epoch_changes_nothing(queue: Queue) -> None:
+async def test_the_last_grant_owns_and_a_lower_epoch_changes_nothing(queue: Queue) -> None:
     assert await queue.operator.grant(0, Uid("a"), Epoch(2)) == Ownership(Uid("a"), Epoch(2))
     assert await queue.operator.grant(0, Uid("b"), Epoch(1)) == Ownership(Uid("a"), Epoch(2))
     assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("a"), Epoch(2))
@@ -32,10 +32,8 @@ async def test_the_last_grant_owns_the_partition_and_a_lower_epoch_changes_nothi
     assert (await queue.operator.check()).owners == {0: Ownership(Uid("b"), Epoch(3))}
 
 
-async def test_a_stale_owners_commit_is_refused_by_the_broker(queue: Queue) -> None:
-    queue.send("1", "2", "3")
-    former = await queue.granted("a", 1)
-    first, second, _ = await asyncio.to_thread(read, former, 0, 1, 3)
+async def test_the_broker_rejects_a_stale_owners_commit(queue: Queue) -> None:
+    former, (first, second, _) = await queue.at_hand("1", "2", "3")
     await asyncio.to_thread(former.ack, 0, Epoch(1), [first.offset])
     successor = await queue.granted("b", 2)
     with pytest.raises(StaleOwner, match="belongs to b at epoch 2"):
@@ -44,7 +42,7 @@ async def test_a_stale_owners_commit_is_refused_by_the_broker(queue: Queue) -> N
     assert [entry.value for entry in await asyncio.to_thread(read, successor, 0, 2, 2)] == [b"2", b"3"]
 
 
-async def test_an_owner_that_was_away_is_refused_before_it_reads_on(queue: Queue) -> None:
+async def test_an_owner_that_was_away_is_rejected_before_it_reads(queue: Queue) -> None:
     queue.send(*map(str, range(10)))
     former = await queue.granted("a", 1)
     await asyncio.to_thread(read, former, 0, 1, 1)
@@ -54,11 +52,9 @@ async def test_an_owner_that_was_away_is_refused_before_it_reads_on(queue: Queue
         await asyncio.to_thread(former.read, 0, Epoch(1))
 
 
-async def test_the_owner_goes_on_where_its_own_grant_got_another_token(queue: Queue) -> None:
+async def test_an_owner_continues_after_its_token_was_replaced(queue: Queue) -> None:
     """As if another operator, with a lower epoch, had taken a token before it saw that it is too late."""
-    queue.send("1", "2")
-    reader = await queue.granted("a", 5)
-    entries = await asyncio.to_thread(read, reader, 0, 5, 2)
+    reader, entries = await queue.at_hand("1", "2", epoch=5)
     seen = await queue.seen()
     token = await queue.operator._transactions.init(0)
     offset, record = await queue.operator._next(0, Uid("b"), Epoch(4), token, seen)
@@ -67,7 +63,7 @@ async def test_the_owner_goes_on_where_its_own_grant_got_another_token(queue: Qu
     assert await queue.committed() == 2
 
 
-async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owner_that_can_commit(queue: Queue) -> None:
+async def test_racing_operators_never_lower_an_epoch_and_leave_a_working_owner(queue: Queue) -> None:
     other = queue.another()
     chance = random.Random(1)
     queue.send("1")
@@ -80,8 +76,8 @@ async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owne
             return await operator.grant(0, Uid(uid), Epoch(epoch))
 
         await asyncio.gather(granting(queue.operator, "a", epoch, delays[0]), granting(other, "b", epoch + 1, delays[1]))
-        record = (await queue.seen()).record
-        assert record is not None and record.epoch == epoch + 1 and record.uid == "b"
+        record = await queue.record()
+        assert record.epoch == epoch + 1 and record.uid == "b"
         assert before is None or record.epoch > before.epoch
     reader = queue.reader("b")
     (entry,) = await asyncio.to_thread(read, reader, 0, 40, 1)
@@ -89,14 +85,11 @@ async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owne
     assert await queue.committed() == 1
 
 
-async def test_while_the_operator_is_in_the_group_plain_commits_and_subscriptions_fail(queue: Queue) -> None:
+async def test_plain_commits_and_subscriptions_fail_while_the_operator_is_in_the_group(queue: Queue) -> None:
     queue.send("1", "2")
     await queue.granted("a", 1)
 
-    async def guarded() -> bool:
-        return queue.operator._guard.joined
-
-    await eventually(guarded, "the operator is in the group")
+    await queue.guarded()
     with pytest.raises(KafkaException) as refused:
         await asyncio.to_thread(queue.commit_plainly, 2)
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
@@ -116,17 +109,12 @@ async def test_while_the_operator_is_in_the_group_plain_commits_and_subscription
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-async def test_while_the_operator_is_away_for_a_moment_plain_commits_fail_unless_the_queue_is_given_up(
-    make: MakeQueue, given_up: bool
-) -> None:
+async def test_plain_commits_fail_during_a_short_absence_of_the_operator(make: MakeQueue, given_up: bool) -> None:
     queue = make(1)
     await queue.operator.ensure(None)
     await queue.granted("a", 1)
 
-    async def guarded() -> bool:
-        return queue.operator._guard.joined
-
-    await eventually(guarded, "the operator is in the group")
+    await queue.guarded()
     if given_up:
         assert await queue.operator.release()
     await queue.operator.close()
@@ -138,7 +126,7 @@ async def test_while_the_operator_is_away_for_a_moment_plain_commits_fail_unless
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
 
 
-async def test_an_operator_whose_topic_cannot_be_read_any_more_keeps_the_group_from_others(
+async def test_an_operator_that_cannot_read_its_topic_still_joins_the_group(
     make: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = make(1)
@@ -150,13 +138,10 @@ async def test_an_operator_whose_topic_cannot_be_read_any_more_keeps_the_group_f
     with pytest.raises(QueueUnreachable):
         await queue.operator.ensure(None)
 
-    async def guarded() -> bool:
-        return queue.operator._guard.joined
-
-    await eventually(guarded, "the operator is in the group")
+    await queue.guarded()
 
 
-async def test_an_operator_that_takes_over_from_one_that_was_killed_says_nothing_wrong_of_the_broker(queue: Queue) -> None:
+async def test_an_operator_that_replaces_a_killed_one_joins_the_group(queue: Queue) -> None:
     async def guarded(operator: KafkaQueue) -> None:
         async def joined() -> bool:
             await operator.check()
@@ -174,9 +159,7 @@ async def test_an_operator_that_takes_over_from_one_that_was_killed_says_nothing
     await guarded(later)
 
 
-async def test_an_operator_that_is_kept_out_of_the_group_for_a_while_says_why(
-    make: MakeQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_operator_kept_out_of_the_group_reports_why(make: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = make(1)
     first, kept_out = queue.another()._guard, queue.operator
 
@@ -202,7 +185,7 @@ async def test_an_operator_that_is_kept_out_of_the_group_for_a_while_says_why(
     await eventually(silent, "it is in the group")
 
 
-async def test_a_group_with_members_of_kafkas_own_waits_for_their_end_and_goes_on_where_they_were(make: MakeQueue) -> None:
+async def test_a_group_with_native_kafka_members_waits_and_continues_at_their_offsets(make: MakeQueue) -> None:
     queue = make()
     queue.send(*map(str, range(5)))
     settings = {"bootstrap.servers": queue.broker.servers, "group.id": queue.group, "client.id": "the-old-consumer"}
@@ -220,7 +203,7 @@ async def test_a_group_with_members_of_kafkas_own_waits_for_their_end_and_goes_o
     assert [entry.value for entry in entries] == [b"1", b"2", b"3", b"4"]
 
 
-async def test_another_group_of_batons_is_refused_until_the_first_gives_it_up_or_somebody_says_so(queue: Queue) -> None:
+async def test_another_consumer_group_is_rejected_until_the_first_gives_up_or_a_takeover(queue: Queue) -> None:
     await queue.granted("a", 3)
     other = queue.another(Claimant("shop/other", "uid-of-the-other"))
     with pytest.raises(QueueConflict, match=r"belongs to another ConsumerGroup \(uid uid-of-the-group\)"):
@@ -232,7 +215,7 @@ async def test_another_group_of_batons_is_refused_until_the_first_gives_it_up_or
     assert await other.grant(0, Uid("z"), Epoch(4)) == Ownership(Uid("z"), Epoch(4))
 
 
-async def test_a_group_of_another_topic_is_refused_under_the_same_group_id(queue: Queue, make: MakeQueue) -> None:
+async def test_a_group_with_another_topic_is_rejected_under_the_same_group_id(queue: Queue, make: MakeQueue) -> None:
     queue.send("1")
     reader = await queue.granted("a", 1)
     stranger = queue.of_topic(make(1).topic, Claimant("billing/orders-group", "uid-of-the-other"))
@@ -244,7 +227,7 @@ async def test_a_group_of_another_topic_is_refused_under_the_same_group_id(queue
     await stranger.ensure(None)
 
 
-async def test_groups_and_topics_whose_names_would_be_one_with_dots_do_not_fence_each_other(queue: Queue) -> None:
+async def test_group_and_topic_names_that_join_alike_do_not_fence_each_other(queue: Queue) -> None:
     queue.broker.make_topic(f"{queue.topic}.eu", 1)
     queue.broker.make_topic("eu", 1)
     spec = TopicToOpen(topic="eu", queue="orders")
@@ -273,9 +256,7 @@ async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:
     assert await told.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
 
 
-async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there_by_the_pods_that_run(
-    queue: Queue, make: MakeQueue
-) -> None:
+async def test_running_pods_read_the_new_topic_of_a_replaced_queue(queue: Queue, make: MakeQueue) -> None:
     queue.send("old")
     for partition in range(4):
         reader = await queue.granted("a", 5, partition)
@@ -295,7 +276,7 @@ async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there
 
 
 @pytest.mark.parametrize("there", [True, False])
-async def test_a_queue_that_is_given_up_before_it_was_seen_with_its_new_topic_leaves_nothing_in_the_former(
+async def test_a_queue_given_up_after_a_change_of_topic_leaves_no_record_behind(
     queue: Queue, make: MakeQueue, there: bool
 ) -> None:
     """`there`: whether the new topic exists. The next group of the same name may read the former one again."""
@@ -308,7 +289,7 @@ async def test_a_queue_that_is_given_up_before_it_was_seen_with_its_new_topic_le
     assert await successor.grant(0, Uid("b"), Epoch(6)) == Ownership(Uid("b"), Epoch(6))
 
 
-async def test_an_overwritten_record_is_noticed_and_granted_above(queue: Queue) -> None:
+async def test_an_overwritten_record_is_noticed_and_replaced(queue: Queue) -> None:
     """`kafka-consumer-groups.sh --reset-offsets` overwrites it while the group is empty."""
     queue.send("1", "2", "3")
     reader = await queue.granted("a", 1)
@@ -322,10 +303,9 @@ async def test_an_overwritten_record_is_noticed_and_granted_above(queue: Queue) 
     assert [entry.value for entry in await asyncio.to_thread(read, again, 0, 2, 1)] == [b"3"]
 
 
-async def test_a_record_with_an_epoch_out_of_bounds_is_granted_over(queue: Queue) -> None:
+async def test_a_record_with_an_invalid_epoch_is_overwritten(queue: Queue) -> None:
     await queue.granted("a", 1)
-    record = (await queue.seen()).record
-    assert record is not None
+    record = await queue.record()
     token = await queue.operator._transactions.init(0)
     await queue.operator._transactions.commit(0, 0, replace(record, epoch=Epoch(2**63 - 1), token=token))
     assert (await queue.operator.check()).owners == {}
@@ -335,9 +315,8 @@ async def test_a_record_with_an_epoch_out_of_bounds_is_granted_over(queue: Queue
     assert entry.value == b"1"
 
 
-async def test_what_a_group_had_in_hand_that_gave_the_queue_up_comes_marked_to_the_next(queue: Queue) -> None:
-    queue.send("1", "2")
-    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 2)
+async def test_entries_a_former_group_had_in_hand_come_marked_to_the_next(queue: Queue) -> None:
+    await queue.at_hand("1", "2")
     await queue.operator.release()
     successor = queue.another(Claimant("shop/orders-group", "uid-of-the-next"))
     await successor.ensure(None)
@@ -347,12 +326,10 @@ async def test_what_a_group_had_in_hand_that_gave_the_queue_up_comes_marked_to_t
     assert [(entry.value, entry.redelivered) for entry in entries] == [(b"1", True), (b"2", True), (b"3", True)]
 
 
-async def test_an_owner_whose_token_was_replaced_by_a_process_that_ended_takes_another(queue: Queue) -> None:
+async def test_an_owner_renews_a_token_replaced_by_a_dead_process(queue: Queue) -> None:
     """As if an operator ended between its two requests, a stopped owner came back too late, or the broker aborted a commit that
     took too long."""
-    queue.send("1", "2")
-    reader = await queue.granted("a", 1)
-    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+    reader, (first, second) = await queue.at_hand("1", "2")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset])
     await queue.operator._transactions.init(0)
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [second.offset])
@@ -392,7 +369,7 @@ class OldViews(KafkaClient):
         return await super().to_group(request, transactional_id=transactional_id)
 
 
-async def test_a_coordinator_with_an_old_view_sets_no_offset_back(queue: Queue) -> None:
+async def test_a_coordinator_with_an_old_view_lowers_no_offset(queue: Queue) -> None:
     queue.send("1", "2", "3")
     nothing = await queue.operator._client.to_group(CommittedOffsets(queue.group, queue.topic, (0,)))
     reader = await queue.granted("a", 1)
@@ -416,9 +393,8 @@ async def test_a_coordinator_with_an_old_view_sets_no_offset_back(queue: Queue) 
     await client.close()
 
 
-async def test_an_abandoned_commit_holds_up_neither_a_grant_nor_a_look(queue: Queue) -> None:
-    queue.send("1")
-    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)
+async def test_an_abandoned_commit_blocks_neither_grants_nor_checks(queue: Queue) -> None:
+    await queue.at_hand("1")
     await begin_a_commit(queue)
     assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
     reader = queue.reader("b")
@@ -429,7 +405,7 @@ async def test_an_abandoned_commit_holds_up_neither_a_grant_nor_a_look(queue: Qu
     assert await queue.committed() == 1
 
 
-async def test_a_process_that_starts_while_the_only_commit_is_abandoned_finds_its_topic(make: MakeQueue) -> None:
+async def test_a_process_finds_its_topic_although_the_only_commit_is_abandoned(make: MakeQueue) -> None:
     """As if the process before was killed while it took up the queue's only partition."""
     queue = make(1)
     queue.send("1")
@@ -440,9 +416,8 @@ async def test_a_process_that_starts_while_the_only_commit_is_abandoned_finds_it
     assert (entry.value, entry.redelivered) == (b"1", False)
 
 
-async def test_reading_offsets_leaves_a_commit_alone_however_long_it_is_under_way(queue: Queue) -> None:
-    queue.send("1")
-    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)
+async def test_reading_offsets_neither_waits_for_a_commit_nor_aborts_it(queue: Queue) -> None:
+    await queue.at_hand("1")
     await begin_a_commit(queue)
     offsets = (await queue.another().offsets())[0]
     assert (offsets.committed, offsets.end) == (0, 1)
@@ -453,10 +428,8 @@ async def test_reading_offsets_leaves_a_commit_alone_however_long_it_is_under_wa
     assert await queue.committed() == 1
 
 
-async def test_an_owner_that_is_committing_has_not_let_go_and_goes_on(queue: Queue) -> None:
-    queue.send("1")
-    reader = await queue.granted("a", 1)
-    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+async def test_an_owner_with_a_commit_under_way_counts_as_working(queue: Queue) -> None:
+    reader, (entry,) = await queue.at_hand("1")
     await begin_a_commit(queue)
     assert await queue.operator.pause(0, Epoch(1)) == IN_USE
     assert (await queue.operator._transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
@@ -465,10 +438,8 @@ async def test_an_owner_that_is_committing_has_not_let_go_and_goes_on(queue: Que
     await queue.let_go()
 
 
-async def test_of_two_processes_with_one_uid_the_later_one_reads_and_the_other_is_told(queue: Queue) -> None:
-    queue.send("1", "2")
-    first = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, first, 0, 1, 2)
+async def test_of_two_processes_with_one_uid_only_the_later_one_reads(queue: Queue) -> None:
+    first, entries = await queue.at_hand("1", "2")
     second = queue.reader("a")
     again = await asyncio.to_thread(read, second, 0, 1, 2)
     with pytest.raises(StaleOwner, match="read by a newer process with the same POD_UID"):
@@ -479,7 +450,7 @@ async def test_of_two_processes_with_one_uid_the_later_one_reads_and_the_other_i
     assert await queue.committed() == 2
 
 
-async def test_members_that_speak_the_protocol_of_kip_848_are_seen(make: MakeQueue) -> None:
+async def test_members_using_kip_848_are_seen(make: MakeQueue) -> None:
     queue = make()
     member = Consumer(
         {

@@ -7,7 +7,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, TopicPartition
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Ownership, QueueUnreachable
+from baton.queues.protocol import Ownership
 from tests.formats import same
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, read
@@ -25,9 +25,9 @@ VOLATILE = {
 }
 
 
-async def test_what_stands_in_a_group_and_beside_a_dead_letter(make: MakeQueue) -> None:
+async def test_records_announcements_and_dead_letters_have_their_format(make: MakeQueue) -> None:
     queue = make(partitions=2, redeliveries=1, unacknowledged=100)
-    await eventually(lambda: ensured(queue), "the operator is in the group")
+    await queue.ensured()
     letters = f"{queue.topic}.dead-letters"
     queue.broker.make_topic(letters, 1)
     queue.send("done", "poison", key="p", headers={"h": b"1"})
@@ -62,11 +62,3 @@ def records_of(queue: Queue, group: str) -> Any:
         return [{"partition": one.partition, "offset": one.offset, "metadata": json.loads(str(one.metadata))} for one in found]
     finally:
         consumer.close()
-
-
-async def ensured(queue: Queue) -> bool:
-    try:
-        await queue.operator.ensure(None)
-    except QueueUnreachable:  # the broker has just begun
-        return False
-    return True

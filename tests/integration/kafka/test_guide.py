@@ -42,7 +42,7 @@ async def start(queue: Queue, directory: Path, uid: str, epoch: int, program: st
     return process
 
 
-async def test_a_program_sends_exactly_once_though_it_is_killed(queue: Queue, tmp_path: Path) -> None:
+async def test_the_guides_program_sends_exactly_once_although_it_is_killed(queue: Queue, tmp_path: Path) -> None:
     for topic in ("payments", "audit"):
         queue.broker.make_topic(topic, 3)
     for partition in range(4):
@@ -88,7 +88,7 @@ Consumer.from_environment().run(handle, concurrency=8, order="key")
 
 
 @pytest.mark.parametrize(("key", "beside"), [(None, True), ("", False)], ids=["none", "empty"])
-async def test_entries_without_a_key_are_worked_on_beside_each_other(
+async def test_entries_without_a_key_are_processed_in_parallel(
     queue: Queue, tmp_path: Path, key: str | None, beside: bool
 ) -> None:
     """An empty key is a key in Kafka."""

@@ -40,15 +40,13 @@ def over_place(queue: Queue, foreign: Producer) -> Callable[[int], None]:
     return begin
 
 
-async def test_what_waits_behind_a_transaction_that_nobody_ends_is_told_with_its_beginning(
+async def test_a_long_open_transaction_is_reported_with_its_start(
     queue: Queue, foreign: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.send("1")
     foreign.produce(queue.topic, "open", partition=0)
     assert foreign.flush(PATIENCE) == 0
-    queue.send("2")
-    reader = await queue.granted("a", 1)
-    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    reader, (entry,) = await queue.at_hand("2")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     assert not (await queue.operator.check()).warnings, "a transaction may take a while"
     monkeypatch.setattr(topics, "_LONG", 0.0)
@@ -62,7 +60,7 @@ async def test_what_waits_behind_a_transaction_that_nobody_ends_is_told_with_its
     assert not (await queue.operator.check()).warnings
 
 
-async def test_a_transaction_over_the_place_of_one_partition_is_told_and_the_others_change_hands(
+async def test_an_open_transaction_over_one_offset_blocks_no_other_partition(
     queue: Queue, foreign: Producer, over_place: Callable[[int], None]
 ) -> None:
     queue.send("1", "2")

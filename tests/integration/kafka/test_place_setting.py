@@ -20,7 +20,7 @@ from tests.integration.kafka.reading import read
 from tests.integration.kafka.test_fence import begin_a_commit
 from tests.integration.kafka.test_forged_records import forge
 from tests.kafka_broker.commands import reset
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE
 
 NO_OWNER = "belongs to no pod"
 
@@ -30,21 +30,14 @@ async def at_work(make: MakeQueue) -> Queue:
     """Pod `a` owns the only partition, with five entries, and the operator has seen that; it is in the group."""
     queue = make(1)
     await queue.operator.ensure(None)
-    await guarded(queue)
+    await queue.guarded()
     queue.send("0", "1", "2", "3", "4")
     await queue.granted("a", 1)
     await queue.operator.check()
     return queue
 
 
-async def guarded(queue: Queue) -> None:
-    async def joined() -> bool:
-        return queue.operator._guard.joined
-
-    await eventually(joined, "the operator is in the group", 3 * PATIENCE)
-
-
-async def test_a_set_offset_is_where_the_next_owner_begins_and_what_comes_again_is_marked(at_work: Queue) -> None:
+async def test_the_next_owner_starts_at_a_set_offset_with_repeats_marked(at_work: Queue) -> None:
     queue, stale = at_work, at_work.reader("a")
     entries = await asyncio.to_thread(read, stale, 0, 1, 5)
     await asyncio.to_thread(stale.ack, 0, Epoch(1), [entries[0].offset, entries[1].offset, entries[2].offset])
@@ -70,11 +63,10 @@ async def test_a_set_offset_is_where_the_next_owner_begins_and_what_comes_again_
 
 
 @pytest.mark.parametrize(("topic_id", "place", "again"), [(None, 9, [1, 2, 3, 4]), ("a topic that was there before", 3, [])])
-async def test_only_what_the_log_had_at_the_place_before_is_marked(
+async def test_only_entries_before_the_former_offset_are_marked(
     at_work: Queue, topic_id: str | None, place: int, again: list[int]
 ) -> None:
-    record = (await at_work.seen()).record
-    assert record is not None
+    record = await at_work.record()
     await forge(at_work, at_work.topic, replace(record, topic_id=topic_id or record.topic_id), place)
     await at_work.another().set_offset(0, Epoch(1), 1)
     at_work.send("5")
@@ -82,14 +74,14 @@ async def test_only_what_the_log_had_at_the_place_before_is_marked(
     assert [int(entry.offset) for entry in found if entry.redelivered] == again
 
 
-async def test_an_offset_further_on_leaves_out_what_is_before_it(at_work: Queue) -> None:
+async def test_setting_an_offset_forward_skips_entries(at_work: Queue) -> None:
     queue = at_work
     await queue.another().set_offset(0, Epoch(1), 4)
     found = await asyncio.to_thread(read, await queue.granted("b", 2), 0, 2, 1)
     assert [(entry.value, entry.redelivered) for entry in found] == [(b"4", False)]
 
 
-async def test_what_a_set_offset_would_leave_out_is_looked_for_by_number_and_by_time(make: MakeQueue) -> None:
+async def test_an_offset_to_set_is_found_by_number_and_by_time(make: MakeQueue) -> None:
     queue = make(1, **{"retention.ms": "-1"})  # messages from 1970 stay
     await queue.operator.ensure(None)
     for time in (1000, 3000, 2000, 5000):
@@ -107,7 +99,7 @@ async def test_what_a_set_offset_would_leave_out_is_looked_for_by_number_and_by_
     assert await setting.reach(0, 4, 5001) == Reached(4, 3)
 
 
-async def test_no_offset_is_set_of_a_partition_that_was_granted_since_and_its_owner_works_on(at_work: Queue) -> None:
+async def test_setting_an_offset_fails_if_the_partition_was_granted_since(at_work: Queue) -> None:
     queue = at_work
     heir = await queue.granted("b", 2)
     entries = await asyncio.to_thread(read, heir, 0, 2, 2)
@@ -119,7 +111,7 @@ async def test_no_offset_is_set_of_a_partition_that_was_granted_since_and_its_ow
     assert await queue.committed() == 1
 
 
-async def test_no_offset_is_set_where_the_partition_is_granted_on_the_way_and_the_commit_of_its_owner_goes_on(
+async def test_setting_an_offset_fails_if_the_partition_is_granted_meanwhile(
     at_work: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, setting = at_work, at_work.another()
@@ -140,26 +132,25 @@ async def test_no_offset_is_set_where_the_partition_is_granted_on_the_way_and_th
 
 
 @pytest.mark.parametrize("offset", [-1, 6])
-async def test_no_offset_is_set_that_the_log_does_not_have(at_work: Queue, offset: int) -> None:
+async def test_an_offset_outside_the_log_cannot_be_set(at_work: Queue, offset: int) -> None:
     before = await at_work.committed()
     with pytest.raises(QueueConflict, match=f"no longer has the offset {offset}"):
         await at_work.another().set_offset(0, Epoch(1), offset)
     assert await at_work.committed() == before
 
 
-async def test_no_offset_is_set_of_another_groups_topic(at_work: Queue) -> None:
+async def test_an_offset_of_another_groups_topic_cannot_be_set(at_work: Queue) -> None:
     other = at_work.another(Claimant("shop/others", "uid-of-others"))
     with pytest.raises(QueueConflict, match="belongs to another ConsumerGroup"):
         await other.set_offset(0, Epoch(1), 4)
     assert await at_work.committed() == 0
 
 
-async def test_a_commit_that_was_begun_before_does_not_end_after_an_offset_was_set(at_work: Queue) -> None:
+async def test_a_commit_started_before_an_offset_was_set_cannot_end_after_it(at_work: Queue) -> None:
     """Its process sleeps between its requests."""
     queue = at_work
     await asyncio.to_thread(read, queue.reader("a"), 0, 1, 1)
-    record = (await queue.seen()).record
-    assert record is not None
+    record = await queue.record()
     await begin_a_commit(queue)
     transactions = queue.another()._transactions
     await queue.another().set_offset(0, Epoch(1), 3)
@@ -173,7 +164,7 @@ async def test_a_commit_that_was_begun_before_does_not_end_after_an_offset_was_s
     assert before.offset == 3
 
 
-async def test_a_driver_that_slept_finishes_nothing_over_an_offset_that_was_set(at_work: Queue) -> None:
+async def test_a_driver_that_slept_does_not_overwrite_a_set_offset(at_work: Queue) -> None:
     queue = at_work
     ranges = KafkaRanges(f"kafka://{queue.broker.servers}/?group={queue.group}", "shop/orders", "shop/orders-group")
     try:

@@ -32,7 +32,7 @@ def producer(broker: KafkaBroker, topic: str) -> Iterator[KafkaProducer]:
         yield made
 
 
-def test_a_message_is_where_it_says_with_its_headers(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+def test_a_message_is_at_the_returned_offset_with_its_headers(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
     sent = producer.send("customer-17", "shipped", {"traceparent": b"00-1"})
     (message,) = committed_messages(broker, topic)[sent.partition]
     assert (message.key(), message.value(), message.headers()) == (b"customer-17", b"shipped", [("traceparent", b"00-1")])
@@ -40,7 +40,7 @@ def test_a_message_is_where_it_says_with_its_headers(broker: KafkaBroker, produc
     assert producer.send(None, b"x", partition=3).partition == 3
 
 
-def test_the_program_of_the_guide_prints_where_its_message_is(broker: KafkaBroker) -> None:
+def test_the_guides_producer_prints_its_messages_offset(broker: KafkaBroker) -> None:
     guide = (Path(__file__).parents[3] / "docs" / "guides" / "producer.md").read_text()
     (program,) = re.findall(r"^```python\n([^`]*KafkaProducer.*?)^```", guide, re.DOTALL | re.MULTILINE)
     topic = f"produced-{next(_topics)}"
@@ -67,7 +67,7 @@ def test_keys_go_where_javas_clients_put_them(broker: KafkaBroker, producer: Kaf
     assert {key: producer.send(key, b"").partition for key in keys} == placed
 
 
-def test_many_are_sent_in_the_order_of_their_keys(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+def test_many_messages_are_sent_in_order_per_key(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
     sent = producer.send_many([(f"customer-{number % 7}", str(number)) for number in range(500)])
     assert len(sent) == 500
     for values in committed_values(broker, topic):
@@ -77,7 +77,7 @@ def test_many_are_sent_in_the_order_of_their_keys(broker: KafkaBroker, producer:
         assert all(numbers == sorted(numbers) for numbers in by_customer.values())
 
 
-def test_what_lingers_is_there_after_the_end_of_with(broker: KafkaBroker, topic: str) -> None:
+def test_lingering_messages_are_sent_at_the_end_of_with(broker: KafkaBroker, topic: str) -> None:
     heard: list[KafkaDelivery] = []
     with KafkaProducer(f"kafka://{broker.servers}", topic, linger=60, patience=120) as producer:
         deliveries = [producer.produce("k", str(number), on_delivery=heard.append) for number in range(100)]
@@ -88,7 +88,7 @@ def test_what_lingers_is_there_after_the_end_of_with(broker: KafkaBroker, topic:
         producer.send("k", "v")
 
 
-def test_a_failure_that_nothing_looked_at_is_raised_at_the_end(broker: KafkaBroker) -> None:
+def test_an_unseen_failure_is_raised_by_close(broker: KafkaBroker) -> None:
     producer = KafkaProducer(f"kafka://{broker.servers}", "nowhere-to-be-found", patience=3)
     producer.produce("k", "v")
     with pytest.raises(QueueUnreachable, match=r"1 message to nowhere-to-be-found not sent: .* has no topic .*: create it"):
@@ -96,7 +96,7 @@ def test_a_failure_that_nothing_looked_at_is_raised_at_the_end(broker: KafkaBrok
     producer.close()
 
 
-def test_one_that_the_program_looked_at_is_not(broker: KafkaBroker) -> None:
+def test_a_failure_the_program_saw_is_not_raised_by_close(broker: KafkaBroker) -> None:
     told = threading.Event()
     with KafkaProducer(f"kafka://{broker.servers}", "nowhere-to-be-found", patience=3) as producer:
         assert isinstance(producer.produce("k", "v").exception(), QueueUnreachable)
@@ -104,7 +104,7 @@ def test_one_that_the_program_looked_at_is_not(broker: KafkaBroker) -> None:
     assert told.is_set()
 
 
-def test_without_a_broker_it_gives_up_after_its_patience_and_says_why() -> None:
+def test_without_a_broker_a_send_fails_after_its_patience() -> None:
     with KafkaProducer("kafka://127.0.0.1:1", "orders", patience=1) as producer:
         with pytest.raises(QueueUnreachable, match=r"Kafka at 127\.0\.0\.1:1"):
             producer.send("k", "v")
@@ -113,7 +113,7 @@ def test_without_a_broker_it_gives_up_after_its_patience_and_says_why() -> None:
             producer.flush()
 
 
-def test_a_full_buffer_refuses(broker: KafkaBroker) -> None:
+def test_a_full_buffer_rejects_messages(broker: KafkaBroker) -> None:
     producer = KafkaProducer("kafka://127.0.0.1:1", "orders", patience=1, buffer_bytes=100_000)
 
     def fill() -> None:
@@ -125,7 +125,7 @@ def test_a_full_buffer_refuses(broker: KafkaBroker) -> None:
     producer.close(0)
 
 
-def test_what_no_try_would_help_is_a_value_error(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+def test_an_error_that_no_retry_helps_is_a_value_error(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
     with pytest.raises(ValueError, match=r"larger than the topic .* takes: raise its max\.message\.bytes"):
         producer.send("k", b"x" * 2_000_000)
     with pytest.raises(ValueError, match="no such partition"):
@@ -137,7 +137,7 @@ def test_what_no_try_would_help_is_a_value_error(broker: KafkaBroker, producer: 
         producer.send("k", 1)  # type: ignore[arg-type]
 
 
-def test_a_program_changes_its_queue_by_its_url(broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_url_in_the_environment_selects_the_queue(broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BATON_REDIS_URL", raising=False)
     monkeypatch.setenv("BATON_KAFKA_URL", f"kafka://{broker.servers}")
     producer: Producer
@@ -163,7 +163,7 @@ def test_callbacks_come_one_at_a_time_in_the_order_of_a_key(producer: KafkaProdu
     assert len(order) == 2000 and order == sorted(order, key=lambda offset: int(offset or 0))
 
 
-def test_a_callback_that_would_wait_for_itself_or_fails_stops_nothing(producer: KafkaProducer) -> None:
+def test_a_callback_that_fails_or_waits_for_itself_breaks_nothing(producer: KafkaProducer) -> None:
     raised: list[Exception] = []
 
     def heard(delivery: KafkaDelivery) -> None:
@@ -185,14 +185,14 @@ def test_a_callback_that_would_wait_for_itself_or_fails_stops_nothing(producer: 
         producer.produce("k", "v", on_delivery=never_awaited)
 
 
-def test_many_of_which_one_is_no_message_are_not_sent(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+def test_no_message_is_sent_if_one_of_many_is_invalid(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
     with pytest.raises(TypeError, match="a value is bytes or str, not int"):
         producer.send_many([("k", "a"), ("k", 5)])  # type: ignore[list-item]
     producer.flush()
     assert not any(committed_values(broker, topic))
 
 
-def test_what_lingers_at_the_end_of_the_process_is_sent(broker: KafkaBroker, topic: str) -> None:
+def test_lingering_messages_are_sent_at_process_exit(broker: KafkaBroker, topic: str) -> None:
     program = (
         "import sys; from baton.producers import KafkaProducer; "
         "KafkaProducer(sys.argv[1], sys.argv[2], linger=60, patience=120).produce('k', 'v')"
@@ -201,7 +201,7 @@ def test_what_lingers_at_the_end_of_the_process_is_sent(broker: KafkaBroker, top
     assert [value for values in committed_values(broker, topic) for value in values] == [b"v"]
 
 
-def test_a_user_that_may_not_write_is_told_what_to_allow_by_every_call(broker: KafkaBroker, topic: str) -> None:
+def test_every_call_names_the_missing_write_right(broker: KafkaBroker, topic: str) -> None:
     url = f"kafka://pod:{USERS['pod'].replace(' ', '%20')}@127.0.0.1:{broker.sasl_port}"
     producer = KafkaProducer(url, topic)
     for _ in range(2):

@@ -29,9 +29,10 @@ from tests.waiting import PATIENCE, until
 
 @pytest.fixture
 async def queue(make: MakeQueue) -> Queue:
-    """With one partition, and the operator in the group."""
+    """With one partition, which pod `a` owns, and the operator in the group."""
     made = make(1)
     await made.operator.ensure(None)
+    await owned(made)
     return made
 
 
@@ -71,9 +72,8 @@ def numbers(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
-async def test_a_range_is_chosen_logged_and_finished_and_the_group_shows_it(queue: Queue, drivers: Drivers) -> None:
+async def test_a_range_is_chosen_logged_and_finished(queue: Queue, drivers: Drivers) -> None:
     queue.send(*numbers(10))
-    await owned(queue)
 
     def drive() -> None:
         driver = drivers.another()
@@ -89,9 +89,8 @@ async def test_a_range_is_chosen_logged_and_finished_and_the_group_shows_it(queu
     assert await queue.committed() == 6
 
 
-async def test_the_later_of_two_queries_wins_wherever_the_earlier_one_is(queue: Queue, drivers: Drivers) -> None:
+async def test_the_later_of_two_queries_wins(queue: Queue, drivers: Drivers) -> None:
     queue.send(*numbers(10))
-    await owned(queue)
 
     def drive() -> None:
         former, successor = drivers.another(), drivers.another()
@@ -110,10 +109,9 @@ async def test_the_later_of_two_queries_wins_wherever_the_earlier_one_is(queue: 
     assert await queue.committed() == 3
 
 
-async def test_a_commit_that_was_begun_before_a_later_query_is_refused_by_the_broker(queue: Queue, drivers: Drivers) -> None:
+async def test_the_broker_rejects_a_commit_started_before_a_later_query(queue: Queue, drivers: Drivers) -> None:
     """The earlier query has the record of a moment ago, like a driver that was stopped there."""
     queue.send(*numbers(10))
-    await owned(queue)
     former = drivers.another()
     first = await asyncio.to_thread(former.begin)
     seen = await queue.seen()
@@ -125,9 +123,8 @@ async def test_a_commit_that_was_begun_before_a_later_query_is_refused_by_the_br
     assert await queue.committed() == 0
 
 
-async def test_a_range_that_is_logged_is_finished_whoever_owns_the_partition_then(queue: Queue, drivers: Drivers) -> None:
+async def test_a_logged_range_is_finished_under_any_later_owner(queue: Queue, drivers: Drivers) -> None:
     queue.send(*numbers(10))
-    await owned(queue)
     driver = drivers.another()
     query = await asyncio.to_thread(driver.begin)
     await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 5)])
@@ -138,9 +135,8 @@ async def test_a_range_that_is_logged_is_finished_whoever_owns_the_partition_the
     assert await asyncio.to_thread(driver.log, query, [RangeToLog(0, 5, 10)]) == [Logged(5)]
 
 
-async def test_what_an_earlier_query_may_have_handed_out_is_said_to_the_next(queue: Queue, drivers: Drivers) -> None:
+async def test_the_next_query_learns_what_an_earlier_one_may_have_delivered(queue: Queue, drivers: Drivers) -> None:
     queue.send(*numbers(3 * RESERVED))
-    await owned(queue)
 
     def drive() -> None:
         former, successor = drivers.another(), drivers.another()
@@ -156,9 +152,8 @@ async def test_what_an_earlier_query_may_have_handed_out_is_said_to_the_next(que
     await asyncio.to_thread(drive)
 
 
-async def test_to_finish_again_or_before_what_is_finished_changes_nothing(queue: Queue, drivers: Drivers) -> None:
+async def test_finishing_again_or_earlier_changes_nothing(queue: Queue, drivers: Drivers) -> None:
     queue.send(*numbers(10))
-    await owned(queue)
 
     def drive() -> None:
         driver = drivers.another()
@@ -175,7 +170,6 @@ async def test_to_finish_again_or_before_what_is_finished_changes_nothing(queue:
 async def test_a_range_before_the_committed_offset_is_still_there(queue: Queue, drivers: Drivers) -> None:
     """An old checkpoint is replayed."""
     queue.send(*numbers(10))
-    await owned(queue)
 
     def drive() -> None:
         driver = drivers.another()
@@ -188,9 +182,8 @@ async def test_a_range_before_the_committed_offset_is_still_there(queue: Queue, 
     await asyncio.to_thread(drive)
 
 
-async def test_a_topic_that_is_deleted_and_made_again_is_not_the_query_s(queue: Queue, drivers: Drivers) -> None:
+async def test_a_query_does_not_read_a_recreated_topic(queue: Queue, drivers: Drivers) -> None:
     queue.send(*numbers(10))
-    await owned(queue)
     driver = drivers.another()
     query = await asyncio.to_thread(driver.begin)
     await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 5)])
@@ -209,10 +202,9 @@ async def test_a_topic_that_is_deleted_and_made_again_is_not_the_query_s(queue: 
     assert await queue.committed() == 0
 
 
-async def test_a_queue_that_has_another_topic_now_is_not_the_query_s(queue: Queue, make: MakeQueue, drivers: Drivers) -> None:
+async def test_a_query_does_not_read_a_queues_new_topic(queue: Queue, make: MakeQueue, drivers: Drivers) -> None:
     """Its PartitionedQueue was replaced."""
     queue.send(*numbers(10))
-    await owned(queue)
     driver = drivers.another()
     query = await asyncio.to_thread(driver.begin)
     await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 5)])
@@ -240,9 +232,8 @@ async def test_a_queue_that_has_another_topic_now_is_not_the_query_s(queue: Queu
     assert (await replaced.check()).lag == {0: 6}
 
 
-async def test_a_wait_ends_with_a_message_and_with_an_interrupt_and_by_itself(queue: Queue, drivers: Drivers) -> None:
+async def test_a_wait_ends_with_a_message_an_interrupt_or_its_timeout(queue: Queue, drivers: Drivers) -> None:
     queue.send("1")
-    await owned(queue)
     driver = drivers.another()
     query = await asyncio.to_thread(driver.begin)
     assert await asyncio.to_thread(driver.wait, [0], PATIENCE) == {0}
@@ -257,9 +248,8 @@ async def test_a_wait_ends_with_a_message_and_with_an_interrupt_and_by_itself(qu
     assert await waiting == set()
 
 
-async def test_a_partition_that_a_pod_reads_alone_is_not_finished_by_the_query_before(queue: Queue, drivers: Drivers) -> None:
+async def test_an_old_query_cannot_finish_a_partition_a_pod_reads(queue: Queue, drivers: Drivers) -> None:
     queue.send(*numbers(3))
-    await owned(queue)
     driver = drivers.another()
     query = await asyncio.to_thread(driver.begin)
     await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 2)])
@@ -272,7 +262,7 @@ async def test_a_partition_that_a_pod_reads_alone_is_not_finished_by_the_query_b
     assert await queue.committed() == 1
 
 
-async def test_before_each_partition_was_granted_nobody_knows_where_the_group_begins(make: MakeQueue) -> None:
+async def test_a_query_waits_until_each_partition_was_granted_once(make: MakeQueue) -> None:
     queue = make(2)
     await queue.operator.ensure(None)
     drivers = Drivers(queue)
@@ -287,12 +277,12 @@ async def test_before_each_partition_was_granted_nobody_knows_where_the_group_be
         await owned(queue, partition=1)
         assert (await asyncio.to_thread(driver.positions)).keys() == {0, 1}
         assert await asyncio.to_thread(driver.fence, query, [0, 1]) == query
-        seen = (await queue.seen(1)).record
-        assert seen is not None and seen.query == query
+        seen = await queue.record(1)
+        assert seen.query == query
     finally:
         drivers.close()
 
 
-def test_settings_of_the_other_client_are_refused() -> None:
+def test_settings_of_the_pods_client_are_rejected() -> None:
     with pytest.raises(QueueUnreachable, match=r"has the setting fetch\.min\.bytes, which only applies to pods"):
         KafkaRanges("kafka://broker:9092/?fetch.min.bytes=10", "shop/orders", "shop/orders-group")

@@ -1,25 +1,30 @@
 """What an owner reads of a topic, and what happens to it."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions
 
-from baton.model.ids import Epoch, Uid
+from baton.consumer import AssignmentSource, Consumer, Entry
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.consumer_side import KafkaConsumerSide
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import Commit
 from baton.queues.protocol import IN_USE, PartitionUnavailable, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
-from tests.integration.kafka.reading import committed_messages, read, read_some
+from tests.integration.kafka.reading import committed_messages, committed_values, read, read_some, refusal_of
 from tests.kafka_broker import ORDERED
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
@@ -49,9 +54,9 @@ class NoText(str):
         return b"\xff" + super().encode(encoding, errors)
 
 
-async def test_a_header_whose_name_is_no_text_ends_no_process(make: MakeQueue, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_undecodable_header_name_crashes_no_process(make: MakeQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue = make(redeliveries=1)
-    await eventually(lambda: ensured(queue), "the operator is in the group")
+    await queue.ensured()
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
     before = 100  # Python has specialised its calls by then
     queue.send(*map(str, range(before)))
@@ -71,16 +76,9 @@ async def test_a_header_whose_name_is_no_text_ends_no_process(make: MakeQueue, c
     assert (letter.key(), letter.value(), dict(letter.headers() or ())["baton-offset"]) == (b"k", b"odd", b"%d" % before)
 
 
-async def ensured(queue: Queue) -> bool:
-    with suppress(QueueUnreachable):  # the broker has just begun
-        await queue.operator.ensure(None)
-        return True
-    return False
-
-
 async def test_a_failure_whose_answer_was_lost_is_counted_once(make: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = make(redeliveries=1)
-    await eventually(lambda: ensured(queue), "the operator is in the group")
+    await queue.ensured()
     queue.send("1")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 1)
@@ -96,20 +94,20 @@ async def test_a_failure_whose_answer_was_lost_is_counted_once(make: MakeQueue, 
             await asyncio.to_thread(reader.retry, 0, Epoch(1), "0", "it fails")
     await asyncio.to_thread(reader.verify, 0, Epoch(1))
     assert await asyncio.to_thread(reader.retry, 0, Epoch(1), "0", "it fails"), "it is the same failure"
-    record = (await queue.seen()).record
-    assert record is not None and record.tries == {0: 1}
+    record = await queue.record()
+    assert record.tries == {0: 1}
     for _ in range(2):
         with pytest.raises(QueueUnreachable, match="for dead letters: create it"):
             await asyncio.to_thread(reader.retry, 0, Epoch(1), "0", "it fails again")
-    record = (await queue.seen()).record
-    assert record is not None and record.tries == {0: 2}, "it is the second failure, until it is a dead letter"
+    record = await queue.record()
+    assert record.tries == {0: 2}, "it is the second failure, until it is a dead letter"
 
 
-async def test_what_is_taken_up_more_than_once_because_answers_were_lost_has_no_try_more(
+async def test_lost_answers_while_taking_up_a_partition_count_as_no_attempt(
     make: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = make(redeliveries=1)
-    await eventually(lambda: ensured(queue), "the operator is in the group")
+    await queue.ensured()
     queue.send("1", "2")
     reader = await queue.granted("a", 1)
     lost = 0
@@ -132,33 +130,29 @@ async def test_what_is_taken_up_more_than_once_because_answers_were_lost_has_no_
             await asyncio.to_thread(reader.read, 0, Epoch(1))
     entries = await asyncio.to_thread(read, reader, 0, 1, 2)
     assert [(entry.value, entry.redelivered) for entry in entries] == [(b"1", False), (b"2", False)]
-    record = (await queue.seen()).record
-    assert record is not None and not (record.tries or record.ends)
+    record = await queue.record()
+    assert not (record.tries or record.ends)
 
 
-async def test_a_large_message_and_a_bound_on_bytes(make: MakeQueue) -> None:
+async def test_large_messages_are_read_within_a_bound_on_bytes(make: MakeQueue) -> None:
     queue = make(max_message_bytes="8000000")
     queue.producer = Producer({**ORDERED, "bootstrap.servers": queue.broker.servers, "message.max.bytes": 8_000_000})
     large = "x" * 5_000_000
-    queue.send("small", large, "small")
-    reader = await queue.granted("a", 1)
-    first, second, third = await asyncio.to_thread(read, reader, 0, 1, 3)
+    _, (first, second, third) = await queue.at_hand("small", large, "small")
     assert (len(first.value), len(second.value), len(third.value)) == (5, 5_000_000, 5)
     again = await queue.granted("b", 2)
     bounded = await asyncio.to_thread(until, lambda: again.read(0, Epoch(2), 10, most_bytes=1000))
     assert [len(entry.value) for entry in bounded] == [5]
 
 
-async def test_the_offset_goes_over_what_is_finished_without_a_gap(queue: Queue) -> None:
-    queue.send(*map(str, range(6)))
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 6)
+async def test_the_committed_offset_skips_no_unfinished_entry(queue: Queue) -> None:
+    reader, entries = await queue.at_hand(*map(str, range(6)))
     for number, offset in ((2, 0), (1, 0), (0, 3), (5, 3), (3, 4), (4, 6)):
         await asyncio.to_thread(reader.ack, 0, Epoch(1), [entries[number].offset])
         assert await queue.committed() == offset
 
 
-async def test_the_lag_is_what_is_not_committed_of_the_partitions_that_are_asked_for(queue: Queue) -> None:
+async def test_lag_counts_uncommitted_entries_of_the_given_partitions(queue: Queue) -> None:
     queue.send(*map(str, range(6)))
     queue.send("one", "two", partition=1)
     reader = await queue.granted("a", 1)
@@ -170,9 +164,10 @@ async def test_the_lag_is_what_is_not_committed_of_the_partitions_that_are_asked
     assert await asyncio.to_thread(reader.lag, [0, 1, 2]) == 6
     assert await asyncio.to_thread(reader.lag, [1]) == 2
     assert await asyncio.to_thread(reader.lag, []) == 0
+    assert (await queue.operator.check()).lag == {0: 4, 1: 2, 2: 0, 3: 0}
 
 
-async def test_what_is_acknowledged_for_soon_is_committed_in_a_moment_and_at_the_latest_when_it_is_let_go_of(
+async def test_acks_made_soon_are_committed_within_moments_and_before_a_release(
     queue: Queue,
 ) -> None:
     for partition in (0, 1):
@@ -193,10 +188,8 @@ async def test_what_is_acknowledged_for_soon_is_committed_in_a_moment_and_at_the
         assert await queue.operator.pause(number, Epoch(1)) == IN_USE, "one was not finished"
 
 
-async def test_who_acknowledges_for_soon_after_another_was_granted_hears_of_it(queue: Queue) -> None:
-    queue.send("1", "2", "3")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+async def test_a_late_ack_made_soon_is_rejected_after_a_grant_to_another(queue: Queue) -> None:
+    reader, entries = await queue.at_hand("1", "2", "3")
     await queue.granted("b", 2)
 
     def refused() -> bool:
@@ -211,10 +204,8 @@ async def test_who_acknowledges_for_soon_after_another_was_granted_hears_of_it(q
     assert await queue.committed() == 0
 
 
-async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_after_one_that_did_not_all_is(queue: Queue) -> None:
-    queue.send("1", "2", "3")
-    first = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, first, 0, 1, 3)
+async def test_entries_are_marked_redelivered_unless_the_last_owner_had_released(queue: Queue) -> None:
+    first, entries = await queue.at_hand("1", "2", "3")
     await asyncio.to_thread(first.ack, 0, Epoch(1), [entries[0].offset])
     second = await queue.granted("b", 2)
     queue.send("4")
@@ -225,17 +216,13 @@ async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_afte
     assert await queue.operator.pause(0, Epoch(2)) == IN_USE
     await asyncio.to_thread(second.let_go, {0: Epoch(2)}, PATIENCE)
     await queue.let_go()
-    queue.send("5")
-    third = await queue.granted("c", 3)
-    (entry,) = await asyncio.to_thread(read, third, 0, 3, 1)
+    _, (entry,) = await queue.at_hand("5", uid="c", epoch=3)
     assert (entry.value, entry.redelivered) == (b"5", False)
 
 
-async def test_what_an_owner_reads_that_has_not_heard_of_its_successor_comes_marked_to_that_one(queue: Queue) -> None:
+async def test_entries_read_by_an_owner_unaware_of_its_successor_come_marked(queue: Queue) -> None:
     """The broker refuses no reader: a pod may go on after Kubernetes has forgotten it."""
-    queue.send("1")
-    former = await queue.granted("a", 1)
-    (first,) = await asyncio.to_thread(read, former, 0, 1, 1)
+    former, (first,) = await queue.at_hand("1")
     await asyncio.to_thread(former.ack, 0, Epoch(1), [first.offset])
     former._positions[0].sure_at += HOUR  # else it asks again where this takes longer than SURE_FOR
     successor = await queue.granted("b", 2)
@@ -245,18 +232,8 @@ async def test_what_an_owner_reads_that_has_not_heard_of_its_successor_comes_mar
     assert (late.value, again.value, again.redelivered) == (b"2", b"2", True)
 
 
-async def test_an_owner_with_unfinished_entries_lets_go_without_saying_that_it_was_done(queue: Queue) -> None:
-    queue.send("1", "2")
-    reader = await queue.granted("a", 1)
-    await asyncio.to_thread(read, reader, 0, 1, 2)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
-    assert await queue.operator.pause(0, Epoch(1)) == IN_USE
-
-
-async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is(queue: Queue) -> None:
-    queue.send("1", "2", "3")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+async def test_a_restarted_process_continues_at_the_groups_offset(queue: Queue) -> None:
+    reader, entries = await queue.at_hand("1", "2", "3")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
     await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     again = queue.reader("a")
@@ -267,7 +244,7 @@ async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is
     assert await queue.operator.pause(0, Epoch(1)) == IN_USE
 
 
-async def test_a_process_that_has_not_begun_to_read_is_sure_of_nothing(queue: Queue) -> None:
+async def test_a_process_that_has_not_read_yet_is_sure_of_nothing(queue: Queue) -> None:
     queue.send("1")
     reader = await queue.granted("a", 1)
     assert (reader.read(0, Epoch(1), new=False), reader.sure_at(0)) == ([], 0.0)
@@ -284,39 +261,32 @@ async def test_only_the_owner_at_the_epoch_reads(queue: Queue) -> None:
         await asyncio.to_thread(queue.reader("a").read, 0, Epoch(4))
 
 
-async def test_what_fails_too_often_goes_to_the_dead_letters_as_it_came(make: MakeQueue) -> None:
+async def test_an_entry_that_fails_too_often_is_a_dead_letter_unchanged(make: MakeQueue) -> None:
     queue = make(redeliveries=1)
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
     queue.send("poison", key="p", headers={"h": b"1"})
-    queue.send("good")
-    reader = await queue.granted("a", 1)
-    poison, good = await asyncio.to_thread(read, reader, 0, 1, 2)
+    reader, (poison, good) = await queue.at_hand("good", count=2)
     assert await asyncio.to_thread(reader.retry, 0, Epoch(1), poison.offset, "it failed")
     assert not await asyncio.to_thread(reader.retry, 0, Epoch(1), poison.offset, "it failed again")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [good.offset])
     assert await queue.committed() == 2
-    consumer = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": "looks", "auto.offset.reset": "earliest"})
-    consumer.subscribe([f"{queue.topic}.dead-letters"])
-    letter = await asyncio.to_thread(consumer.poll, PATIENCE)
-    await asyncio.to_thread(consumer.close)
-    assert letter is not None and (letter.key(), letter.value()) == (b"p", b"poison")
+    [[letter]] = await asyncio.to_thread(committed_messages, queue.broker, f"{queue.topic}.dead-letters")
+    assert (letter.key(), letter.value()) == (b"p", b"poison")
     headers = dict(letter.headers() or ())
     assert headers["h"] == b"1" and headers["baton-why"] == b"it failed again"
     assert (headers["baton-topic"], headers["baton-offset"]) == (queue.topic.encode(), b"0")
     seen = await queue.operator.check()
-    assert (seen.dead_letters, seen.stale_refused) == (None, None), "consumers count them, and nobody at the queue"
+    assert (seen.dead_letters, seen.stale_refused) == (None, None), "consumers count them, and the queue does not"
 
 
-async def test_without_a_topic_for_dead_letters_the_entry_stays_and_the_cure_is_said(queue: Queue) -> None:
-    queue.send("poison")
-    reader = await queue.granted("a", 1)
-    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+async def test_without_a_dead_letter_topic_the_entry_stays_and_the_cure_is_named(queue: Queue) -> None:
+    reader, (entry,) = await queue.at_hand("poison")
     with pytest.raises(QueueUnreachable, match=r"there is no topic .*\.dead-letters for dead letters: create it"):
         await asyncio.to_thread(reader.set_aside, 0, Epoch(1), entry.offset, "hopeless")
     assert await queue.committed() == 0
 
 
-async def test_a_dead_letter_may_be_as_large_as_its_topic_takes_and_one_that_is_larger_waits_until_it_may(
+async def test_a_dead_letter_too_large_for_its_topic_waits_until_the_limit_is_raised(
     make: MakeQueue,
 ) -> None:
     queue = make(max_message_bytes="3000000")
@@ -336,9 +306,7 @@ async def test_a_dead_letter_may_be_as_large_as_its_topic_takes_and_one_that_is_
 
 
 @pytest.mark.parametrize("latest", [False, True])
-async def test_a_new_group_begins_where_the_spec_says_and_new_partitions_at_their_beginning(
-    make: MakeQueue, latest: bool
-) -> None:
+async def test_a_new_group_starts_where_the_spec_says_and_new_partitions_at_zero(make: MakeQueue, latest: bool) -> None:
     queue = make(partitions=2, latest=latest)
     queue.send("before")
     await queue.operator.ensure(None)
@@ -363,32 +331,14 @@ async def test_a_new_group_begins_where_the_spec_says_and_new_partitions_at_thei
     assert entry.value == b"new"
 
 
-async def test_lag_is_what_is_not_committed(queue: Queue) -> None:
-    queue.send(*map(str, range(7)))
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
-    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
-    assert (await queue.operator.check()).lag == {0: 4, 1: 0, 2: 0, 3: 0}
-
-
-async def test_a_place_that_retention_has_deleted_is_said_and_not_jumped_over(queue: Queue) -> None:
+async def test_an_offset_deleted_by_retention_is_reported_and_not_skipped(queue: Queue) -> None:
     queue.send(*map(str, range(5)))
     reader = await queue.granted("a", 1)
-    admin = queue.broker.admin()
-    for future in admin.delete_records([TopicPartition(queue.topic, 0, 3)]).values():
-        future.result(PATIENCE)
-
-    def said() -> str:
-        try:
-            reader.read(0, Epoch(1))
-        except QueueUnreachable as problem:
-            return str(problem)
-        return ""
-
-    assert "baton offsets reset" in await asyncio.to_thread(until, said, "the jump is told")
+    queue.delete_before(3)
+    assert "baton offsets reset" in await asyncio.to_thread(until, lambda: refusal_of(reader), "the jump is told")
 
 
-async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(make: MakeQueue) -> None:
+async def test_an_offset_past_the_end_of_the_log_is_reported_until_it_is_set(make: MakeQueue) -> None:
     queue = make(1)
     queue.send(*map(str, range(10)))
 
@@ -396,15 +346,8 @@ async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(m
     reader = await queue.granted("a", 1)
     (said,) = (await queue.operator.check()).warnings
     assert "the log ends before the offset of the group" in said and "(partition 0 at 10, not 15)" in said
-
-    def told() -> str:
-        try:
-            assert not reader.read(0, Epoch(1))
-        except QueueUnreachable as problem:
-            return str(problem)
-        return ""
-
-    assert "the log was cut off before it" in await asyncio.to_thread(until, told, "the owner is told, too")
+    refusal = await asyncio.to_thread(until, lambda: refusal_of(reader), "the owner is told, too")
+    assert "the log was cut off before it" in refusal
     queue.send(*map(str, range(10, 20)))
     assert (await queue.operator.check()).warnings == (said,), "what was sent since is left out"
     await asyncio.to_thread(queue.commit_plainly, 10)
@@ -413,7 +356,7 @@ async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(m
     assert (await asyncio.to_thread(read, again, 0, 2, 1))[0].value == b"10"
 
 
-async def test_messages_that_a_disk_has_broken_are_told_and_neither_handed_out_nor_passed_over(queue: Queue) -> None:
+async def test_corrupt_messages_are_reported_and_never_delivered_or_skipped(queue: Queue) -> None:
     for value in ("first", "second", "third"):
         queue.send(value)  # a batch each
     log = queue.broker.data / f"{queue.topic}-0" / f"{0:020}.log"
@@ -427,15 +370,8 @@ async def test_messages_that_a_disk_has_broken_are_told_and_neither_handed_out_n
     write(b"secomd")
     reader = await queue.granted("a", 1)
     assert [entry.value for entry in await asyncio.to_thread(read, reader, 0, 1, 1)] == [b"first"]
-
-    def told() -> bool:
-        try:
-            assert not reader.read(0, Epoch(1))
-        except QueueUnreachable as problem:
-            return f"{queue.topic}/0 has messages that are corrupt (MessageSet at offset 1" in str(problem)
-        return False
-
-    await asyncio.to_thread(until, told, "it is told")
+    corrupt = f"{queue.topic}/0 has messages that are corrupt (MessageSet at offset 1"
+    await asyncio.to_thread(until, lambda: corrupt in refusal_of(reader), "it is told")
     write(b"second")
     found: list[bytes | None] = []
 
@@ -448,7 +384,7 @@ async def test_messages_that_a_disk_has_broken_are_told_and_neither_handed_out_n
     assert found == [b"second", b"third"]
 
 
-async def test_a_place_before_the_end_of_an_open_transaction_is_no_cut(make: MakeQueue) -> None:
+async def test_an_offset_in_an_open_transaction_is_not_past_the_log(make: MakeQueue) -> None:
     queue = make(1)
     producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"open-{queue.topic}"})
     await asyncio.to_thread(producer.init_transactions, PATIENCE)
@@ -460,23 +396,8 @@ async def test_a_place_before_the_end_of_an_open_transaction_is_no_cut(make: Mak
     await asyncio.to_thread(producer.abort_transaction)
 
 
-async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQueue) -> None:
-    queue = make(partitions=1)
-    queue.send("old")
-    reader = await queue.granted("a", 1)
-    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
-    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
-    await queue.remade()
-    queue.send("new")
-    reader = await queue.granted("b", 2)
-    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
-    assert entry.value == b"new"
-
-
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_topic_that_was_made_again_is_read_from_its_beginning_also_where_a_new_group_begins_at_the_end(
-    make: MakeQueue, restarted: bool
-) -> None:
+async def test_a_recreated_topic_is_read_from_its_beginning_even_with_latest(make: MakeQueue, restarted: bool) -> None:
     queue = make(1, latest=True)
     queue.send("before")
     await queue.operator.ensure(None)
@@ -494,10 +415,8 @@ async def test_a_topic_that_was_made_again_is_read_from_its_beginning_also_where
     assert entry.value == b"new"
 
 
-async def test_what_an_earlier_process_of_the_pod_had_in_hand_comes_marked(queue: Queue) -> None:
-    queue.send("1", "2", "3")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+async def test_entries_an_earlier_process_had_in_hand_come_marked(queue: Queue) -> None:
+    reader, entries = await queue.at_hand("1", "2", "3")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entries[0].offset])
     again = queue.reader("a")
     entries = await asyncio.to_thread(read, again, 0, 1, 2)
@@ -506,7 +425,7 @@ async def test_what_an_earlier_process_of_the_pod_had_in_hand_comes_marked(queue
     assert [(entry.value, entry.redelivered) for entry in entries] == [(b"2", True), (b"3", True), (b"4", False)]
 
 
-async def test_who_lets_go_with_work_undone_says_how_far_it_had_read(queue: Queue) -> None:
+async def test_a_release_with_unfinished_entries_records_how_far_it_had_read(queue: Queue) -> None:
     queue.send("1", "2", "3", "4")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
@@ -515,12 +434,10 @@ async def test_who_lets_go_with_work_undone_says_how_far_it_had_read(queue: Queu
     assert [entry.redelivered for entry in entries] == [True, True, False, False]
 
 
-async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -> None:
+async def test_failures_are_counted_across_owners_and_processes(make: MakeQueue) -> None:
     queue = make(redeliveries=3)
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
-    queue.send("poison", "good")
-    reader = await queue.granted("a", 1)
-    (poison,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    reader, (poison,) = await queue.at_hand("poison", "good", count=1)
     assert await asyncio.to_thread(reader.retry, 0, Epoch(1), poison.offset, "failed")
     successor = await queue.granted("b", 2)  # it ended with the entry in hand: that is the second
     await asyncio.to_thread(read, successor, 0, 2, 1)
@@ -530,10 +447,9 @@ async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -
     assert entry.value == b"good" and await queue.committed() == 1
 
 
-async def test_hand_offs_of_an_entry_that_nobody_begins_are_no_tries_of_it(make: MakeQueue) -> None:
+async def test_hand_offs_of_an_entry_never_started_are_no_attempts(make: MakeQueue) -> None:
     queue = make(redeliveries=1)
-    queue.send("good")
-    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)  # and it ends: that is one
+    await queue.at_hand("good")  # and it ends: that is one
     for epoch in (2, 3, 4):
         reader = await queue.granted("a", epoch)
         await asyncio.to_thread(until, partial(reader.ready, 0, Epoch(epoch)))
@@ -547,8 +463,8 @@ async def test_hand_offs_of_an_entry_that_nobody_begins_are_no_tries_of_it(make:
         await asyncio.to_thread(until, partial(reader.ready, 0, Epoch(epoch)))
     (entry,) = await asyncio.to_thread(read, reader, 0, 7, 1)
     assert (entry.value, entry.redelivered) == (b"good", True)
-    record = (await queue.seen()).record
-    assert record is not None and record.ends == {0: 1}
+    record = await queue.record()
+    assert record.ends == {0: 1}
 
 
 def send_plainly(queue: Queue, *values: str) -> None:
@@ -568,7 +484,7 @@ def send_in_transactions(queue: Queue, *values: str) -> None:
 
 
 @pytest.mark.parametrize("send", [send_plainly, send_in_transactions])
-async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make: MakeQueue, send: Callable[..., None]) -> None:
+async def test_only_the_crashing_entry_becomes_a_dead_letter(make: MakeQueue, send: Callable[..., None]) -> None:
     queue = make(redeliveries=2)
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
     await asyncio.to_thread(send, queue, "1", "2", "3", "poison", "4")
@@ -592,23 +508,11 @@ async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make:
     for _ in range(8):
         if b"4" not in handled:
             await asyncio.to_thread(work_until_the_end)
-    letters = await asyncio.to_thread(all_of, queue, f"{queue.topic}.dead-letters")
-    assert letters == [b"poison"]
+    assert await asyncio.to_thread(committed_values, queue.broker, f"{queue.topic}.dead-letters") == [[b"poison"]]
     assert set(handled) == {b"1", b"2", b"3", b"4"}
 
 
-def all_of(queue: Queue, topic: str) -> list[bytes | None]:
-    """Return the values in a topic of one partition."""
-    consumer = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": "looks"})
-    place = TopicPartition(topic, 0, 0)
-    consumer.assign([place])
-    _, end = consumer.get_watermark_offsets(place, PATIENCE)
-    found = consumer.consume(end, PATIENCE) if end else []
-    consumer.close()
-    return [message.value() for message in found]
-
-
-async def test_what_processes_ended_on_stays_where_there_is_no_topic_for_dead_letters_and_the_cure_is_said(
+async def test_without_a_dead_letter_topic_a_crashing_entry_stays_and_the_cure_is_named(
     make: MakeQueue,
 ) -> None:
     queue = make(redeliveries=1)
@@ -647,7 +551,7 @@ async def test_a_pod_has_no_more_in_hand_than_max_delivered_unacked(make: MakeQu
     assert len(await asyncio.to_thread(read, reader, 1, 1, 3)) == 3
 
 
-async def test_a_grant_that_is_not_at_the_queue_yet_leaves_a_pod_no_more_than_max_delivered_unacked(make: MakeQueue) -> None:
+async def test_max_delivered_unacked_holds_while_a_grant_is_not_yet_at_the_queue(make: MakeQueue) -> None:
     queue = make(unacknowledged=3)
     queue.send(*map(str, range(10)))
     reader = await queue.granted("a", 1)
@@ -659,10 +563,8 @@ async def test_a_grant_that_is_not_at_the_queue_yet_leaves_a_pod_no_more_than_ma
     assert not await asyncio.to_thread(reader.read, 0, Epoch(1))
 
 
-async def test_what_is_finished_is_committed_at_once_where_somebody_asks_for_that(queue: Queue) -> None:
-    queue.send("0", "1")
-    reader = await queue.granted("a", 1)
-    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+async def test_an_empty_ack_commits_finished_entries_at_once(queue: Queue) -> None:
+    reader, (first, second) = await queue.at_hand("0", "1")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset], soon=True)
     await eventually(queue.committed, "that is committed")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [second.offset], soon=True)
@@ -670,7 +572,7 @@ async def test_what_is_finished_is_committed_at_once_where_somebody_asks_for_tha
     assert await queue.committed() == 2
 
 
-async def test_marks_of_transactions_are_no_lag_and_no_place_that_retention_can_take(queue: Queue) -> None:
+async def test_transaction_markers_count_as_no_lag(queue: Queue) -> None:
     producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-{queue.topic}"})
     await asyncio.to_thread(producer.init_transactions, PATIENCE)
     for commits in (True, False, True):
@@ -691,20 +593,16 @@ async def test_marks_of_transactions_are_no_lag_and_no_place_that_retention_can_
     assert await queue.committed() == 6
 
 
-async def test_entries_that_were_deleted_before_they_were_done_are_told(queue: Queue) -> None:
-    queue.send(*map(str, range(5)))
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+async def test_entries_deleted_unfinished_are_reported(queue: Queue) -> None:
+    reader, entries = await queue.at_hand(*map(str, range(5)), count=2)
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
     assert (await queue.operator.check()).warnings == ()
-    admin = queue.broker.admin()
-    for future in admin.delete_records([TopicPartition(queue.topic, 0, 4)]).values():
-        future.result(PATIENCE)
+    queue.delete_before(4)
     (said,) = (await queue.operator.check()).warnings
     assert f"partitions 0 of {queue.topic} is gone: up to 2 entries were deleted" in said and "baton offsets reset" in said
 
 
-async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is_read_on(queue: Queue) -> None:
+async def test_a_partition_that_comes_back_is_read_from_where_it_was(queue: Queue) -> None:
     queue.send(*("." * 4_000 for _ in range(12_000)))
     fetcher = Fetcher(queue.address, queue.group, queue.topic)
     found: list[int | None] = []
@@ -724,7 +622,7 @@ async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is
     assert found == list(range(12_000))
 
 
-async def test_what_is_taken_away_while_it_is_taken_up_is_let_go_of_and_others_are_read(queue: Queue) -> None:
+async def test_a_partition_can_be_released_while_it_is_being_taken_up(queue: Queue) -> None:
     await queue.operator.ensure(None)
     for number in (0, 1):
         await queue.operator.grant(number, Uid("a"), Epoch(1))
@@ -736,7 +634,72 @@ async def test_what_is_taken_away_while_it_is_taken_up_is_let_go_of_and_others_a
     assert await asyncio.to_thread(read, reader, 0, 1, 1)
     taken, left = [(await queue.seen(number)).record for number in partitions]
     assert taken is not None and taken.reader and left is not None
-    assert left.reserved == 0 and left.released == bool(left.reader), "whoever has begun has said that he is done"
+    assert left.reserved == 0 and left.released == bool(left.reader), "a process that began has released it"
     await queue.operator.grant(1, Uid("b"), Epoch(2))
     (entry,) = await asyncio.to_thread(read, queue.reader("b"), 1, 2, 1)
     assert not entry.redelivered
+
+
+# -- A pod at maxDeliveredUnacked, and a log that is shorter than the group's offset for a while.
+
+
+A = Uid("pod")
+
+
+async def test_a_full_pod_logs_once_what_holds_it_and_continues_after_an_ack(
+    make: MakeQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make(1, unacknowledged=3)
+    queue.send("a", "b", "c", "d")
+    await queue.operator.grant(0, A, Epoch(1))
+    owned = {QueueName("orders"): {0: Epoch(1)}}
+    (tmp_path / "pod").write_text(MemberEntry("shop/orders", MemberId("pod"), A, 1, True, owned, {}).to_json())
+    side = KafkaConsumerSide(f"kafka://{queue.broker.servers}?group={queue.group}", "shop/orders", A)
+    consumer = Consumer(side.reader, AssignmentSource(tmp_path, MemberId("pod"), A), A, transactions=True)
+    kept: list[Entry] = []
+    running = threading.Thread(target=lambda: consumer.run(kept.append, manual_ack=True), daemon=True)
+    running.start()
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if "hands out no more to this pod" in line]
+
+    try:
+        (line,) = await asyncio.to_thread(until, told, "the log says it")
+        assert "3 entries are not acknowledged, the oldest orders/0 entry 0, which its program has had for" in line
+        kept[0].ack()
+        await asyncio.to_thread(until, lambda: len(kept) == 4, "there is room for the next")
+        assert len(told()) == 1
+    finally:
+        for entry in kept:
+            entry.ack()
+        consumer.stop()
+        await asyncio.to_thread(running.join, PATIENCE)
+
+
+async def test_an_owner_continues_once_the_log_reaches_its_offset_again(make: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.queues.kafka.fetcher._REPEAT_AFTER", 0.5)
+    queue = make(1)
+    queue.send(*map(str, range(10)))
+
+    await asyncio.to_thread(queue.commit_plainly, 15)
+    reader = await queue.granted("a", 1)
+    found: list[bytes | None] = []
+
+    def read() -> bool:
+        """Whether the reader was told that the log was cut off."""
+        try:
+            found.extend(entry.value for entry in reader.read(0, Epoch(1)))
+        except QueueUnreachable as problem:
+            return "the log was cut off before it" in str(problem)
+        return False
+
+    for _ in range(2):
+        await asyncio.to_thread(until, read, "it is told, and again")
+    queue.send(*map(str, range(10, 20)))
+
+    def goes_on() -> bool:
+        read()
+        return len(found) == 5
+
+    await asyncio.to_thread(until, goes_on, "it is read")
+    assert found == [b"15", b"16", b"17", b"18", b"19"]

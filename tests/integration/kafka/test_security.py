@@ -51,11 +51,15 @@ def as_user(queue: Queue, user: str, *, tls: bool = False, password: str | None 
     port = queue.broker.tls_port if tls else queue.broker.sasl_port
     ca = queue.broker.ca.read_text() if tls else ""
     where = KafkaAddress((f"127.0.0.1:{port}",), user, password or USERS[user], tls=tls, ca=ca)
-    spec = TopicToOpen(topic=queue.topic, queue="orders")
-    return KafkaQueue(where, queue.group, spec, GROUP)
+    return operator_at(queue, where)
 
 
-async def test_who_shows_a_certificate_works_as_its_user_and_who_shows_none_is_told(
+def operator_at(queue: Queue, address: KafkaAddress, topic: str = "") -> KafkaQueue:
+    """Return an operator's side with this address of the broker."""
+    return KafkaQueue(address, queue.group, TopicToOpen(topic=topic or queue.topic, queue="orders"), GROUP)
+
+
+async def test_a_client_certificate_names_the_user_and_a_missing_one_is_reported(
     make: MakeQueue, acls: Acls, broker: KafkaBroker
 ) -> None:
     queue = make()
@@ -63,9 +67,8 @@ async def test_who_shows_a_certificate_works_as_its_user_and_who_shows_none_is_t
     queue.send("1")
     servers, pem = (f"127.0.0.1:{broker.mutual_port}",), broker.keys.read_text()
     trusting = KafkaAddress(servers, tls=True, ca=broker.ca.read_text())
-    spec = TopicToOpen(topic=queue.topic, queue="orders")
-    assert "give a client certificate and its key" in await refusal(KafkaQueue(trusting, queue.group, spec, GROUP))
-    showing = KafkaQueue(replace(trusting, certificate=pem, key=pem), queue.group, spec, GROUP)
+    assert "give a client certificate and its key" in await refusal(operator_at(queue, trusting))
+    showing = operator_at(queue, replace(trusting, certificate=pem, key=pem))
     await showing.ensure(None)
     await showing.grant(0, Uid("a"), Epoch(1))
     url = f"kafkas://{servers[0]}/?group={queue.group}&ca={broker.ca}&cert={broker.keys}&key={broker.keys}"
@@ -79,11 +82,10 @@ async def test_who_shows_a_certificate_works_as_its_user_and_who_shows_none_is_t
         await showing.close()
 
 
-async def test_a_certificate_without_its_key_is_told(queue: Queue) -> None:
+async def test_a_certificate_that_does_not_match_its_key_is_reported(queue: Queue) -> None:
     broker = queue.broker
     wrong = KafkaAddress((f"127.0.0.1:{broker.mutual_port}",), tls=True, certificate=broker.ca.read_text(), key="none")
-    said = await refusal(KafkaQueue(wrong, queue.group, TopicToOpen(topic=queue.topic, queue="orders"), GROUP))
-    assert "the client certificate and its key do not match" in said
+    assert "the client certificate and its key do not match" in await refusal(operator_at(queue, wrong))
 
 
 def allow_work(acls: Acls, user: str, queue: Queue) -> None:
@@ -94,7 +96,7 @@ def allow_work(acls: Acls, user: str, queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_with_the_rights_of_the_guide_operator_and_pod_work(make: MakeQueue, acls: Acls, tls: bool, tmp_path: Path) -> None:
+async def test_operator_and_pod_work_with_the_guides_rights(make: MakeQueue, acls: Acls, tls: bool, tmp_path: Path) -> None:
     queue = make()
     allow_work(acls, "operator", queue)
     allow_work(acls, "pod", queue)
@@ -116,7 +118,7 @@ async def test_with_the_rights_of_the_guide_operator_and_pod_work(make: MakeQueu
 
 
 @pytest.mark.parametrize(("mechanism", "tls"), [("SCRAM-SHA-256", False), ("SCRAM-SHA-256", True), ("PLAIN", True)])
-async def test_by_each_mechanism_operator_and_pod_work_and_a_wrong_password_is_named_with_its_place(
+async def test_each_sasl_mechanism_works_and_a_wrong_password_is_named_with_its_place(
     make: MakeQueue, acls: Acls, tmp_path: Path, mechanism: str, tls: bool
 ) -> None:
     queue = make(1)
@@ -182,7 +184,7 @@ async def refusal(operator: KafkaQueue) -> str:
     return ""
 
 
-async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue, acls: Acls) -> None:
+async def test_each_missing_right_is_named_with_its_cure(make: MakeQueue, acls: Acls) -> None:
     queue = make()
     assert f"user stranger may not READ the group {queue.group}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
     acls.allow("stranger", ResourceType.GROUP, queue.group, AclOperation.READ)
@@ -194,7 +196,7 @@ async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue
     assert await refusal(as_user(queue, "stranger")) == ""
 
 
-async def test_outputs_that_the_user_may_not_send_are_told_by_their_own_right(make: MakeQueue, acls: Acls) -> None:
+async def test_outputs_without_the_write_right_name_that_right(make: MakeQueue, acls: Acls) -> None:
     queue = make()
     out = f"{queue.topic}-out"
     queue.broker.make_topic(out, 1)
@@ -212,13 +214,12 @@ async def test_outputs_that_the_user_may_not_send_are_told_by_their_own_right(ma
         await asyncio.to_thread(reader.close)
 
 
-async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Queue) -> None:
+async def test_a_wrong_password_differs_from_a_missing_broker(queue: Queue) -> None:
     assert "refuses the user operator by SCRAM-SHA-512: correct the user, the password" in await refusal(
         as_user(queue, "operator", password="no")
     )
-    spec = TopicToOpen(topic=queue.topic, queue="orders")
-    nowhere = KafkaQueue(KafkaAddress(("127.0.0.1:1",)), queue.group, spec, GROUP)
-    assert "Kafka at 127.0.0.1:1 does not answer" in await refusal(nowhere)
+    nowhere = KafkaAddress(("127.0.0.1:1",))
+    assert "Kafka at 127.0.0.1:1 does not answer" in await refusal(operator_at(queue, nowhere))
 
 
 @pytest.mark.parametrize(
@@ -231,23 +232,19 @@ async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Q
         ("port", {"user": "operator", "password": "any"}, "asks for no user at port"),
     ],
 )
-async def test_who_speaks_otherwise_than_the_port_is_told_how_it_speaks(
-    queue: Queue, port: str, where: dict[str, Any], said: str
-) -> None:
+async def test_a_protocol_other_than_the_ports_is_reported(queue: Queue, port: str, where: dict[str, Any], said: str) -> None:
     address = KafkaAddress((f"127.0.0.1:{getattr(queue.broker, port)}",), **where)
-    told = await refusal(KafkaQueue(address, queue.group, TopicToOpen(topic=queue.topic, queue="orders"), GROUP))
+    told = await refusal(operator_at(queue, address))
     assert said in told and "check whether its brokers run" not in told
     if said == "closes it":
         assert f"The protocol used is {address.protocol}: give a user if the port requires SASL, and use TLS" in told
 
 
-async def test_a_certificate_that_is_not_trusted_is_told(queue: Queue) -> None:
+async def test_an_untrusted_certificate_is_reported(queue: Queue) -> None:
     where = KafkaAddress((f"127.0.0.1:{queue.broker.tls_port}",), "operator", USERS["operator"], tls=True)
-    spec = TopicToOpen(topic=queue.topic, queue="orders")
-    assert "shows a certificate that is not trusted" in await refusal(KafkaQueue(where, queue.group, spec, GROUP))
+    assert "shows a certificate that is not trusted" in await refusal(operator_at(queue, where))
 
 
-async def test_a_topic_that_there_is_not(queue: Queue) -> None:
-    spec = TopicToOpen(topic="nowhere", queue="orders")
-    said = await refusal(KafkaQueue(queue.address, queue.group, spec, GROUP))
+async def test_a_missing_topic_is_reported_with_the_cure(queue: Queue) -> None:
+    said = await refusal(operator_at(queue, queue.address, "nowhere"))
     assert "there is no topic nowhere" in said and "create it, or correct spec.source.kafka.topic" in said

@@ -81,9 +81,7 @@ async def coordinated_by(
 
 
 @pytest.mark.long
-async def test_with_too_few_replicas_in_sync_no_commit_is_taken_and_it_is_said_why(
-    cluster: KafkaCluster, operator: MakeOperator
-) -> None:
+async def test_too_few_in_sync_replicas_reject_commits_with_the_reason(cluster: KafkaCluster, operator: MakeOperator) -> None:
     cluster.make_topic("few", [[1, 2, 3]])
     queue, group, _ = await coordinated_by(cluster, operator, "few", (1,))
     assert await queue.grant(0, Uid("a"), Epoch(1)) == ("a", 1, False)
@@ -118,7 +116,7 @@ async def test_with_too_few_replicas_in_sync_no_commit_is_taken_and_it_is_said_w
         await asyncio.to_thread(reader.close)
 
 
-async def test_a_coordinator_that_is_killed_while_commits_are_under_way_loses_none_that_was_confirmed(
+async def test_a_killed_coordinator_loses_no_confirmed_commit(
     cluster: KafkaCluster, operator: MakeOperator, tmp_path: Path
 ) -> None:
     cluster.make_topic("killed", [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
@@ -127,9 +125,7 @@ async def test_a_coordinator_that_is_killed_while_commits_are_under_way_loses_no
     assert caught and not any(found), (found, said[-2000:])
 
 
-async def test_the_operator_stays_in_a_group_whose_coordinator_moves_between_brokers_that_live(
-    cluster: KafkaCluster, operator: MakeOperator
-) -> None:
+async def test_the_operator_stays_in_the_group_when_its_coordinator_moves(cluster: KafkaCluster, operator: MakeOperator) -> None:
     """As whenever brokers are restarted one after the other, and preferred leaders are elected again."""
     cluster.make_topic("moved", [[1, 2, 3]])
     queue, _, _ = await coordinated_by(cluster, operator, "moved", (1, *MORTAL))
@@ -165,7 +161,7 @@ async def test_partitions_are_in_the_racks_of_their_preferred_leaders(cluster: K
     assert (await queue.check()).zones == dict(enumerate(near))
 
 
-async def test_whoever_of_the_servers_answers_is_enough_to_begin_with(cluster: KafkaCluster, operator: MakeOperator) -> None:
+async def test_one_answering_bootstrap_server_is_enough(cluster: KafkaCluster, operator: MakeOperator) -> None:
     cluster.make_topic("begun", [[1, 2, 3]])
     cluster.broker(2).freeze()
     try:

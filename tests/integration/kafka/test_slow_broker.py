@@ -114,7 +114,7 @@ def read_all(reader: KafkaReader, partitions: range, epoch: int, each: int = EAC
 
 
 @pytest.mark.long
-async def test_grants_commits_and_hand_offs_go_on_where_every_answer_takes_long(slow: MakeSlow) -> None:
+async def test_grants_commits_and_hand_offs_work_with_slow_answers(slow: MakeSlow) -> None:
     queue = slow("long", PARTITIONS)
     queue.answers_after(LONG)
     operator, giver, receiver = queue.operator(), queue.reader("a"), queue.reader("b")
@@ -141,7 +141,7 @@ async def test_grants_commits_and_hand_offs_go_on_where_every_answer_takes_long(
         assert all(entry.redelivered for entry in entries)
 
 
-async def test_who_lets_go_again_until_a_slow_broker_has_heard_it_leaves_nothing_to_be_done_twice(slow: MakeSlow) -> None:
+async def test_a_release_repeated_until_a_slow_broker_takes_it_leaves_no_duplicates(slow: MakeSlow) -> None:
     queue = slow("untaken", PARTITIONS)
     operator, giver, receiver = queue.operator(), queue.reader("a"), queue.reader("b")
     await operator.ensure(None)
@@ -161,10 +161,10 @@ async def test_who_lets_go_again_until_a_slow_broker_has_heard_it_leaves_nothing
         assert await operator.grant(number, Uid("b"), Epoch(2)) == ("b", 2, False)
     assert not await asyncio.to_thread(receiver.read, 0, Epoch(2)), "all of it is committed"
     entries = (await asyncio.to_thread(read_all, receiver, range(1, 2), 2))[1]
-    assert not any(entry.redelivered for entry in entries), "nobody has had them"
+    assert not any(entry.redelivered for entry in entries), "no owner has had them"
 
 
-async def test_a_look_takes_no_slow_commit_for_one_that_nobody_ends(slow: MakeSlow) -> None:
+async def test_reading_offsets_does_not_abort_a_slow_commit(slow: MakeSlow) -> None:
     queue = slow("looks")
     operator, reader = queue.operator(), queue.reader("a")
     await operator.ensure(None)
@@ -183,7 +183,7 @@ async def test_a_look_takes_no_slow_commit_for_one_that_nobody_ends(slow: MakeSl
     assert (after.offset, after.record.token) == (1, before.token), "no look has aborted it"
 
 
-async def test_answers_that_take_too_long_are_told_as_that_whoever_waits_for_them(slow: MakeSlow) -> None:
+async def test_answers_that_take_too_long_are_reported_as_such(slow: MakeSlow) -> None:
     queue = slow("too-long")
     queue.answers_after(TOO_LONG)
     said = "does not answer within 4 s: check whether .* one hangs or is overloaded"

@@ -31,10 +31,8 @@ def finish(reader: KafkaReader, entries: Sequence[Entry], *outputs: Output, soon
     reader.ack(entries[0].partition, entries[0].epoch, offsets, soon=soon, together=[FinishedTogether(offsets, outputs)])
 
 
-async def test_outputs_are_there_when_the_offset_has_gone_over_their_entries_and_in_order(queue: Queue, out: str) -> None:
-    queue.send("a", "b", "c")
-    reader = await queue.granted("a", 1)
-    first, second, third = await asyncio.to_thread(read, reader, 0, 1, 3)
+async def test_outputs_are_visible_with_the_committed_offset_and_in_order(queue: Queue, out: str) -> None:
+    reader, (first, second, third) = await queue.at_hand("a", "b", "c")
     await asyncio.to_thread(finish, reader, [second], Output(out, b"2", partition=1))
     assert (await queue.committed(), committed_values(queue.broker, out)) == (0, [[], [], []]), "the first is not finished"
     await asyncio.to_thread(finish, reader, [first, third], Output(out, b"1", partition=1), Output(out, None, b"k", {"h": b"x"}))
@@ -43,21 +41,17 @@ async def test_outputs_are_there_when_the_offset_has_gone_over_their_entries_and
     assert found[1] == [b"2", b"1"] and [None] in found
 
 
-async def test_headers_are_sent_on_as_they_came(queue: Queue, out: str) -> None:
+async def test_headers_are_forwarded_unchanged(queue: Queue, out: str) -> None:
     headers = {"h": b"1", "empty": b"", "alone": None}
-    queue.send("a", headers=headers)
-    reader = await queue.granted("a", 1)
-    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    reader, (entry,) = await queue.at_hand("a", headers=headers)
     sent = Output.of(out, entry.value, entry.key, entry.headers, 0)
     await asyncio.to_thread(finish, reader, [entry], sent)
     (found,) = (await asyncio.to_thread(committed_messages, queue.broker, out))[0]
     assert dict(found.headers() or ()) == headers
 
 
-async def test_several_commits_under_one_token_and_large_ones(queue: Queue, out: str) -> None:
-    queue.send(*map(str, range(4)))
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 4)
+async def test_several_large_commits_under_one_token_succeed(queue: Queue, out: str) -> None:
+    reader, entries = await queue.at_hand(*map(str, range(4)))
     for entry in entries:
         outputs = [Output(out, f"{entry.offset}-{n}".encode() + b"." * 300_000, partition=n % 3) for n in range(12)]
         await asyncio.to_thread(finish, reader, [entry], *outputs)
@@ -67,10 +61,8 @@ async def test_several_commits_under_one_token_and_large_ones(queue: Queue, out:
         assert [(value or b"").rstrip(b".").decode() for value in values] == wanted
 
 
-async def test_the_largest_transactions_are_taken_one_after_the_other(queue: Queue, out: str) -> None:
-    queue.send("a", "b")
-    reader = await queue.granted("a", 1)
-    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+async def test_the_largest_transactions_are_accepted(queue: Queue, out: str) -> None:
+    reader, (first, second) = await queue.at_hand("a", "b")
     small = [Output(out, b"", partition=n % 3) for n in range(MOST_IN_TRANSACTION // EACH)]
     large = [Output(out, b"." * 500_000, partition=0)] * (MOST_IN_TRANSACTION // (500_000 + EACH))
     reader._background.close()  # so that nothing else commits
@@ -80,7 +72,7 @@ async def test_the_largest_transactions_are_taken_one_after_the_other(queue: Que
     assert sum(map(len, committed_values(queue.broker, out))) == len(small) + len(large)
 
 
-async def test_what_nobody_waits_for_is_committed_in_a_moment_all_partitions_together(queue: Queue, out: str) -> None:
+async def test_outputs_acked_soon_are_committed_for_all_partitions_together(queue: Queue, out: str) -> None:
     for partition in (0, 1):
         queue.send("a", "b", partition=partition)
         await queue.operator.grant(partition, Uid("a"), Epoch(1))
@@ -96,9 +88,7 @@ async def test_what_nobody_waits_for_is_committed_in_a_moment_all_partitions_tog
 
 
 async def test_a_former_owner_sends_nothing(queue: Queue, out: str) -> None:
-    queue.send("a")
-    stale = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, stale, 0, 1, 1)
+    stale, entries = await queue.at_hand("a")
     rightful = await queue.granted("b", 2)
     again = await asyncio.to_thread(read, rightful, 0, 2, 1)
     with pytest.raises(StaleOwner):
@@ -107,20 +97,16 @@ async def test_a_former_owner_sends_nothing(queue: Queue, out: str) -> None:
     assert committed_values(queue.broker, out) == [[b"rightful"], [], []]
 
 
-async def test_what_was_finished_at_a_hand_off_is_sent_by_its_last_word(queue: Queue, out: str) -> None:
-    queue.send("a", "b")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+async def test_finished_outputs_are_sent_with_the_release(queue: Queue, out: str) -> None:
+    reader, entries = await queue.at_hand("a", "b")
     reader._background.close()  # so that nothing else commits
     finish(reader, entries[:1], Output(out, b"done", partition=2), soon=True)
     await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     assert (await queue.committed(), committed_values(queue.broker, out)) == (1, [[], [], [b"done"]])
 
 
-async def test_a_topic_that_is_not_there_is_told_and_its_outputs_are_sent_once_when_it_is(queue: Queue, out: str) -> None:
-    queue.send("a")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 1)
+async def test_outputs_to_a_missing_topic_are_sent_once_it_exists(queue: Queue, out: str) -> None:
+    reader, entries = await queue.at_hand("a")
     outputs = Output(out, b"one", partition=0), Output(f"{out}-later", b"two", partition=0)
     for _ in range(2):
         said = rf"outputs cannot be sent to the topic {out}-later: it is not there, or .* may not see it: create it$"
@@ -132,12 +118,10 @@ async def test_a_topic_that_is_not_there_is_told_and_its_outputs_are_sent_once_w
     assert committed_values(queue.broker, f"{out}-later") == [[b"two"]]
 
 
-async def test_an_output_over_its_topics_limit_is_told_and_nothing_of_its_transaction_is_seen(queue: Queue, out: str) -> None:
+async def test_an_output_over_its_topics_limit_aborts_the_whole_transaction(queue: Queue, out: str) -> None:
     small = f"{out}-small"
     queue.broker.make_topic(small, 1, max_message_bytes="2000")
-    queue.send("a", "b")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+    reader, entries = await queue.at_hand("a", "b")
     outputs = Output(out, b"one", partition=0), Output(small, b"x" * 5000)
     for _ in range(2):
         with pytest.raises(QueueUnreachable, match=rf"topic {small}.*larger than it takes: raise its max.message.bytes"):
@@ -149,29 +133,24 @@ async def test_an_output_over_its_topics_limit_is_told_and_nothing_of_its_transa
     assert committed_values(queue.broker, small) == [[b"x" * 5000]]
 
 
-async def test_a_name_that_no_topic_may_have_is_told(queue: Queue) -> None:
-    queue.send("a")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 1)
-    with pytest.raises(QueueUnreachable, match="the topic no/name: no topic may have this name"):
-        await asyncio.to_thread(finish, reader, entries, Output("no/name", b"x"))
+@pytest.mark.parametrize(
+    ("topic", "partition", "said"),
+    [("no/name", None, "the topic no/name: no topic may have this name"), ("", 7, "there is no partition 7: it has 3")],
+    ids=["name", "partition"],
+)
+async def test_an_output_to_an_invalid_topic_or_partition_is_rejected(
+    queue: Queue, out: str, topic: str, partition: int | None, said: str
+) -> None:
+    reader, entries = await queue.at_hand("a")
+    with pytest.raises(QueueUnreachable, match=said):
+        await asyncio.to_thread(finish, reader, entries, Output(topic or out, b"x", partition=partition))
 
 
-async def test_a_partition_that_is_not_there_is_told(queue: Queue, out: str) -> None:
-    queue.send("a")
-    reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 1)
-    with pytest.raises(QueueUnreachable, match="there is no partition 7: it has 3"):
-        await asyncio.to_thread(finish, reader, entries, Output(out, b"x", partition=7))
-
-
-async def test_outputs_of_a_commit_that_is_in_doubt_are_sent_once(make: MakeQueue, broker: KafkaBroker) -> None:
+async def test_outputs_of_a_commit_in_doubt_are_sent_once(make: MakeQueue, broker: KafkaBroker) -> None:
     queue = make(partitions=1)
     out = f"out-of-{queue.topic}"
     broker.make_topic(out, 1)
-    queue.send("1", "2", "3")
-    reader = await queue.granted("a", 1)
-    first, second, third = await asyncio.to_thread(read, reader, 0, 1, 3)
+    reader, (first, second, third) = await queue.at_hand("1", "2", "3")
     await asyncio.to_thread(finish, reader, [first], Output(out, b"1"))
     broker.freeze()
     try:

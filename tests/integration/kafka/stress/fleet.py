@@ -110,7 +110,7 @@ class Fleet:
 
     async def stopped(self, *, race: bool) -> None:
         """An owner sleeps while its partition is granted to another, which works on it; then it goes on."""
-        partition, uid = await self._somebody_at_work()
+        partition, uid = await self._owner_at_work()
         self._processes[uid].send_signal(signal.SIGSTOP)
         await self.grant(partition, without=uid, race=race)
         await self.works(partition)
@@ -167,7 +167,7 @@ class Fleet:
 
     async def killed(self) -> None:
         """An owner ends; its partitions are granted to the others, and there is a new process."""
-        _, uid = await self._somebody_at_work()
+        _, uid = await self._owner_at_work()
         self._processes[uid].kill()
         await self._gone(uid)
 
@@ -182,7 +182,7 @@ class Fleet:
 
     async def restarted(self) -> None:
         """A process ends, and its pod starts another, which owns what the first one did."""
-        partition, uid = await self._somebody_at_work()
+        partition, uid = await self._owner_at_work()
         process = self._processes.pop(uid)
         process.kill()
         process.wait()
@@ -218,7 +218,7 @@ class Fleet:
             process.send_signal(signal.SIGSTOP)
 
     async def refused(self) -> None:
-        """They go on, and each is told that its partitions are nobody's."""
+        """They go on, and each is told that its partitions have no owner."""
         said = {uid: len(self._log(uid)) for uid in self._processes}
         for process in self._processes.values():
             process.send_signal(signal.SIGCONT)
@@ -233,7 +233,7 @@ class Fleet:
 
         await eventually(so, "each owner is refused", PATIENCE, shown)
 
-    async def _somebody_at_work(self) -> tuple[int, str]:
+    async def _owner_at_work(self) -> tuple[int, str]:
         """At any moment of its work."""
         partition = self.chance.choice(list(self.owners))
         await self.works(partition)

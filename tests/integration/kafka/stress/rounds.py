@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
     """Of all rounds."""
 
     lines: list[Line]
-    """That owners wrote, and whoever granted."""
+    """Written by owners and operators."""
     sent: Mapping[int, int]
     """Entries, by partition."""
     said: str
@@ -88,7 +88,7 @@ async def coordinator_rounds(
 async def full_disk_rounds(
     broker: KafkaBroker, disk: SmallDisk, topic: str, folder: Path, count: int, seed: int, out: str | None = None
 ) -> tuple[Outcome, float]:
-    """The disk is full until the broker ends itself; then there is room, and somebody starts it again. What came of it, and the
+    """The disk is full until the broker ends itself; then there is room, and it is started again. What came of it, and the
     largest part of a processor that the owners took together while it was away. `out`: they are consumers that send outputs."""
     group, most = f"shop.{topic}", 0.0
     spec = TopicToOpen(topic=topic, queue="orders")

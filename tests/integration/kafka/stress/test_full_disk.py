@@ -28,9 +28,7 @@ def small() -> Iterator[tuple[KafkaBroker, SmallDisk]]:
 
 
 @pytest.mark.long
-async def test_commits_to_a_broker_without_room_wait_and_none_is_lost(
-    small: tuple[KafkaBroker, SmallDisk], tmp_path: Path
-) -> None:
+async def test_commits_to_a_full_broker_wait_and_none_is_lost(small: tuple[KafkaBroker, SmallDisk], tmp_path: Path) -> None:
     found, busy = await full_disk_rounds(*small, "orders", tmp_path, 1, seed=7)
     of_commits = verdict(found.lines, found.sent)
     assert found.handled and not any(of_commits), (of_commits, found.said[-2000:])
@@ -39,9 +37,7 @@ async def test_commits_to_a_broker_without_room_wait_and_none_is_lost(
 
 
 @pytest.mark.long
-async def test_outputs_to_a_broker_without_room_wait_and_each_is_there_once(
-    small: tuple[KafkaBroker, SmallDisk], tmp_path: Path
-) -> None:
+async def test_outputs_to_a_full_broker_wait_and_each_is_sent_once(small: tuple[KafkaBroker, SmallDisk], tmp_path: Path) -> None:
     broker, disk = small
     found, busy = await full_disk_rounds(broker, disk, "orders", tmp_path, 1, seed=8, out="out")
     sent = [(value or b"").decode() for values in await asyncio.to_thread(committed_values, broker, "out") for value in values]

@@ -16,17 +16,13 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.promise
 
 
-async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_commit_nothing_stale(
-    broker: KafkaBroker, tmp_path: Path
-) -> None:
+async def test_stopped_and_killed_owners_lose_nothing_and_commit_nothing_stale(broker: KafkaBroker, tmp_path: Path) -> None:
     broker.make_topic("stress", 4)
     found, handled, said = await rounds(broker, "stress", tmp_path, 12, seed=1)
     assert handled and not any(found), (found, said[-2000:])
 
 
-async def test_consumers_that_are_stopped_and_killed_under_load_and_while_they_hand_over_send_each_output_once_and_in_order(
-    broker: KafkaBroker, tmp_path: Path
-) -> None:
+async def test_stopped_and_killed_consumers_send_each_output_once_and_in_order(broker: KafkaBroker, tmp_path: Path) -> None:
     for topic in ("sums", "sums-out"):
         broker.make_topic(topic, 4)
     wrong, found = await transaction_rounds(broker, "sums", tmp_path, 10, seed=3)
@@ -34,7 +30,7 @@ async def test_consumers_that_are_stopped_and_killed_under_load_and_while_they_h
 
 
 @pytest.mark.long
-async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: Path) -> None:
+async def test_owners_lose_nothing_although_the_broker_is_killed(tmp_path: Path) -> None:
     with KafkaBroker() as mortal:
         mortal.make_topic("stress", 4)
         found, handled, said = await rounds(mortal, "stress", tmp_path, 9, seed=2, broker_dies_every=4)
@@ -42,7 +38,7 @@ async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: 
 
 
 @pytest.mark.long
-async def test_a_broker_that_is_killed_while_commits_are_under_way_loses_none_that_it_confirmed(tmp_path: Path) -> None:
+async def test_a_broker_killed_during_commits_loses_no_confirmed_one(tmp_path: Path) -> None:
     with KafkaBroker() as mortal:
         mortal.make_topic("stress", 4)
         found, caught, said = await coordinator_rounds([mortal.servers], mortal, "stress", "shop.stress", tmp_path, 2, seed=4)
@@ -50,13 +46,13 @@ async def test_a_broker_that_is_killed_while_commits_are_under_way_loses_none_th
 
 
 @pytest.mark.long
-async def test_owners_that_wake_up_do_not_commit_over_a_place_that_was_set_meanwhile(broker: KafkaBroker, tmp_path: Path) -> None:
+async def test_owners_that_wake_up_do_not_overwrite_a_set_offset(broker: KafkaBroker, tmp_path: Path) -> None:
     broker.make_topic("set-back", 4)
     set_to, found = await place_rounds(broker, "set-back", tmp_path, 8, seed=5)
     assert set_to and found == set_to
 
 
-async def test_a_broker_that_does_not_answer_for_a_while_is_told_and_work_goes_on(make: MakeQueue, broker: KafkaBroker) -> None:
+async def test_a_broker_that_is_silent_for_a_while_is_reported(make: MakeQueue, broker: KafkaBroker) -> None:
     queue = make(partitions=1)
     queue.send("1", "2")
     reader = await queue.granted("a", 1)

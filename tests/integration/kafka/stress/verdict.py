@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Line(NamedTuple):
-    """Of the file that all owners write, and whoever grants."""
+    """A line of the file that all owners and operators write."""
 
     what: str
     """handled: an entry; taken: a commit was accepted, up to `offset`; granting: the partition is about to be granted."""
