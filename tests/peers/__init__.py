@@ -27,7 +27,7 @@ class PeerAnswer:
     """Bytes that one answer allocates."""
 
     def owners(self) -> dict[Partition, str]:
-        """As `Answer.owners`. What Kafka takes away without naming a receiver is nobody's."""
+        """As `Answer.owners`. Partitions that Kafka takes away without naming a receiver have no owner."""
         return {p: name for hands in (self.assignment, self.withheld) for name, hand in hands.items() for p in hand}
 
 

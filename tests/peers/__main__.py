@@ -36,7 +36,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for kind, requests in kinds.items():
         peers = [("sticky", "sticky")]
-        if "contradict" not in kind:  # there minimal is at home with every claimant, and for Kafka nobody is
+        if "contradict" not in kind:  # there every claimant counts as an owner for minimal, and none for Kafka
             peers += [("minimal", "sticky"), ("minimal", "uniform")]
         for ours, peer in peers:
             print(_row(ours, peer, kind, compare(ours, peer, requests)), flush=True)

@@ -18,7 +18,7 @@ def unevenness(owners: Owners) -> int:
 
 
 def moves(request: Request, owners: Owners) -> int:
-    """As Kafka sees it: claims of one generation on the same partition cancel each other, so nobody holds it."""
+    """As Kafka sees it: claims of one generation on the same partition cancel each other, so it has no owner."""
     held = holders(request)
     return sum(held[partition] != (name,) for partition, name in owners.items() if len(held.get(partition, ())) == 1)
 

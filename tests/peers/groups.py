@@ -20,7 +20,7 @@ def a_group(
 ) -> Request:
     """Up to four queues of up to eight partitions and eight members. `equal` None: either way; each member reads something.
 
-    `contested`: claims of two generations that can overlap. Without `claims` nobody holds anything.
+    `contested`: claims of two generations that can overlap. Without `claims` no member owns a partition.
     """
     queues = {QueueName(f"q{place}"): dice.randint(1, 8) for place in range(dice.randint(1, 4))}
     names = [MemberId(f"m{place}") for place in range(dice.randint(1, 8))]
@@ -46,9 +46,9 @@ def a_group(
 
 def a_strange_group(dice: Random, *, zones: bool = False, static: bool = False, one_room: bool = False) -> Request:
     """What `a_group` leaves out: queues without partitions, subscriptions to a queue that does not exist, members that read
-    nothing, up to twelve members for a partition, members, partitions and queues of which nobody says where they are.
+    nothing, up to twelve members for a partition, members, partitions and queues without a zone.
 
-    `one_room`: every member has a zone, and every partition is in one. Nobody holds anything.
+    `one_room`: every member has a zone, and every partition is in one. No member owns a partition.
     """
     queues = {QueueName(f"q{place}"): dice.choice([0, 1, 1, 2, 3, 7]) for place in range(dice.randint(1, 4))}
     members: dict[MemberId, Member] = {}

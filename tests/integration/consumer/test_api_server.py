@@ -25,7 +25,7 @@ def who(api: ApiConnection) -> str:
     return str(api.request("POST", OWN_NAME, review)["status"]["userInfo"]["username"])
 
 
-def test_a_token_that_was_replaced_is_used_with_the_next_request(control_plane: Cluster, tmp_path: Path, token: str) -> None:
+def test_a_replaced_token_is_used_with_the_next_request(control_plane: Cluster, tmp_path: Path, token: str) -> None:
     api = mounted(control_plane.kubeconfig, tmp_path, "expired")
     with pytest.raises(ApiRefused, match="401 Unauthorized"):
         who(api)
@@ -33,9 +33,7 @@ def test_a_token_that_was_replaced_is_used_with_the_next_request(control_plane: 
     assert who(api) == "system:serviceaccount:default:default"
 
 
-def test_an_authority_that_was_replaced_is_used_with_the_next_connection(
-    control_plane: Cluster, tmp_path: Path, token: str
-) -> None:
+def test_a_replaced_ca_is_used_with_the_next_connection(control_plane: Cluster, tmp_path: Path, token: str) -> None:
     api = mounted(control_plane.kubeconfig, tmp_path, token)
     right = (tmp_path / "ca.crt").read_text()
     (tmp_path / "ca.crt").write_bytes((Authority(tmp_path / "another").folder / "ca.crt").read_bytes())
@@ -55,7 +53,7 @@ def test_one_connection_serves_request_after_request(control_plane: Cluster, tmp
     assert api._pool.pools[key].num_connections == 1
 
 
-def test_a_refusal_is_the_api_servers_words_on_one_line(control_plane: Cluster, tmp_path: Path, token: str) -> None:
+def test_an_api_error_is_one_line(control_plane: Cluster, tmp_path: Path, token: str) -> None:
     lease = KubernetesLease(mounted(control_plane.kubeconfig, tmp_path, token), "default", "baton-a")
     with pytest.raises(ApiRefused) as refusal:
         lease.read()
@@ -63,7 +61,7 @@ def test_a_refusal_is_the_api_servers_words_on_one_line(control_plane: Cluster, 
     assert refusal.value.status == 403
 
 
-def test_a_lease_that_somebody_else_wrote_meanwhile_is_not_overwritten(control_plane: Cluster) -> None:
+def test_a_lease_written_by_another_client_meanwhile_is_not_overwritten(control_plane: Cluster) -> None:
     lease = KubernetesLease(ApiConnection.from_kubeconfig(str(control_plane.kubeconfig)), "default", "baton-contested")
     written = lease.write({"metadata": {}, "spec": {"holderIdentity": "a"}})
     assert written is not None
@@ -75,7 +73,7 @@ def test_a_lease_that_somebody_else_wrote_meanwhile_is_not_overwritten(control_p
     assert lease.write(written) is None
 
 
-def test_a_list_comes_whole_however_large_others_make_its_objects(control_plane: Cluster) -> None:
+def test_a_list_of_large_objects_is_complete(control_plane: Cluster) -> None:
     namespace = "large-objects"
     one = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"filler": "x" * 900_000}}
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})

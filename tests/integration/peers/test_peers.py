@@ -1,5 +1,6 @@
 """Hundreds of random groups for each assignor, answered by Kafka's and RocketMQ's own classes and by ours."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -12,6 +13,7 @@ from tests.peers.comparison import compare, differences
 from tests.peers.groups import ZONES, a_group, a_strange_group, rebalanced
 
 COUNT = 500
+MakeGroup = Callable[[Random, int], Request]
 
 
 def with_one_room(dice: Random) -> Request:
@@ -21,84 +23,76 @@ def with_one_room(dice: Random) -> Request:
     return replace(request, zones=rooms)
 
 
-def test_range_answers_as_kafkas_does_with_zones_and_static_members() -> None:
+KEY = "MessageQueue [topic={queue}, brokerName=broker, queueId={partition}]"
+
+
+def on_ring(dice: Random) -> Request:
+    return replace(a_group(dice), options={"virtualNodes": dice.randint(0, 20), "partitionKey": KEY})
+
+
+def in_rooms(dice: Random) -> Request:
+    return replace(with_one_room(dice), options={"rooms": frozenset(dice.sample(ZONES, 2))})
+
+
+def nearby(within: str, options: Mapping[str, object]) -> MakeGroup:
+    return lambda dice, nth: replace(with_one_room(dice), options={"within": within, **options})
+
+
+def strange_in_rooms(options: Mapping[str, object]) -> MakeGroup:
+    def make(dice: Random, nth: int) -> Request:
+        rooms = {"rooms": frozenset(dice.sample((*ZONES, "empty"), dice.randint(0, 3)))}
+        return replace(a_strange_group(dice, one_room=True), options={**options, **rooms})
+
+    return make
+
+
+ANSWERED_ALIKE: list[tuple[str, MakeGroup]] = [
+    ("range", lambda dice, nth: a_group(dice, zones=nth % 2 == 0, static=True)),
+    ("round-robin", lambda dice, nth: a_group(dice, static=True)),
+    ("sticky", lambda dice, nth: a_group(dice, zones=nth % 2 == 0)),
+    ("cooperative-sticky", lambda dice, nth: a_group(dice, zones=nth % 2 == 0)),
+    ("average", lambda dice, nth: a_group(dice)),
+    ("circle", lambda dice, nth: a_group(dice)),
+    ("consistent-hash", lambda dice, nth: on_ring(dice)),
+    ("machine-room", lambda dice, nth: in_rooms(dice)),
+    ("machine-room-nearby", nearby("average", {})),
+    ("machine-room-nearby", nearby("circle", {})),
+    ("machine-room-nearby", nearby("machine-room", {"rooms": frozenset(ZONES[:2])})),
+]
+"""Without owners: of these the originals have one answer."""
+STRANGE: list[tuple[str, MakeGroup]] = [
+    ("range", lambda dice, nth: a_strange_group(dice, zones=True, static=True)),
+    ("round-robin", lambda dice, nth: a_strange_group(dice, static=True)),
+    ("average", lambda dice, nth: a_strange_group(dice)),
+    ("circle", lambda dice, nth: a_strange_group(dice)),
+    ("machine-room", strange_in_rooms({})),
+    ("machine-room-nearby", strange_in_rooms({"within": "machine-room"})),
+]
+
+
+@pytest.mark.parametrize(("assignor", "make"), [*ANSWERED_ALIKE, *STRANGE])
+def test_an_assignor_answers_as_the_original_does(assignor: str, make: MakeGroup) -> None:
     dice = Random(1)
-    assert not differences("range", [a_group(dice, zones=place % 2 == 0, static=True) for place in range(COUNT)])
+    assert not differences(assignor, [make(dice, nth) for nth in range(COUNT)])
 
 
-def test_round_robin_answers_as_kafkas_does_with_static_members() -> None:
-    dice = Random(2)
-    assert not differences("round-robin", [a_group(dice, static=True) for _ in range(COUNT)])
+@pytest.mark.parametrize(("points", "count"), [(0, 10), (1, COUNT), (1000, 20)])
+def test_strange_groups_on_rings_of_all_sizes_are_answered_as_by_rocketmq(points: int, count: int) -> None:
+    dice = Random(13)
+    options = {"virtualNodes": points, "partitionKey": KEY}
+    assert not differences("consistent-hash", [replace(a_strange_group(dice), options=options) for _ in range(count)])
 
 
-@pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
-def test_sticky_ones_answer_as_kafkas_do_where_nobody_holds_anything(assignor: str) -> None:
-    dice = Random(3)
-    assert not differences(assignor, [a_group(dice, zones=place % 2 == 0) for place in range(COUNT)])
-
-
-def test_cooperative_sticky_withholds_what_kafkas_does_where_subscriptions_are_equal() -> None:
+def test_cooperative_sticky_withholds_what_kafkas_does_for_equal_subscriptions() -> None:
     """Who keeps one more than others is left to a HashMap, so not all answers can be equal."""
     dice = Random(4)
     requests = [a_group(dice, equal=True, claims=True, zones=place % 2 == 0) for place in range(COUNT)]
     assert len(differences("cooperative-sticky", requests)) < COUNT / 100
 
 
-@pytest.mark.parametrize("assignor", ["average", "circle"])
-def test_rocketmqs_simple_ones_answer_as_its_classes_do(assignor: str) -> None:
-    dice = Random(5)
-    assert not differences(assignor, [a_group(dice) for _ in range(COUNT)])
-
-
-def test_consistent_hash_answers_as_rocketmqs_does() -> None:
-    dice = Random(6)
-    key = "MessageQueue [topic={queue}, brokerName=broker, queueId={partition}]"
-    requests = [replace(a_group(dice), options={"virtualNodes": dice.randint(0, 20), "partitionKey": key}) for _ in range(COUNT)]
-    assert not differences("consistent-hash", requests)
-
-
-def test_machine_room_answers_as_rocketmqs_does() -> None:
-    dice = Random(7)
-    requests = [replace(with_one_room(dice), options={"rooms": frozenset(dice.sample(ZONES, 2))}) for _ in range(COUNT)]
-    assert not differences("machine-room", requests)
-
-
-@pytest.mark.parametrize("within", ["average", "circle", "machine-room"])
-def test_machine_room_nearby_answers_as_rocketmqs_does(within: str) -> None:
-    dice = Random(8)
-    options = {"within": within} | ({"rooms": frozenset(ZONES[:2])} if within == "machine-room" else {})
-    assert not differences("machine-room-nearby", [replace(with_one_room(dice), options=options) for _ in range(COUNT)])
-
-
-@pytest.mark.parametrize("assignor", ["range", "round-robin", "average", "circle"])
-def test_strange_groups_are_answered_as_by_the_originals(assignor: str) -> None:
-    dice = Random(11)
-    zones = assignor == "range"
-    static = assignor in ("range", "round-robin")
-    assert not differences(assignor, [a_strange_group(dice, zones=zones, static=static) for _ in range(COUNT)])
-
-
-@pytest.mark.parametrize("assignor", ["machine-room", "machine-room-nearby"])
-def test_strange_groups_in_rooms_are_answered_as_by_rocketmq(assignor: str) -> None:
-    dice = Random(12)
-    requests = []
-    for _ in range(COUNT):
-        rooms = {"rooms": frozenset(dice.sample((*ZONES, "empty"), dice.randint(0, 3)))}
-        options = rooms if assignor == "machine-room" else {"within": "machine-room"} | rooms
-        requests.append(replace(a_strange_group(dice, one_room=True), options=options))
-    assert not differences(assignor, requests)
-
-
-@pytest.mark.parametrize(("points", "count"), [(0, 10), (1, COUNT), (1000, 20)])
-def test_strange_groups_on_rings_of_all_sizes_are_answered_as_by_rocketmq(points: int, count: int) -> None:
-    dice = Random(13)
-    options = {"virtualNodes": points, "partitionKey": "MessageQueue [topic={queue}, brokerName=broker, queueId={partition}]"}
-    assert not differences("consistent-hash", [replace(a_strange_group(dice), options=options) for _ in range(count)])
-
-
-def test_members_whose_points_meet_are_answered_as_by_rocketmq() -> None:
+def test_members_with_colliding_points_are_answered_as_by_rocketmq() -> None:
     """The MD5 of `m14901-0` and of `m63437-0` begin with the same four bytes."""
-    options = {"virtualNodes": 1, "partitionKey": "MessageQueue [topic={queue}, brokerName=broker, queueId={partition}]"}
+    options = {"virtualNodes": 1, "partitionKey": KEY}
     members = {name: Member(reading("orders")) for name in ("m63437", "m14901", "m5", "m6")}
     assert not differences("consistent-hash", [a_request({"orders": 100}, members, options=options)])
 
