@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.file_sink import committed, out_of_order, written
-from tests.integration.spark.chaos import Chaos, running
-from tests.integration.spark.chaos_troubles import Trouble
+from tests.integration.spark.chaos import Chaos, Trouble, running
 from tests.promises import promised
 from tests.waiting import until
 

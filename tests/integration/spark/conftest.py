@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.integration.spark.stand_in import StandIn
 from tests.integration.spark.world import World, Worlds
 from tests.local_spark import local_spark
 from tests.redis_server import RedisServer
@@ -32,13 +33,21 @@ def server() -> Iterator[RedisServer]:
 def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[Worlds]:
     made: list[World] = []
 
-    def make(partitions: int, name: str = "orders") -> World:
+    def make(partitions: int, name: str = "orders", *, owned: bool = True) -> World:
         made.append(World(spark, server.url, tmp_path / name, partitions))
+        if owned:
+            made[-1].share_out(partitions)
         return made[-1]
 
     yield make
     for one in made:
         one.stop()
+
+
+@pytest.fixture
+def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
+    with StandIn(spark, server.url) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """Batches that stop in the middle, for faults of their readers."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.integration.spark.stand_in import StandIn
+from tests.integration.spark.stand_in import StandIn, started, values
 from tests.waiting import until
 
 _SIZE = 4000
@@ -43,6 +45,16 @@ def slowly(rows: DataFrame, marks: Path) -> DataFrame:
             yield row
 
     return rows.rdd.mapPartitions(wait).toDF(rows.schema)
+
+
+def read_slowly(source: StandIn, folder: Path, found: Callable[[DataFrame], Any] = values) -> tuple[StreamingQuery, list[Any]]:
+    """Start a query whose rows wait in the middle. Return it once both executors are there, and what it finds."""
+    read: list[Any] = []
+    query = started(
+        source.stream(), lambda rows, _: read.append(found(slowly(rows, folder))), folder / "checkpoint", available_now=True
+    )
+    both_wait(folder, query)
+    return query, read
 
 
 def both_wait(marks: Path, query: StreamingQuery) -> None:

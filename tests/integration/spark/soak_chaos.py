@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.spark.chaos import troubles
 from tests.integration.spark.chaos_course import BUSY, see_every_row_once
-from tests.integration.spark.chaos_troubles import troubles
 
 SEED = int(os.environ.get("BATON_CHAOS_SEED", "1"))
 """Set by `make soak-spark`, which names this file; by its name, `make test` does not collect it."""
 
 
 @pytest.mark.timeout(4 * BUSY)
-def test_whatever_befalls_two_drivers_the_table_has_every_row_once_and_in_order(tmp_path: Path) -> None:
+def test_the_table_has_every_row_once_and_in_order_under_random_faults(tmp_path: Path) -> None:
     see_every_row_once(tmp_path, SEED, troubles(SEED))

@@ -82,6 +82,12 @@ class StandIn:
         self.producer.close()
         self.ranges.close()
 
+    def send(self, count: int) -> list[str]:
+        """Send so many values with a key each, and return them as `values` does."""
+        sent = [str(n) for n in range(count)]
+        self.producer.send_many([(f"key-{value}", value) for value in sent])
+        return sorted(sent)
+
     def stream(self, **options: str) -> DataFrame:
         return self.spark.readStream.format("baton").option("group", self.group).options(**options).load()
 

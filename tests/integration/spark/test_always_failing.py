@@ -1,5 +1,6 @@
 """A batch that always fails, and what to do: dead letters, or a new checkpoint with smaller limits."""
 
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -48,9 +49,8 @@ class Poisoned:
             self.orders.fleet.stop()
 
 
-def test_after_so_many_failures_the_batch_is_in_the_dead_letters_and_the_query_goes_on(world: Worlds) -> None:
+def test_after_enough_failures_the_batch_goes_to_dead_letters(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
     orders.send_to(0, "poison", "beside it")
     function = Poisoned(orders, "poison", "last")
     fleet = orders.fleet_here()
@@ -68,9 +68,8 @@ def test_after_so_many_failures_the_batch_is_in_the_dead_letters_and_the_query_g
     wait_for(orders.committed, "all is committed")
 
 
-def test_a_batch_that_was_done_and_could_not_be_written_down_is_not_set_aside(world: Worlds) -> None:
+def test_a_finished_batch_spark_could_not_record_is_not_set_aside(world: Worlds) -> None:
     orders = world(1)
-    orders.share_out(1)
     orders.send_to(0, "first")
     commits, aside = orders.checkpoint / "commits", orders.checkpoint / "aside"
     function, broken = Poisoned(orders, "", "last"), 0
@@ -96,10 +95,9 @@ def test_a_batch_that_was_done_and_could_not_be_written_down_is_not_set_aside(wo
     assert orders.values() == ["first", "first", "last"]
 
 
-def test_a_batch_that_is_in_sparks_commit_log_already_is_not_set_aside(world: Worlds) -> None:
+def test_a_batch_already_in_sparks_commit_log_is_not_set_aside(world: Worlds) -> None:
     """As if a store had written the log and its answer was lost."""
     orders = world(1)
-    orders.share_out(1)
     orders.send_to(0, "first")
     function = Poisoned(orders, "", "last")
     written: list[int] = []
@@ -121,9 +119,8 @@ def test_a_batch_that_is_in_sparks_commit_log_already_is_not_set_aside(world: Wo
     assert orders.values() == ["first", "last"]
 
 
-def test_beside_another_source_nothing_is_set_aside_for_its_rows_may_be_to_blame(world: Worlds, tmp_path: Path) -> None:
+def test_nothing_is_set_aside_if_the_query_has_another_source(world: Worlds, tmp_path: Path) -> None:
     orders = world(1)
-    orders.share_out(1)
     files = tmp_path / "files"
     files.mkdir()
     (files / "a.txt").write_text("poison\n")
@@ -143,9 +140,8 @@ def test_beside_another_source_nothing_is_set_aside_for_its_rows_may_be_to_blame
     assert letters(orders) == []
 
 
-def test_a_driver_that_ends_behind_the_set_aside_leaves_the_next_one_an_empty_batch(world: Worlds) -> None:
+def test_a_driver_that_ends_after_setting_aside_leaves_an_empty_batch(world: Worlds) -> None:
     orders = world(1)
-    orders.share_out(1)
     orders.send_to(0, "poison")
     function = Poisoned(orders, "poison", "last")
     starts: list[int] = []
@@ -170,12 +166,9 @@ PORTIONS = 2
 
 
 @pytest.mark.parametrize("moved", [[1, 0], [PORTIONS, 0], [PORTIONS, 1]], ids=str)
-def test_a_driver_that_is_killed_while_it_sets_aside_leaves_the_next_one_each_row_once(
-    world: Worlds, tmp_path: Path, moved: list[int]
-) -> None:
+def test_each_row_ends_up_once_if_a_driver_is_killed_while_setting_aside(world: Worlds, tmp_path: Path, moved: list[int]) -> None:
     """`moved`: number of moved portions per partition."""
     orders = world(2)
-    orders.share_out(2)
     table = tmp_path / "table"
     sent = {number: [f"{number}-{nth}" for nth in range(1500)] for number in (0, 1)}
     sent[0][700] = "poison"
@@ -216,23 +209,21 @@ def test_a_driver_that_is_killed_while_it_sets_aside_leaves_the_next_one_each_ro
     assert sorted(dead) == sorted(sent[0] if moved[1] == 0 else [*sent[0], *sent[1]])
 
 
-def test_without_the_option_the_batch_comes_again_and_nothing_is_set_aside(world: Worlds) -> None:
+def test_without_dead_letters_a_failing_batch_comes_again(world: Worlds) -> None:
     orders = world(1)
-    orders.share_out(1)
     orders.send_to(0, "poison")
     function = Poisoned(orders, "poison", "last")
     with pytest.raises(StreamingQueryException, match="cannot work on poison"):
         orders.fleet_here().run(function.start, failures=2, give_up=True)
-    assert letters(orders) == []
+    assert letters(orders) == [] and orders.lag() == {0: 1}
     function.poison = ""
     function.last = "poison"
     orders.fleet_here().run(function.start)
     assert orders.values() == ["poison"]
 
 
-def test_a_start_that_raises_behind_its_query_leaves_none_running(world: Worlds) -> None:
+def test_a_start_that_raises_after_starting_a_query_leaves_none_running(world: Worlds) -> None:
     orders = world(1)
-    orders.share_out(1)
     orders.send_to(0, "first")
     function = Poisoned(orders, "", "last")
     begun: list[StreamingQuery] = []
@@ -251,15 +242,14 @@ def test_a_start_that_raises_behind_its_query_leaves_none_running(world: Worlds)
     assert orders.values() == ["first", "last"]
 
 
-def test_two_ends_of_a_failing_batch_are_refused(world: Worlds) -> None:
-    fleet = world(1).another_fleet("orders")
+def test_give_up_and_dead_letters_exclude_each_other(world: Worlds) -> None:
+    fleet = world(1, owned=False).another_fleet("orders")
     with pytest.raises(ValueError, match="choose one"):
         fleet.run(lambda rows: pytest.fail("started"), give_up=True, dead_letters=True)
 
 
-def test_a_batch_that_is_too_large_is_cured_by_a_new_checkpoint_with_smaller_limits(world: Worlds, tmp_path: Path) -> None:
+def test_a_new_checkpoint_with_smaller_limits_cures_a_too_large_batch(world: Worlds, tmp_path: Path) -> None:
     orders = world(2)
-    orders.share_out(2)
     sent = [f"{number:03}" for number in range(60)]
     orders.send(*sent)
 
@@ -282,3 +272,75 @@ def test_a_batch_that_is_too_large_is_cured_by_a_new_checkpoint_with_smaller_lim
     orders.start(process, maxRowsPerTrigger=10, startingOffsets="committed")
     wait_for(orders.committed, "all is committed")
     assert orders.values() == sent, "no row is missing, and none is there twice"
+
+
+# -- A row that kills every executor.
+
+
+def kills_its_jvm(batches):  # type: ignore[no-untyped-def] # its types would be looked for in the executor
+    import os
+    import signal
+    from pathlib import Path
+
+    for batch in batches:
+        if "deadly" in batch["value"].to_pylist():
+            of_the_daemon = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(") ")[2].split()
+            os.kill(int(of_the_daemon[1]), signal.SIGKILL)  # its parent
+        yield batch
+
+
+class IntoFiles:
+    """A query that dies of a row, with the operator's part."""
+
+    def __init__(self, orders: World, table: Path) -> None:
+        self.orders, self.table = orders, table
+
+    def run(self) -> None:
+        fleet = self.orders.fleet_here()
+        looking = threading.Thread(target=self._look_on)
+        looking.start()
+        fleet.run(self._start, failures=1, dead_letters=True)
+        looking.join(PATIENCE)
+
+    def rows(self) -> list[tuple[int, str]]:
+        """The written values by partition, in order."""
+        table = self.orders.spark.read.parquet(str(self.table))
+        return [(row.partition, row.value) for row in table.orderBy("partition", "offset").collect()]
+
+    def _start(self, rows: DataFrame) -> StreamingQuery:
+        values = rows.select("partition", "offset", F.col("value").cast("string").alias("value"))
+        writer = values.mapInArrow(kills_its_jvm, values.schema).writeStream.format("parquet").option("path", str(self.table))
+        return writer.option("checkpointLocation", str(self.orders.checkpoint)).start()
+
+    def _look_on(self) -> None:
+        try:
+            self._send("before")
+            wait_for(self.orders.committed, "what comes before is done")
+            self.orders.send_to(0, "deadly")
+            wait_for(lambda: letters(self.orders), "it is set aside")
+            self.orders.share_out(2)
+            self._send("behind")
+            wait_for(self.orders.committed, "what comes behind is done")
+        finally:
+            self.orders.stop()
+
+    def _send(self, value: str) -> None:
+        for partition in (0, 1):
+            self.orders.send_to(partition, value)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("two_tries")  # each takes an executor: the owner, and a borrower
+def test_a_row_that_kills_executors_is_set_aside_and_its_partition_continues(world: Worlds, tmp_path: Path) -> None:
+    orders = world(2)
+    owner = orders.owner(0)
+    query = IntoFiles(orders, tmp_path / "table")
+    query.run()
+    assert query.rows() == [(0, "before"), (0, "behind"), (1, "before"), (1, "behind")]
+    [(value, why)] = letters(orders)
+    assert value == "deadly"
+    killed = r"ExecutorLostFailure \(executor (\d+) exited caused by one of the running tasks\) Reason: .* code 137"
+    found = re.fullmatch(rf"its batch failed 1 times in a row: {killed}", why)
+    assert found, why
+    assert found[1] != owner, "who borrowed the row was killed, too"
+    assert not {owner, found[1]} & set(orders.ids())

@@ -8,7 +8,7 @@ OTHERS = ("no ownership", "a Python source")
 
 
 @pytest.mark.long
-def test_the_source_s_benchmark_ends_with_a_line_of_json() -> None:
+def test_the_sources_benchmark_ends_with_a_line_of_json() -> None:
     run = bench_run("tests.bench.spark", "--quick")
     for other in OTHERS:
         what = "200 rows a batch, 2 partitions; beside"

@@ -131,14 +131,14 @@ def in_order(found: list[dict[str, Any]]) -> bool:
     return all(of_one == sorted(set(of_one)) for of_one in offsets.values())
 
 
-def test_a_batch_read_has_what_is_there_and_so_has_sql(served: Served) -> None:
+def test_a_batch_read_and_sql_return_existing_entries(served: Served) -> None:
     sent = served.send("there", 0, 100)
     found = served.client("read")
     assert [value for value in found["values"] if value.startswith("there")] == sent
     assert found["in SQL"] == len(found["values"])
 
 
-def test_files_have_each_row_once_with_true_counts_and_another_client_goes_on(served: Served, tmp_path: Path) -> None:
+def test_files_have_each_row_once_and_another_client_continues(served: Served, tmp_path: Path) -> None:
     output = tmp_path / "rows"
     first = served.send("files", 0, 500)
     progress = served.client("to_files", output)
@@ -153,7 +153,7 @@ def test_files_have_each_row_once_with_true_counts_and_another_client_goes_on(se
     assert in_order([row for row in rows(output) if row["value"].startswith("files")])
 
 
-def test_a_function_is_given_each_row_once_and_after_a_failure_the_same_batch(served: Served, tmp_path: Path) -> None:
+def test_a_function_gets_each_row_once_and_the_same_batch_after_a_failure(served: Served, tmp_path: Path) -> None:
     output = tmp_path / "rows"
     first = served.send("function", 0, 300)
     failed = served.client("to_a_function_that_fails", output)
@@ -167,7 +167,7 @@ def test_a_function_is_given_each_row_once_and_after_a_failure_the_same_batch(se
     assert {row["redelivered"] for row in rows(output) if row["batch"] == 1} == {True}
 
 
-def test_what_is_wrong_is_one_line_at_the_client(served: Served) -> None:
+def test_errors_are_one_line_at_the_client(served: Served) -> None:
     said = served.client("errors")
     for of in ("group of a batch read", "group of a stream"):
         assert said[of] == [
@@ -181,7 +181,7 @@ def test_what_is_wrong_is_one_line_at_the_client(served: Served) -> None:
     ]
 
 
-def test_a_query_whose_client_is_gone_reads_on_until_its_session_stops_it(served: Served, tmp_path: Path) -> None:
+def test_a_query_outlives_its_client_until_its_session_stops_it(served: Served, tmp_path: Path) -> None:
     output, session = tmp_path / "rows", "7a2c9b4e-51d0-4f6b-9a3e-8c1d2e3f4a5b"
     query = served.client("begin_and_go", output, session=session)
     sent = served.send("gone", 0, 100)
@@ -205,7 +205,7 @@ def test_a_client_in_java_reads_and_streams(served: Served, tmp_path: Path) -> N
     assert found["error"].startswith("No fleet of group nobody runs in this driver, but one of orders: ")
 
 
-def test_a_server_that_is_told_to_stop_gives_all_back_and_the_next_one_goes_on(served: Served, tmp_path: Path) -> None:
+def test_a_stopped_server_gives_partitions_back_and_the_next_one_continues(served: Served, tmp_path: Path) -> None:
     """Uses the guide's client, with its output redirected."""
     output = tmp_path / "rows"
     client = tmp_path / "client.py"

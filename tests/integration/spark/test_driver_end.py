@@ -27,7 +27,7 @@ SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
 @pytest.mark.long
-def test_a_batch_that_runs_when_the_jvm_is_asked_to_end_is_finished_first(tmp_path: Path) -> None:
+def test_a_running_batch_is_finished_before_the_jvm_ends(tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
     with running(tmp_path) as chaos, redis.Redis.from_url(chaos.operator.url) as server, ExitStack() as stack:
         stack.callback(chaos.producer.stop)  # while there is a Redis: it would try for an hour

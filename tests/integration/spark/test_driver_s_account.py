@@ -38,7 +38,7 @@ def account(cluster: Cluster, shop: str, name: str, folder: Path) -> ApiConnecti
     return mounted(cluster.kubeconfig, folder, cluster.kubectl("create", "token", name, "-n", shop).strip())
 
 
-def test_a_driver_that_was_not_told_its_uid_asks_for_its_pod(control_plane: Cluster, shop: str) -> None:
+def test_a_driver_without_a_uid_reads_it_from_its_pod(control_plane: Cluster, shop: str) -> None:
     spec = {"containers": [{"name": "driver", "image": "none"}]}
     metadata = {"name": "orders-1-driver", "namespace": shop}
     control_plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
@@ -49,7 +49,7 @@ def test_a_driver_that_was_not_told_its_uid_asks_for_its_pod(control_plane: Clus
         DriverPod(INSIDE, {NAMESPACE: shop, DRIVER_POD: "another"}).uid(api)
 
 
-def test_an_account_without_rights_is_told_which_and_the_example_s_lacks_none(
+def test_missing_rights_are_named_and_the_examples_account_lacks_none(
     control_plane: Cluster, shop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for one in yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text()):
@@ -66,7 +66,7 @@ def test_an_account_without_rights_is_told_which_and_the_example_s_lacks_none(
         conf("orders", image="i", template="t", environment={**INSIDE, "POD_NAMESPACE": shop})
 
 
-def test_rights_that_are_taken_away_while_a_driver_runs_are_told_until_they_are_back(
+def test_rights_revoked_while_a_driver_runs_are_reported_until_restored(
     control_plane: Cluster, shop: str, tmp_path: Path
 ) -> None:
     objects = list(yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text()))
@@ -87,9 +87,7 @@ def test_rights_that_are_taken_away_while_a_driver_runs_are_told_until_they_are_
         watched.close()
 
 
-def test_the_driver_s_pod_of_the_example_in_cluster_mode_goes_with_its_job(
-    control_plane: Cluster, shop: str, tmp_path: Path
-) -> None:
+def test_the_examples_driver_pod_is_deleted_with_its_job(control_plane: Cluster, shop: str, tmp_path: Path) -> None:
     """The Job's command, run here instead of in its pod."""
     submit = EXAMPLE.parent / "spark-submit"
     for file in (submit / "driver-template.yaml", EXAMPLE / "executor.yaml"):

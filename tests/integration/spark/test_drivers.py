@@ -16,23 +16,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.integration.spark.chaos import a_few_troubles
 from tests.integration.spark.chaos_course import BUSY, see_every_row_once
-from tests.integration.spark.chaos_troubles import a_few_troubles
-from tests.integration.spark.world import World, Worlds, wait_for
+from tests.integration.spark.world import Worlds, numbers, wait_for
 from tests.waiting import PATIENCE, until
 
 SEED = 1
 """Seed of the faults; `make soak-spark` runs more of them."""
-
-
-def numbers(count: int, begin: int = 0) -> list[str]:
-    return [f"{number:05}" for number in range(begin, begin + count)]
-
-
-def at_work(partitions: int, world: Worlds) -> World:
-    made = world(partitions)
-    made.share_out(partitions)
-    return made
 
 
 @pytest.fixture
@@ -44,12 +34,12 @@ def signals() -> Iterator[None]:
 
 @pytest.mark.timeout(3 * BUSY)
 @pytest.mark.long
-def test_a_file_sink_has_every_row_once_though_drivers_and_executors_are_killed(tmp_path: Path) -> None:
+def test_a_file_sink_has_every_row_once_although_drivers_are_killed(tmp_path: Path) -> None:
     see_every_row_once(tmp_path, SEED, a_few_troubles(SEED))
 
 
-def test_of_two_drivers_the_later_one_reads_and_the_earlier_one_s_query_ends(world: Worlds) -> None:
-    orders = at_work(2, world)
+def test_of_two_drivers_the_later_one_reads_and_the_earlier_query_ends(world: Worlds) -> None:
+    orders = world(2)
     first = orders.start()
     orders.send(*numbers(40))
     wait_for(orders.committed, "the first reads")
@@ -110,11 +100,9 @@ def another_s_copy(checkpoint: Path) -> Path:
     return copy
 
 
-def test_a_driver_that_knows_of_no_other_and_begins_in_the_middle_of_its_batch_adds_no_row_twice_to_a_table(
-    world: Worlds, tmp_path: Path
-) -> None:
+def test_a_second_driver_without_a_lease_writes_no_row_twice(world: Worlds, tmp_path: Path) -> None:
     """There is no Lease: only the queue keeps the two drivers apart."""
-    orders, table = at_work(2, world), Table(tmp_path / "table")
+    orders, table = world(2), Table(tmp_path / "table")
     read, may_write = threading.Event(), threading.Event()
     written: list[bool] = []
 
@@ -146,8 +134,8 @@ def test_a_driver_that_knows_of_no_other_and_begins_in_the_middle_of_its_batch_a
     assert table.values() == numbers(80)
 
 
-def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Worlds, signals: None) -> None:
-    orders = at_work(2, world)
+def test_a_failed_query_is_restarted_and_reported(world: Worlds, signals: None) -> None:
+    orders = world(2)
     failed: list[int] = []
     tried: list[int] = []
     said: list[str] = []
@@ -183,18 +171,3 @@ def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Wo
     assert said[0].endswith("): ValueError: the sink is full")
     assert orders.values() == numbers(40)
     assert fleet.statistics().query_failures == 4, "the start that raised, too"
-
-
-def test_a_query_that_always_fails_ends_the_program_where_that_is_wanted(world: Worlds, signals: None) -> None:
-    orders = at_work(1, world)
-    orders.send(*numbers(4))
-
-    def process(rows: DataFrame, batch: int) -> None:
-        raise ValueError("the sink is full")
-
-    def start(rows: DataFrame) -> StreamingQuery:
-        return rows.writeStream.foreachBatch(process).option("checkpointLocation", str(orders.checkpoint)).start()
-
-    with pytest.raises(StreamingQueryException, match="the sink is full"):
-        orders.another_fleet(orders.name).run(start, failures=2, give_up=True)
-    assert sum(orders.lag().values()) == 4

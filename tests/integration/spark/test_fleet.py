@@ -14,13 +14,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import Row as DataFrameRow
 
-from tests.integration.spark.world import Row, World, Worlds, wait_for
+from tests.integration.spark.world import Row, World, Worlds, numbers, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
-
-
-def numbers(count: int, begin: int = 0) -> list[str]:
-    return [f"{number:05}" for number in range(begin, begin + count)]
 
 
 def in_order(rows: list[Row]) -> bool:
@@ -45,7 +41,6 @@ class Held:
 
 def test_everything_is_read_once_in_order_on_its_owner_and_committed(world: Worlds) -> None:
     orders = world(4)
-    orders.share_out(4)
     orders.start()
     orders.send(*numbers(500))
     orders.send(*numbers(500, 500))
@@ -57,35 +52,8 @@ def test_everything_is_read_once_in_order_on_its_owner_and_committed(world: Worl
     assert orders.statistics.owner_share == 1.0
 
 
-def test_a_function_that_evaluates_twice_sees_the_same_rows_and_all_columns(world: Worlds) -> None:
-    orders = world(2)
-    orders.share_out(2)
-    seen = []
-
-    def process(rows: DataFrame, batch: int) -> None:
-        seen.append((sorted(rows.select("value").collect()), sorted(rows.select("value").collect()), rows.dtypes))
-
-    orders.start(process)
-    orders.send(*numbers(100))
-    wait_for(orders.committed, "all is committed")
-    for first, second, columns in seen:
-        assert first == second
-        assert [name for name, _ in columns] == [
-            "queue",
-            "partition",
-            "offset",
-            "key",
-            "value",
-            "headers",
-            "timestamp",
-            "epoch",
-            "redelivered",
-        ]
-
-
-def test_partitions_take_turns_where_a_batch_may_not_have_more(world: Worlds) -> None:
+def test_partitions_take_turns_within_the_limit_of_rows(world: Worlds) -> None:
     orders = world(4)
-    orders.share_out(4)
     for partition in range(4):
         orders.send_to(partition, *numbers(100, 1000 * partition))
     orders.start(startingOffsets="committed", maxRowsPerTrigger=100)
@@ -93,13 +61,14 @@ def test_partitions_take_turns_where_a_batch_may_not_have_more(world: Worlds) ->
     assert max(Counter(row.batch for row in orders.rows).values()) <= 100
     parts = Counter((row.batch, row.partition) for row in orders.rows)
     first = min(row.batch for row in orders.rows)
-    assert {partition for batch, partition in parts if batch == first} == {0, 1, 2, 3}, "nobody waits until others have no more"
+    assert {partition for batch, partition in parts if batch == first} == {0, 1, 2, 3}, (
+        "no partition waits until others have no more"
+    )
     assert in_order(orders.rows)
 
 
-def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(world: Worlds) -> None:
+def test_a_failed_batch_comes_again_with_the_same_id_and_rows(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
     tries = []
 
     def fail(rows: DataFrame, batch: int) -> None:
@@ -122,9 +91,8 @@ def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(wor
     assert orders.values() == numbers(100), "no row is missing, and none is there twice"
 
 
-def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committed(world: Worlds) -> None:
+def test_a_revoked_partition_is_released_after_its_batch_is_committed(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
     inside, go_on = threading.Event(), threading.Event()
 
     def process(rows: DataFrame, batch: int) -> None:
@@ -143,19 +111,8 @@ def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committe
     assert orders.lag()[0] == 0
 
 
-def test_an_idle_partition_is_released_at_once(world: Worlds) -> None:
+def test_a_range_in_progress_is_read_to_its_end_after_a_grant_to_another(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
-    orders.start()
-    orders.revoke(1)
-    wait_for(lambda: orders.session.status.releases == {orders.release(1)}, "the partition is released")
-    orders.give({1: orders.ids()[0]})
-    wait_for(lambda: orders.session.status.releases == frozenset(), "the release is withdrawn")
-
-
-def test_what_was_granted_on_past_its_deadline_is_read_to_its_end_and_then_by_the_new_owner(world: Worlds) -> None:
-    orders = world(2)
-    orders.share_out(2)
     second = orders.owner(1)
     held = Held(orders)
     orders.start(held)
@@ -170,9 +127,8 @@ def test_what_was_granted_on_past_its_deadline_is_read_to_its_end_and_then_by_th
     assert in_order(orders.rows)
 
 
-def test_rows_that_are_lost_in_the_middle_of_the_function_are_read_again_and_are_the_same(world: Worlds) -> None:
+def test_rows_lost_while_the_function_runs_are_read_again_unchanged(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
     victim = orders.owner(0)
     seen: list[list[str]] = []
 
@@ -193,9 +149,8 @@ def test_rows_that_are_lost_in_the_middle_of_the_function_are_read_again_and_are
     assert orders.statistics.ranges_lent == 1
 
 
-def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_nothing(world: Worlds) -> None:
+def test_a_stopped_executor_holds_up_no_other_and_its_late_results_are_ignored(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
     victim, survivor = orders.owner(0), orders.owner(1)
     orders.start()
     wait_for(lambda: len(orders.session.status.executors) == 2, "the driver speaks for two executors")
@@ -211,7 +166,6 @@ def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_n
 
 def test_a_queue_that_goes_away_is_waited_for(world: Worlds, server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     orders = world(2)
-    orders.share_out(2)
     query = orders.start()
     wait_for(lambda: len(orders.session.status.executors) == 2, "the fleet is at work")
     server.stop()
@@ -225,7 +179,6 @@ def test_a_queue_that_goes_away_is_waited_for(world: Worlds, server: RedisServer
 
 def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
     orders = world(1)
-    orders.share_out(1)
     orders.send(*numbers(40))
     held = Held(orders)
     query = orders.start(held)
@@ -239,9 +192,8 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
     assert orders.committed()
 
 
-def test_whoever_stops_a_fleet_that_is_being_stopped_waits_for_its_batch_too(world: Worlds) -> None:
+def test_a_second_stop_of_a_fleet_waits_for_its_batch_too(world: Worlds) -> None:
     orders = world(1)
-    orders.share_out(1)
     orders.send(*numbers(40))
     held = Held(orders)
     query = orders.start(held)
@@ -262,9 +214,8 @@ def test_whoever_stops_a_fleet_that_is_being_stopped_waits_for_its_batch_too(wor
     first.join(PATIENCE)
 
 
-def test_a_function_may_stop_the_fleet_which_ends_behind_its_batch(world: Worlds) -> None:
+def test_a_function_may_stop_its_fleet_which_ends_after_the_batch(world: Worlds) -> None:
     orders = world(1)
-    orders.share_out(1)
     orders.send(*numbers(40))
 
     def process(rows: DataFrame, batch: int) -> None:
@@ -278,20 +229,16 @@ def test_a_function_may_stop_the_fleet_which_ends_behind_its_batch(world: Worlds
     wait_for(orders.committed, "all is committed")
 
 
-def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world: Worlds) -> None:
+def test_a_query_stops_while_it_waits_for_entries(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
     query = orders.start()
     wait_for(lambda: len(orders.session.status.executors) == 2, "the fleet is at work")
     query.stop()
     assert not query.isActive
 
 
-def test_who_missed_a_deadline_and_holds_up_the_batch_is_replaced_though_it_sends_heartbeats(
-    world: Worlds, tmp_path: Path
-) -> None:
+def test_an_executor_that_missed_its_deadline_and_holds_up_the_batch_is_replaced(world: Worlds, tmp_path: Path) -> None:
     orders = world(2)
-    orders.share_out(2)
     survivor = orders.owner(1)
     stuck = tmp_path / "stuck"
 

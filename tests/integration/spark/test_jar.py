@@ -17,7 +17,7 @@ CONSUMER = Path(__file__).parents[3] / "consumer"
 CARRIED = "baton/spark/jars/baton-spark.jar"
 
 
-def test_clients_of_the_user_s_meet_none_of_ours() -> None:
+def test_bundled_libraries_do_not_clash_with_the_users() -> None:
     with ZipFile(jar_file.path()) as jar:
         names = jar.namelist()
         source = jar.read("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister")
@@ -27,14 +27,14 @@ def test_clients_of_the_user_s_meet_none_of_ours() -> None:
     assert {f"dev/baton/{name}" for name in ours} <= set(names)
 
 
-def test_the_licences_of_others_are_in_it() -> None:
+def test_the_jar_has_the_licences_of_its_libraries() -> None:
     with ZipFile(jar_file.path()) as jar:
         licences = {name for name in jar.namelist() if name.startswith("META-INF/licenses/") and not name.endswith("/")}
         assert b"Redis, inc." in jar.read("META-INF/licenses/jedis-5.2.0/LICENSE")
     assert {name.split("/")[2] for name in licences} == {other.file.removesuffix(".jar") for other in jar_file.LIBRARIES}
 
 
-def test_wheel_and_sdist_carry_it(tmp_path: Path) -> None:
+def test_wheel_and_sdist_contain_the_jar(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)], cwd=CONSUMER, check=True)
     expected = jar_file.built().read_bytes()
     with ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
@@ -45,7 +45,7 @@ def test_wheel_and_sdist_carry_it(tmp_path: Path) -> None:
         assert isinstance(found, io.BufferedReader) and found.read() == expected
 
 
-def test_without_a_jdk_a_wheel_is_built_without_it_and_a_release_is_refused(tmp_path: Path) -> None:
+def test_without_a_jdk_a_wheel_lacks_the_jar_and_a_release_is_rejected(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environment |= {"PATH": str(tmp_path), "BATON_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
@@ -63,7 +63,7 @@ def test_without_a_jdk_a_wheel_is_built_without_it_and_a_release_is_refused(tmp_
 
 
 @pytest.mark.long
-def test_processes_that_need_it_at_once_make_one(tmp_path: Path) -> None:
+def test_concurrent_processes_build_one_jar(tmp_path: Path) -> None:
     for other in jar_file.LIBRARIES:  # without the network
         (tmp_path / other.file).symlink_to(jar_file.built().parent / other.file)
     command = [sys.executable, "-c", "from baton.spark import jar_file; print(jar_file.built())"]

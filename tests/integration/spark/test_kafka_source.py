@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from baton.queues.kafka.ranges import KafkaRanges
 from tests.integration.kafka.test_security import Acls
 from tests.integration.spark.kafka_world import KafkaWorld
-from tests.integration.spark.world import wait_for
+from tests.integration.spark.world import numbers, wait_for
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.jars import USERS
 from tests.waiting import PATIENCE
@@ -40,11 +40,7 @@ def orders(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> Iterator
     made.stop()
 
 
-def numbers(count: int, begin: int = 0) -> list[str]:
-    return [f"{number:05}" for number in range(begin, begin + count)]
-
-
-def test_all_rows_come_once_and_in_order_on_their_owners_and_kafka_s_own_command_shows_it(orders: KafkaWorld) -> None:
+def test_all_rows_come_once_in_order_and_kafkas_own_command_shows_no_lag(orders: KafkaWorld) -> None:
     for nth, codec in enumerate(("gzip", "lz4", "snappy", "zstd")):
         orders.send(*numbers(100, 100 * nth), codec=codec)
     query = orders.start(maxRowsPerTrigger=100)
@@ -64,7 +60,7 @@ def test_all_rows_come_once_and_in_order_on_their_owners_and_kafka_s_own_command
     assert orders.described() == dict.fromkeys(range(4), (125, 125, 0))
 
 
-def test_columns_have_what_a_message_has_and_marks_of_transactions_are_no_rows(
+def test_columns_hold_all_of_a_message_and_transaction_markers_are_no_rows(
     orders: KafkaWorld, spark: SparkSession, tmp_path: Path
 ) -> None:
     producer = Producer({"bootstrap.servers": orders.broker.servers, "transactional.id": orders.topic})
@@ -91,7 +87,7 @@ def test_columns_have_what_a_message_has_and_marks_of_transactions_are_no_rows(
     wait_for(orders.committed, "the group stands behind the last mark")
 
 
-def test_a_batch_that_failed_is_read_again_as_it_was_after_a_restart_from_the_checkpoint(orders: KafkaWorld) -> None:
+def test_a_failed_batch_is_read_again_unchanged_after_a_restart(orders: KafkaWorld) -> None:
     orders.send(*numbers(200))
     failed: list[list[tuple[int, int]]] = []
 
@@ -116,7 +112,7 @@ def test_a_batch_that_failed_is_read_again_as_it_was_after_a_restart_from_the_ch
     assert orders.values() == numbers(240)[50:]
 
 
-def test_the_range_of_an_executor_that_is_killed_is_read_by_another_and_has_the_same_rows(orders: KafkaWorld) -> None:
+def test_a_killed_executors_range_is_read_by_another_with_the_same_rows(orders: KafkaWorld) -> None:
     victim = orders.owner(0)
     seen: list[list[str]] = []
 
@@ -151,7 +147,7 @@ def test_a_query_ends_when_a_later_one_reads_the_group(orders: KafkaWorld) -> No
         query.awaitTermination(240)
 
 
-def test_a_query_ends_when_its_queue_has_another_topic_and_one_with_a_new_checkpoint_reads_that(orders: KafkaWorld) -> None:
+def test_a_query_fails_if_its_queue_changes_topic_and_a_new_checkpoint_reads_it(orders: KafkaWorld) -> None:
     orders.send(*numbers(40))
     query = orders.start()
     wait_for(lambda: len(orders.rows) >= 40, "the rows came")
@@ -168,7 +164,7 @@ def test_a_query_ends_when_its_queue_has_another_topic_and_one_with_a_new_checkp
 
 
 @pytest.mark.long
-def test_a_file_sink_has_every_row_once_though_executors_are_killed_and_queries_end(
+def test_a_file_sink_has_every_row_once_although_executors_and_queries_end(
     orders: KafkaWorld, spark: SparkSession, tmp_path: Path
 ) -> None:
     def read_a_part(victim: str) -> None:
@@ -189,7 +185,7 @@ def test_a_file_sink_has_every_row_once_though_executors_are_killed_and_queries_
     wait_for(orders.committed, "all is committed")
 
 
-def test_offsets_that_compaction_and_given_up_transactions_have_left_out_are_no_rows_and_stop_no_range(
+def test_gaps_from_compaction_and_aborted_transactions_stop_no_range(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     """Ranges begin and end in gaps of the log, and some have no message."""
@@ -227,7 +223,7 @@ def test_offsets_that_compaction_and_given_up_transactions_have_left_out_are_no_
         orders.stop()
 
 
-def test_executors_show_a_password_or_a_certificate_whose_key_is_in_any_form(
+def test_executors_use_a_password_or_a_certificate_with_a_key_in_any_form(
     orders: KafkaWorld, broker: KafkaBroker, spark: SparkSession, tmp_path: Path
 ) -> None:
     acls = Acls(broker)
@@ -250,16 +246,16 @@ def test_executors_show_a_password_or_a_certificate_whose_key_is_in_any_form(
     assert sorted(row.value for row in spark.read.parquet(str(tmp_path / "table")).collect()) == numbers(80)
 
 
-def test_a_limit_of_bytes_is_kept_by_the_sizes_of_what_was_read(orders: KafkaWorld) -> None:
+def test_a_limit_of_bytes_holds_by_estimated_sizes(orders: KafkaWorld) -> None:
     orders.send(*("." * 1000 + one for one in numbers(80)))
     query = orders.start(maxBytesPerTrigger=12_000)
     wait_for(lambda: len(orders.rows) >= 80, "all rows came")
     sizes = [int(one.numInputRows) for one in query.recentProgress if one.numInputRows]
-    assert sizes[0] == 4, "one of each partition: nobody knows how large they are"
+    assert sizes[0] == 4, "one of each partition: their sizes are unknown"
     assert 8 <= max(sizes) <= 12, "each partition has one more at most"
 
 
-def test_what_is_deleted_before_it_is_read_fails_the_query_or_is_left_out(orders: KafkaWorld) -> None:
+def test_messages_deleted_unread_fail_the_query_unless_loss_is_allowed(orders: KafkaWorld) -> None:
     orders.send(*numbers(200))
 
     def forget(rows: DataFrame, batch: int) -> None:

@@ -1,6 +1,7 @@
 """What users of Structured Streaming expect of any source, on a real Spark and a real Redis."""
 
 import json
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -8,18 +9,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from pyspark.errors import StreamingQueryException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.spark import Directory, Fleet
 from baton.spark.dismissals import Leaving
 from baton.spark.session import FleetSession
-from tests.integration.spark.world import World, Worlds, wait_for
+from tests.file_sink import written
+from tests.integration.spark.world import World, Worlds, numbers, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -31,13 +31,8 @@ def no_query_is_left(spark: SparkSession) -> Iterator[None]:
         query.stop()
 
 
-def numbers(count: int, begin: int = 0) -> list[str]:
-    return [f"{number:05}" for number in range(begin, begin + count)]
-
-
 def at_work(partitions: int, world: Worlds, name: str = "orders") -> World:
     made = world(partitions, name)
-    made.share_out(partitions)
     made.fleet_here()
     return made
 
@@ -54,7 +49,7 @@ def failure(query: StreamingQuery) -> str:
 
 def half_owned(world: Worlds) -> tuple[World, str]:
     """Forty entries in two partitions, one of which has an owner, and another executor."""
-    orders = world(2)
+    orders = world(2, owned=False)
     wait_for(lambda: len(orders.ids()) >= 2, "two executors are registered")
     first, second = orders.ids()[:2]
     orders.give({0: first})
@@ -63,7 +58,7 @@ def half_owned(world: Worlds) -> tuple[World, str]:
     return orders, second
 
 
-def test_available_now_reads_what_is_there_and_ends(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+def test_available_now_reads_existing_entries_and_ends(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders = at_work(4, world)
     orders.send(*numbers(300))
     query = orders.to_files(tmp_path / "table", now=True, maxRowsPerTrigger=100)
@@ -74,7 +69,7 @@ def test_available_now_reads_what_is_there_and_ends(world: Worlds, spark: SparkS
     assert orders.statistics.ranges_lent == 0
 
 
-def test_available_now_waits_for_the_owner_of_what_has_none(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+def test_available_now_waits_for_an_owner(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders, other = half_owned(world)
     query = orders.to_files(tmp_path / "table", now=True)
     wait_for(lambda: query.lastProgress and query.lastProgress.numInputRows, "what has an owner is read")
@@ -84,7 +79,7 @@ def test_available_now_waits_for_the_owner_of_what_has_none(world: Worlds, spark
     assert values(spark, tmp_path / "table") == numbers(40)
 
 
-def test_available_now_that_begins_while_the_queue_is_away_still_knows_where_it_ends(
+def test_available_now_started_while_the_queue_is_away_still_ends(
     world: Worlds, server: RedisServer, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     orders, other = half_owned(world)
@@ -99,7 +94,7 @@ def test_available_now_that_begins_while_the_queue_is_away_still_knows_where_it_
     assert values(spark, tmp_path / "table") == numbers(40)
 
 
-def test_a_batch_read_has_what_is_there_and_commits_nothing(world: Worlds, spark: SparkSession) -> None:
+def test_a_batch_read_returns_existing_entries_and_commits_nothing(world: Worlds, spark: SparkSession) -> None:
     orders = at_work(2, world)
     orders.send(*numbers(50))
     rows = spark.read.format("baton").option("group", orders.name).load()
@@ -169,37 +164,7 @@ def test_two_groups_have_a_query_each(world: Worlds) -> None:
         assert one.values() == numbers(40, 1000 * place)
 
 
-def test_state_in_python_is_kept_for_each_key(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
-    orders = at_work(2, world)
-
-    def count(key: tuple[str], frames: Iterator[pd.DataFrame], state: object) -> Iterator[pd.DataFrame]:
-        before = state.get[0] if state.exists else 0  # type: ignore[attr-defined]
-        total = before + sum(len(frame) for frame in frames)
-        state.update((total,))  # type: ignore[attr-defined]
-        yield pd.DataFrame({"key": [key[0]], "total": [total]})
-
-    totals = (
-        orders.load()
-        .select(F.col("key").cast("string").alias("key"))
-        .groupBy("key")
-        .applyInPandasWithState(count, "key string, total long", "total long", "update", "NoTimeout")
-    )
-    seen: dict[str, int] = {}
-
-    def keep(rows: DataFrame, batch: int) -> None:
-        seen.update({row.key: row.total for row in rows.collect()})
-
-    query = (
-        totals.writeStream.outputMode("update").foreachBatch(keep).option("checkpointLocation", str(orders.checkpoint)).start()
-    )
-    for begin in (0, 80):
-        orders.send(*numbers(80, begin))
-        wait_for(lambda: orders.committed() or query.exception(), "it is counted")
-    wait_for(lambda: sum(seen.values()) == 160, "all are counted")
-    assert set(seen.values()) == {4}
-
-
-def test_a_file_sink_has_every_row_once_though_executors_are_killed(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_sink_has_every_row_once_although_executors_are_killed(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders = at_work(4, world)
     query = orders.to_files(tmp_path / "table", maxRowsPerTrigger=200)
     for round_ in range(3):
@@ -214,7 +179,7 @@ def test_a_file_sink_has_every_row_once_though_executors_are_killed(world: World
     assert values(spark, tmp_path / "table") == numbers(1200)
 
 
-def test_partitions_that_appear_are_read_from_their_beginning(world: Worlds) -> None:
+def test_new_partitions_are_read_from_their_beginning(world: Worlds) -> None:
     orders = at_work(2, world)
     orders.query_here()
     orders.send(*numbers(40))
@@ -228,7 +193,7 @@ def test_partitions_that_appear_are_read_from_their_beginning(world: Worlds) -> 
     assert {row.partition for row in orders.rows} == {0, 1, 2, 3}
 
 
-def test_the_progress_tells_rows_offsets_and_who_owns_what(world: Worlds) -> None:
+def test_progress_has_rows_offsets_and_owned_partitions(world: Worlds) -> None:
     orders = at_work(2, world)
     query = orders.query_here()
     orders.send(*numbers(40))
@@ -247,53 +212,6 @@ def test_the_progress_tells_rows_offsets_and_who_owns_what(world: Worlds) -> Non
     assert (metrics["partitionsOwned"], metrics["partitionsRevoking"], metrics["partitionsWaiting"]) == ("1", "1", "0")
 
 
-class Heard(StreamingQueryListener):
-    """A user's listener."""
-
-    def __init__(self) -> None:
-        self.progress: list[StreamingQueryProgress] = []
-
-    def onQueryStarted(self, event: object) -> None: ...  # noqa: N802 - Spark's name
-    def onQueryIdle(self, event: object) -> None: ...  # noqa: N802 - likewise
-    def onQueryTerminated(self, event: object) -> None: ...  # noqa: N802 - likewise
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - likewise
-        self.progress.append(event.progress)
-
-
-def test_a_listener_in_python_hears_rows_offsets_and_who_owns_what(world: Worlds, spark: SparkSession) -> None:
-    orders, listener = at_work(2, world), Heard()
-    spark.streams.addListener(listener)
-    try:
-        orders.query_here()
-        orders.send(*numbers(40))
-        wait_for(lambda: sum(one.numInputRows for one in listener.progress) == 40, "it has heard of all rows")
-    finally:
-        spark.streams.removeListener(listener)
-    (source,) = next(one for one in reversed(listener.progress) if one.numInputRows).sources
-    assert json.loads(source.endOffset)[orders.name].keys() == {"0", "1"}
-    assert (source.metrics["partitionsOwned"], source.metrics["rowsBehind"]) == ("2", "0")
-
-
-def test_a_stream_is_asked_by_sql(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
-    orders = at_work(2, world)
-    orders.send(*numbers(40))
-    orders.load().createOrReplaceTempView("orders_as_they_come")
-    some = spark.sql("SELECT CAST(value AS STRING) AS value FROM orders_as_they_come WHERE CAST(value AS STRING) < '00010'")
-    writer = some.writeStream.format("parquet").option("checkpointLocation", str(orders.checkpoint)).trigger(availableNow=True)
-    assert writer.start(str(tmp_path / "table")).awaitTermination(120)
-    assert values(spark, tmp_path / "table") == numbers(10)
-
-
-def test_a_table_of_the_catalog_is_a_sink(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
-    orders = at_work(2, world)
-    orders.send(*numbers(40))
-    some = orders.load().select(F.col("value").cast("string").alias("value"))
-    writer = some.writeStream.option("checkpointLocation", str(orders.checkpoint)).trigger(availableNow=True)
-    assert writer.toTable("orders_taken", path=str(tmp_path / "table")).awaitTermination(120)
-    assert sorted(row.value for row in spark.table("orders_taken").collect()) == numbers(40)
-
-
 def test_a_limit_of_bytes_bounds_each_batch(world: Worlds) -> None:
     orders = at_work(2, world)
     orders.send(*("." * 1000 + one for one in numbers(80)))
@@ -303,9 +221,8 @@ def test_a_limit_of_bytes_bounds_each_batch(world: Worlds) -> None:
     assert max(int(one.numInputRows) for one in query.recentProgress) <= 12
 
 
-def test_a_queue_that_is_not_there_is_named_and_waited_for(world: Worlds) -> None:
+def test_a_missing_queue_is_named_and_waited_for(world: Worlds) -> None:
     orders = world(2)
-    orders.share_out(2)
     parcels = orders.name + "-parcels"
     fleet = orders.another_fleet(orders.name, others=(parcels,))
     orders.fleet = fleet.start()
@@ -316,9 +233,7 @@ def test_a_queue_that_is_not_there_is_named_and_waited_for(world: Worlds) -> Non
     assert query.isActive
 
 
-def test_an_offset_that_is_gone_fails_the_query_with_the_cure_or_is_passed_over(
-    world: Worlds, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lost_offset_fails_the_query_unless_data_loss_is_allowed(world: Worlds, caplog: pytest.LogCaptureFixture) -> None:
     orders = at_work(1, world)
     orders.query_here()
     orders.send(*numbers(10))
@@ -338,22 +253,7 @@ def test_an_offset_that_is_gone_fails_the_query_with_the_cure_or_is_passed_over(
     assert orders.statistics.positions_lost == 5
 
 
-def test_a_second_query_on_the_group_is_refused_while_one_reads(world: Worlds) -> None:
-    orders = at_work(1, world)
-    first = orders.query_here()
-    orders.send(*numbers(10))
-    wait_for(orders.committed, "the first reads")
-    orders.checkpoint = orders.checkpoint.with_name("another")
-    assert "reads group" in failure(orders.query_here())
-    assert first.isActive
-    first.stop()
-    orders.query_here()
-    orders.send(*numbers(10, 10))
-    wait_for(orders.committed, "now the second reads")
-    assert orders.values() == numbers(20)
-
-
-def test_queries_of_another_session_are_of_the_same_application(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_of_another_session_share_the_group(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders = at_work(1, world)
     first = orders.query_here()
     orders.send(*numbers(10))
@@ -375,11 +275,9 @@ def test_queries_of_another_session_are_of_the_same_application(world: Worlds, s
     assert not second.isActive, "it is stopped with its fleet"
 
 
-def test_a_query_that_fails_before_it_has_all_of_its_sources_leaves_no_listener(
-    world: Worlds, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_query_that_fails_to_open_a_source_leaves_no_listener(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders = at_work(1, world)
-    session: Any = spark.newSession()  # nobody else's queries are here
+    session: Any = spark.newSession()  # without other queries
 
     def listening() -> int:
         return len(session._jsparkSession.streams().listListeners())
@@ -398,7 +296,7 @@ def test_a_query_that_fails_before_it_has_all_of_its_sources_leaves_no_listener(
     wait_for(lambda: listening() == 0, "nor does the one that was there when the other was refused")
 
 
-def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_fleet_that_fails_to_start_leaves_nothing_behind(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     class Lease(FleetSession):
         given_up = False
 
@@ -409,7 +307,7 @@ def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSess
         def leaving(self, group: str, closing: ExitStack) -> Leaving:
             raise ConnectionError("the API server does not answer")
 
-    orders, lease, threads = world(1), Lease(), set(threading.enumerate())
+    orders, lease, threads = world(1, owned=False), Lease(), set(threading.enumerate())
     (tmp_path / "ledger").mkdir()
     fleet = Fleet(
         spark,
@@ -428,7 +326,7 @@ def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSess
     wait_for(orders.committed, "another fleet of the group reads")
 
 
-def test_a_second_fleet_of_the_group_is_refused_while_one_runs(world: Worlds) -> None:
+def test_a_second_fleet_of_the_group_is_rejected_while_one_runs(world: Worlds) -> None:
     orders = at_work(1, world)
     another = orders.another_fleet(orders.name)
     with pytest.raises(RuntimeError, match=r"another fleet of group .* runs in this application: use that fleet"):
@@ -445,16 +343,8 @@ def test_a_second_fleet_of_the_group_is_refused_while_one_runs(world: Worlds) ->
     assert orders.values() == numbers(20)
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"startingOffset": "latest"}, "a stream has no option 'startingoffset'"),
-        ({"maxRowsPerTrigger": "many"}, "maxRowsPerTrigger is 'many': set it to a whole number"),
-        ({"startingOffsets": '{"parcels": {"0": 1}}'}, "startingOffsets names queue 'parcels'"),
-    ],
-)
-def test_what_is_wrong_with_options_is_said(world: Worlds, options: dict[str, str], why: str) -> None:
-    assert why in failure(at_work(1, world).query_here(None, **options))
+def test_an_invalid_option_fails_the_query_by_its_name(world: Worlds) -> None:
+    assert "a stream has no option 'startingoffset'" in failure(at_work(1, world).query_here(startingOffset="latest"))
 
 
 @pytest.mark.parametrize(
@@ -464,7 +354,7 @@ def test_what_is_wrong_with_options_is_said(world: Worlds, options: dict[str, st
         ({}, {"once": True}, "Use trigger(availableNow=True)"),
     ],
 )
-def test_a_query_that_would_lose_rows_or_read_none_is_refused(
+def test_unsupported_triggers_and_options_are_rejected(
     world: Worlds, tmp_path: Path, options: dict[str, str], trigger: dict[str, Any], why: str
 ) -> None:
     orders = at_work(1, world)
@@ -473,13 +363,13 @@ def test_a_query_that_would_lose_rows_or_read_none_is_refused(
     assert why in failure(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
 
 
-def test_the_continuous_trigger_is_refused(world: Worlds) -> None:
+def test_the_continuous_trigger_is_rejected(world: Worlds) -> None:
     writer = at_work(1, world).load().writeStream.format("console").trigger(continuous="1 second")
     with pytest.raises(UnsupportedOperationException, match="baton does not support continuous processing"):
         writer.start()
 
 
-def test_a_checkpoint_of_another_group_is_refused(world: Worlds) -> None:
+def test_a_checkpoint_of_another_group_is_rejected(world: Worlds) -> None:
     orders = at_work(1, world)
     orders.query_here()
     orders.send(*numbers(10))
@@ -490,7 +380,7 @@ def test_a_checkpoint_of_another_group_is_refused(world: Worlds) -> None:
     assert "use another checkpoint" in failure(parcels.query_here())
 
 
-def test_queries_that_come_and_go_leave_no_threads_in_the_driver(spark: SparkSession, world: Worlds, tmp_path: Path) -> None:
+def test_ended_queries_leave_no_threads_in_the_driver(spark: SparkSession, world: Worlds, tmp_path: Path) -> None:
     orders = at_work(2, world)
 
     def run(nth: int) -> None:
@@ -503,3 +393,27 @@ def test_queries_that_come_and_go_leave_no_threads_in_the_driver(spark: SparkSes
     for nth in range(1, 6):
         run(nth)
     assert threading.active_count() < before + 5, [thread.name for thread in threading.enumerate()]
+
+
+def test_a_query_whose_file_sink_would_skip_rows_is_rejected(world: Worlds, tmp_path: Path) -> None:
+    orders = world(1)
+    orders.fleet_here()
+    table, known, older = tmp_path / "table", orders.checkpoint, tmp_path / "older"
+    orders.send("one")
+    orders.to_files(table, now=True).awaitTermination()
+    shutil.copytree(known, older)
+    orders.send("two")
+    orders.to_files(table, now=True).awaitTermination()
+    orders.send("three")
+    for checkpoint in (tmp_path / "new", older):
+        orders.checkpoint = checkpoint
+        with pytest.raises(StreamingQueryException, match=r"rows would be lost\. Use another path"):
+            orders.to_files(table, now=True).awaitTermination()
+    wait_for(lambda: orders.lag() == {0: 1}, "what was read is done with, and the rest is there")
+    orders.checkpoint = known
+    orders.to_files(table, now=True).awaitTermination()
+    assert sum(written(table).values()) == 3
+    orders.checkpoint = tmp_path / "newer"
+    orders.send("four")
+    orders.to_files(tmp_path / "another", now=True).awaitTermination()
+    assert sum(written(tmp_path / "another").values()) == 1

@@ -3,29 +3,21 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from baton.spark import jar_file
 from tests.integration.spark.stand_in import Kept, StandIn, drained, started
-from tests.redis_server import RedisServer
 from tests.waiting import until
 
 COLUMNS = ["queue", "partition", "offset", "key", "value", "headers", "timestamp", "epoch", "redelivered"]
 
 
-@pytest.fixture
-def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
-    with StandIn(spark, server.url) as made:
-        yield made
-
-
-def test_a_row_has_what_was_sent(source: StandIn, tmp_path: Path) -> None:
+def test_a_row_has_all_columns_as_sent(source: StandIn, tmp_path: Path) -> None:
     sent = source.producer.send("a", b"\x00first", {"trace": b"\xff\x00", "name": "gr\u00f6\u00dfe"}, partition=0)
     source.producer.send(None, "second", partition=0)
     source.producer.send("b", "other", {"n" * 50_001: b"1", "short": b"2"}, partition=1)
@@ -43,7 +35,7 @@ def test_a_row_has_what_was_sent(source: StandIn, tmp_path: Path) -> None:
     assert other.headers == {"n" * 50_001: b"1", "short": b"2"}, "more than a JSON parser reads by default"
 
 
-def test_only_the_columns_that_are_asked_for_are_made(source: StandIn) -> None:
+def test_only_selected_columns_are_made(source: StandIn) -> None:
     source.producer.send("a", "x", {"h": "y"}, partition=1)
     narrow = source.table().select("partition", "headers")
     plan = narrow._jdf.queryExecution().executedPlan().toString()
@@ -51,25 +43,7 @@ def test_only_the_columns_that_are_asked_for_are_made(source: StandIn) -> None:
     assert narrow.collect() == [Row(partition=1, headers={"h": b"y"})]
 
 
-def test_an_unfinished_batch_comes_again_with_the_same_rows(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(300)])
-    seen: list[list[Row]] = []
-
-    def fail(rows: DataFrame, batch: int) -> None:
-        seen.append(sorted(rows.collect(), key=lambda row: (row.partition, row.offset)))
-        raise RuntimeError("the test's function fails")
-
-    with pytest.raises(StreamingQueryException):
-        started(source.stream(), fail, tmp_path).awaitTermination()
-    source.producer.send_many([(f"key-{n}", f"later {n}") for n in range(300)])
-    kept = Kept()
-    drained(source.stream(), kept, tmp_path)
-    assert sorted(kept.batches) == [0, 1]
-    assert kept.batches[0] == seen[0] and len(seen[0]) == 300
-    assert sorted(row.value for row in kept.batches[1]) == sorted(f"later {n}".encode() for n in range(300))
-
-
-def test_the_decisions_hear_the_options_the_query_and_the_batch(source: StandIn, tmp_path: Path) -> None:
+def test_python_gets_the_options_the_query_and_the_batch(source: StandIn, tmp_path: Path) -> None:
     source.producer.send("a", "x")
     query = drained(source.stream(maxRowsPerTrigger="5"), Kept(), tmp_path)
     asked = {one[0]: one[1:] for one in reversed(source.asked)}
@@ -80,7 +54,7 @@ def test_the_decisions_hear_the_options_the_query_and_the_batch(source: StandIn,
 
 
 def test_every_range_is_read_on_its_owner_and_reported(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+    source.send(100)
     drained(source.stream(), Kept(), tmp_path)
     reports = source.reports()
     assert [one["how"] for one in reports] == ["owner"] * 2
@@ -88,7 +62,7 @@ def test_every_range_is_read_on_its_owner_and_reported(source: StandIn, tmp_path
     assert sum(one["bytes"] for one in reports) == sum(len(f"key-{n}{n}") for n in range(100))
 
 
-def test_what_somebody_else_added_is_no_row(source: StandIn, tmp_path: Path) -> None:
+def test_foreign_entries_are_no_rows(source: StandIn, tmp_path: Path) -> None:
     for n in range(3):
         source.producer.send(None, f"{n}", partition=0)
     stream = source.entries_of(0)
@@ -103,7 +77,7 @@ def test_what_somebody_else_added_is_no_row(source: StandIn, tmp_path: Path) -> 
     assert kept.values() == ["0", "1", "2", "3"]
 
 
-def test_a_task_that_ends_early_reports_what_it_has_met(source: StandIn, tmp_path: Path) -> None:
+def test_a_task_that_ends_early_reports_what_it_read(source: StandIn, tmp_path: Path) -> None:
     for n in range(1000):
         source.producer.send(None, f"{n}", partition=0)
     taken: list[str] = []
@@ -114,12 +88,12 @@ def test_a_task_that_ends_early_reports_what_it_has_met(source: StandIn, tmp_pat
     assert 4 <= report["rows"] < 1000
 
 
-def test_the_schema_is_the_sources(spark: SparkSession, source: StandIn) -> None:
+def test_a_user_defined_schema_is_rejected(spark: SparkSession, source: StandIn) -> None:
     with pytest.raises(Exception, match="user-specified schema"):
         spark.readStream.format("baton").schema("value string").option("group", source.group).load()
 
 
-def test_without_its_fleet_a_group_says_what_to_call(spark: SparkSession) -> None:
+def test_reading_a_group_without_a_fleet_names_what_to_call(spark: SparkSession) -> None:
     with pytest.raises(IllegalArgumentException, match="needs the option group") as missing:
         spark.readStream.format("baton").load()
     with pytest.raises(IllegalArgumentException, match=r"No fleet of group refunds runs .* fleet.start\(\)") as unknown:
@@ -127,13 +101,13 @@ def test_without_its_fleet_a_group_says_what_to_call(spark: SparkSession) -> Non
     assert not any("\n" in str(raised.value).strip() for raised in (missing, unknown))
 
 
-def test_an_error_of_the_decisions_ends_the_query_with_its_text(source: StandIn, tmp_path: Path) -> None:
+def test_an_error_from_python_ends_the_query_with_its_text(source: StandIn, tmp_path: Path) -> None:
     source.answers["latestOffset"] = lambda: {"error": "Queue orders has 4 partitions, and the checkpoint 8"}
     with pytest.raises(StreamingQueryException, match="Queue orders has 4 partitions, and the checkpoint 8"):
         started(source.stream(), Kept(), tmp_path).awaitTermination()
 
 
-def test_what_fails_in_python_is_told_without_its_traceback(source: StandIn, tmp_path: Path) -> None:
+def test_an_exception_in_python_is_reported_without_a_traceback(source: StandIn, tmp_path: Path) -> None:
     def fail() -> Any:
         raise ZeroDivisionError("a test divides")
 
@@ -143,7 +117,7 @@ def test_what_fails_in_python_is_told_without_its_traceback(source: StandIn, tmp
     assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]
 
 
-def test_a_plan_may_be_waited_for_and_the_wait_be_stopped(source: StandIn, tmp_path: Path) -> None:
+def test_a_query_that_waits_for_its_plan_can_be_stopped(source: StandIn, tmp_path: Path) -> None:
     source.producer.send("a", "x")
     source.answers["plan"] = lambda: {"again": 10}
     query = started(source.stream(), Kept(), tmp_path)
@@ -180,7 +154,7 @@ def lines(folder: Path, program: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_what_a_task_remembers_and_reports(tmp_path: Path) -> None:
+def test_tasks_remember_servers_and_report_failures(tmp_path: Path) -> None:
     assert lines(tmp_path, "PartsOfATask") == [
         "a server that has answered is known by its address alone",
         "the latest check counts",
@@ -190,5 +164,5 @@ def test_what_a_task_remembers_and_reports(tmp_path: Path) -> None:
     ]
 
 
-def test_spark_ends_in_its_own_way_also_where_python_does_not_say_that_the_fleet_has_stopped(tmp_path: Path) -> None:
+def test_spark_ends_even_if_python_never_reports_the_fleet_stopped(tmp_path: Path) -> None:
     assert lines(tmp_path, "LateEnd") == ["asked: jvmEnds", "Spark ends"]

@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 
 from cluster.ports import free_ports
 from tests.clustered_redis import clustered_redis
-from tests.integration.spark.slow_rows import both_wait, slowly
-from tests.integration.spark.stand_in import Kept, StandIn, drained, started, values
+from tests.integration.spark.slow_rows import read_slowly
+from tests.integration.spark.stand_in import Kept, StandIn, drained
 from tests.redis_server import RedisServer
 from tests.self_signed import self_signed
 from tests.watched_redis import watched_redis
 
 
-def test_a_server_with_tls_is_shown_a_certificate(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_show_a_tls_server_their_certificate(spark: SparkSession, tmp_path: Path) -> None:
     certificate = self_signed(tmp_path)
     files = f"ssl_ca_certs={certificate}&ssl_certfile={certificate}&ssl_keyfile={certificate}"
     with RedisServer() as server:
@@ -29,7 +29,7 @@ def test_a_server_with_tls_is_shown_a_certificate(spark: SparkSession, tmp_path:
         reads_all(spark, f"rediss://127.0.0.1:{port}/0?{files}&ssl_check_hostname=false", tmp_path)
 
 
-def test_a_key_of_the_older_form_serves_and_the_host_is_checked(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pkcs1_key_works_and_the_hostname_is_checked(spark: SparkSession, tmp_path: Path) -> None:
     certificate, key = of_this_host(tmp_path)
     files = f"ssl_ca_certs={certificate}&ssl_certfile={certificate}&ssl_keyfile={key}"
     with RedisServer() as server:
@@ -50,7 +50,7 @@ def test_a_user_with_the_rights_of_the_guide_reads(spark: SparkSession, tmp_path
         reads_all(spark, server.url, tmp_path, as_reader)
 
 
-def test_a_server_that_refuses_the_password_is_not_asked_for_long(spark: SparkSession) -> None:
+def test_a_rejected_password_fails_quickly(spark: SparkSession) -> None:
     with RedisServer(password="right") as server, StandIn(spark, server.url) as source:
         source.producer.send("a", "x")
         source.server |= {"password": "wrong"}
@@ -70,30 +70,23 @@ def test_a_master_of_a_cluster_dies_in_the_middle_of_a_read(spark: SparkSession,
 
 def reads_all(spark: SparkSession, url: str, folder: Path, arrange: Callable[[StandIn], object] = lambda _: None) -> None:
     with StandIn(spark, url) as source:
-        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(2000)])
+        sent = source.send(2000)
         arrange(source)
         assert source.table().count() == 2000
         kept = Kept()
         drained(source.stream(), kept, folder / "checkpoint")
-        assert kept.values() == sorted(str(n) for n in range(2000))
+        assert kept.values() == sent
 
 
 def reads_on(spark: SparkSession, url: str, folder: Path, trouble: Callable[[StandIn], object]) -> None:
     """All rows are read, each once, although this fault happens in the middle."""
     with StandIn(spark, url) as source:
-        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(40_000)])
-        read: list[list[str]] = []
-        query = started(
-            source.stream(),
-            lambda rows, _: read.append(values(slowly(rows, folder))),
-            folder / "checkpoint",
-            available_now=True,
-        )
-        both_wait(folder, query)
+        sent = source.send(40_000)
+        query, read = read_slowly(source, folder)
         trouble(source)
         (folder / "go").touch()
         query.awaitTermination()
-        assert read == [sorted(str(n) for n in range(40_000))]
+        assert read == [sent]
 
 
 def with_tls(server: RedisServer, certificate: Path, key: Path) -> int:

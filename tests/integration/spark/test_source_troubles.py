@@ -1,31 +1,28 @@
-"""Executors and servers that fail in the middle of a read, concurrent reads, and large entries."""
+"""Executors and servers that fail in the middle of a read, concurrent reads, large entries, and ranges that are lent."""
 
+import json
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from baton.queues.redis.keys import partition_keys
-from tests.integration.spark.slow_rows import NUMBERS, ROWS_IN_PAGES, both_wait, numbers, send_pages, slowly
-from tests.integration.spark.stand_in import Owner, StandIn, drained, started, values
+from tests.integration.redis.logged import Task
+from tests.integration.spark.slow_rows import NUMBERS, ROWS_IN_PAGES, numbers, read_slowly, send_pages
+from tests.integration.spark.stand_in import Owner, StandIn, drained, values
 from tests.integration.spark.world import executor_pids
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
 NOBODY = Owner("", "")
-
-
-@pytest.fixture
-def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
-    with StandIn(spark, server.url) as made:
-        yield made
 
 
 def refusing(port: int, attempts: int) -> None:
@@ -35,24 +32,20 @@ def refusing(port: int, attempts: int) -> None:
             listening.accept()[0].close()
 
 
-def test_what_a_killed_executor_was_reading_is_lent_on(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(40_000)])
-    read: list[list[str]] = []
-    query = started(
-        source.stream(), lambda rows, _: read.append(values(slowly(rows, tmp_path))), tmp_path / "checkpoint", available_now=True
-    )
-    both_wait(tmp_path, query)
+def test_a_killed_executors_range_is_lent_to_another(source: StandIn, tmp_path: Path) -> None:
+    sent = source.send(40_000)
+    query, read = read_slowly(source, tmp_path)
     [pid] = executor_pids(source.owners[1].executor)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not executor_pids(source.owners[1].executor), "it is gone")
     (tmp_path / "go").touch()
     query.awaitTermination()
-    assert read == [sorted(str(n) for n in range(40_000))]
+    assert read == [sent]
     assert {one["how"] for one in source.reports()} == {"owner", "lent"}
 
 
 def test_a_function_that_evaluates_twice_sees_the_same_rows(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(500)])
+    sent = source.send(500)
     seen: list[list[str]] = []
 
     def twice(rows: DataFrame, _: int) -> None:
@@ -61,12 +54,12 @@ def test_a_function_that_evaluates_twice_sees_the_same_rows(source: StandIn, tmp
         seen.append(values(rows))
 
     drained(source.stream(), twice, tmp_path)
-    assert seen[0] == seen[1] == sorted(str(n) for n in range(500))
+    assert seen == [sent] * 2
 
 
-def test_two_evaluations_at_once_read_what_is_lent_to_both(source: StandIn, tmp_path: Path) -> None:
+def test_two_concurrent_evaluations_share_a_loan(source: StandIn, tmp_path: Path) -> None:
     source.owners = [NOBODY, NOBODY]
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(3000)])
+    sent = source.send(3000)
     source.answers["latestOffset"] = lambda: {
         "orders": {str(number): one.last for number, one in source.ranges.positions().items()}
     }
@@ -80,7 +73,7 @@ def test_two_evaluations_at_once_read_what_is_lent_to_both(source: StandIn, tmp_
             thread.join()
 
     drained(source.stream(), both, tmp_path)
-    assert seen == [sorted(str(n) for n in range(3000))] * 2
+    assert seen == [sent] * 2
     assert [one["how"] for one in source.reports()] == ["lent"] * 4
 
 
@@ -99,7 +92,7 @@ def test_large_entries_fit_into_small_executors(source: StandIn, tmp_path: Path)
     assert {one["how"] for one in source.reports()} == {"owner"}
 
 
-def test_a_python_function_is_given_large_entries_in_parts_that_fit(source: StandIn, tmp_path: Path) -> None:
+def test_a_python_function_gets_large_entries_in_bounded_parts(source: StandIn, tmp_path: Path) -> None:
     for n in range(40):
         source.producer.send(f"key-{n}", b"x" * 2_000_000)
     seen: list[int] = []
@@ -122,15 +115,7 @@ def test_a_python_function_is_given_large_entries_in_parts_that_fit(source: Stan
 def test_a_redis_that_restarts_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with RedisServer(fsync="always") as own, StandIn(spark, own.url) as source:
         send_pages(source)
-        read: list[list[str]] = []
-
-        query = started(
-            source.stream(),
-            lambda rows, _: read.append(numbers(slowly(rows, tmp_path))),
-            tmp_path / "checkpoint",
-            available_now=True,
-        )
-        both_wait(tmp_path, query)
+        query, read = read_slowly(source, tmp_path, numbers)
         own.kill()
         (tmp_path / "go").touch()
         refusing(own.port, 16)
@@ -139,8 +124,8 @@ def test_a_redis_that_restarts_is_waited_for(spark: SparkSession, tmp_path: Path
         assert read == [NUMBERS]
 
 
-def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+def test_a_later_query_ends_this_one_with_a_clear_error(source: StandIn, tmp_path: Path) -> None:
+    source.send(100)
 
     def overtaken(rows: DataFrame, _: int) -> None:
         source.ranges.begin()
@@ -152,17 +137,10 @@ def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path
     assert {one["how"] for one in source.reports()} == {"refused"}
 
 
-def test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has(source: StandIn, tmp_path: Path) -> None:
+def test_a_task_that_was_held_up_delivers_no_further_rows(source: StandIn, tmp_path: Path) -> None:
     """As in an executor that was stopped and wakes up: its next page has already arrived."""
     send_pages(source)
-    counted: list[int] = []
-    query = started(
-        source.stream(),
-        lambda rows, _: counted.append(slowly(rows, tmp_path).count()),
-        tmp_path / "checkpoint",
-        available_now=True,
-    )
-    both_wait(tmp_path, query)
+    query, counted = read_slowly(source, tmp_path, DataFrame.count)
     later = time.monotonic()
     source.ranges.begin()
     until(lambda: time.monotonic() - later > 1, "what was checked before is old")
@@ -172,8 +150,8 @@ def test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has(sour
     assert not counted and sum(one["rows"] for one in source.reports()) < ROWS_IN_PAGES
 
 
-def test_a_batch_that_is_done_is_not_read_again(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+def test_a_finished_batch_cannot_be_read_again(source: StandIn, tmp_path: Path) -> None:
+    source.send(100)
 
     def finished(rows: DataFrame, _: int) -> None:
         source.commit(source.group, source.asked[-1][3])
@@ -183,60 +161,47 @@ def test_a_batch_that_is_done_is_not_read_again(source: StandIn, tmp_path: Path)
         drained(source.stream(), finished, tmp_path)
 
 
-def test_a_server_that_takes_no_writes_for_now_is_waited_for(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
-    read: list[list[str]] = []
+def reads_in_spite_of(error: str, source: StandIn, folder: Path, begin: Callable[[], object], end: Callable[[], object]) -> None:
+    """All is read, by first attempts, although the server answers with this error for a while."""
+    sent, read = source.send(100), list[str]()
 
-    def refused() -> int:
+    def refused() -> bool:
         with source.raw() as raw:
-            return sum(int(one["count"]) for name, one in raw.info("errorstats").items() if name == "errorstat_NOREPLICAS")
+            return f"errorstat_{error}" in raw.info("errorstats")
 
-    def with_a_replica_again() -> None:
-        until(lambda: refused() > 0, "the server has refused somebody")
-        with source.raw() as raw:
-            raw.config_set("min-replicas-to-write", 0)
+    def over() -> None:
+        until(refused, "the server has refused a request")
+        end()
 
-    def without_replicas(rows: DataFrame, _: int) -> None:
-        with source.raw() as raw:
-            raw.config_resetstat()
-            raw.config_set("min-replicas-to-write", 1)
-        again = threading.Thread(target=with_a_replica_again)
+    def collect(rows: DataFrame, _: int) -> None:
+        begin()
+        again = threading.Thread(target=over)
         again.start()
-        read.append(values(rows))
+        read.extend(values(rows))
         again.join()
 
-    drained(source.stream(), without_replicas, tmp_path)
-    assert sorted(value for rows in read for value in rows) == sorted(f"{n}" for n in range(100))
-    assert {one["how"] for one in source.reports()} == {"owner"}, "by first attempts: no task has failed"
+    with source.raw() as raw:
+        raw.config_resetstat()
+    drained(source.stream(), collect, folder)
+    assert sorted(read) == sent
+    assert {one["how"] for one in source.reports()} == {"owner"}, "no task has failed"
+
+
+def test_a_server_that_takes_no_writes_for_now_is_waited_for(source: StandIn, tmp_path: Path) -> None:
+    def replicas(least: int) -> None:
+        with source.raw() as raw:
+            raw.config_set("min-replicas-to-write", least)
+
+    reads_in_spite_of("NOREPLICAS", source, tmp_path, lambda: replicas(1), lambda: replicas(0))
 
 
 def test_a_server_whose_disk_is_full_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with RedisServer(append_only=False) as own, StandIn(spark, own.url) as source:
-        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
-        read: list[list[str]] = []
-
-        def refused() -> int:
-            with own.client() as raw:
-                return sum(int(one["count"]) for name, one in raw.info("errorstats").items() if name == "errorstat_MISCONF")
-
-        def with_room_again() -> None:
-            until(lambda: refused() > 0, "the server has refused somebody")
-            own.free_disk()
-
-        def without_room(rows: DataFrame, _: int) -> None:
-            own.fill_disk()
-            again = threading.Thread(target=with_room_again)
-            again.start()
-            read.append(values(rows))
-            again.join()
-
-        drained(source.stream(), without_room, tmp_path)
-        assert sorted(value for rows in read for value in rows) == sorted(f"{n}" for n in range(100))
-        assert {one["how"] for one in source.reports()} == {"owner"}, "by first attempts: no task has failed"
+        reads_in_spite_of("MISCONF", source, tmp_path, own.fill_disk, own.free_disk)
 
 
-def test_reports_of_a_query_that_has_failed_are_not_kept(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+def test_reports_of_a_failed_query_are_dropped(source: StandIn, tmp_path: Path) -> None:
+    source.send(100)
 
     def failing(rows: DataFrame, _: int) -> None:
         rows.collect()
@@ -249,18 +214,18 @@ def test_reports_of_a_query_that_has_failed_are_not_kept(source: StandIn, tmp_pa
     assert source.reports() == [], "nothing is left of it"
 
 
-def test_the_size_of_the_largest_entry_that_is_none_holds_up_nobody(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+def test_an_invalid_largest_entry_size_is_ignored(source: StandIn, tmp_path: Path) -> None:
+    sent = source.send(100)
     with source.raw() as raw:
         for partition in (0, 1):
             raw.hset(partition_keys(source.queue, partition).progress, "largest", "1e6")
     read: list[str] = []
     drained(source.stream(), lambda rows, _: read.extend(values(rows)), tmp_path)
-    assert sorted(read) == sorted(f"{n}" for n in range(100))
+    assert sorted(read) == sent
 
 
-def test_entries_that_somebody_deletes_are_missed(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+def test_entries_deleted_at_the_server_fail_the_query(source: StandIn, tmp_path: Path) -> None:
+    source.send(100)
 
     def deleted(rows: DataFrame, _: int) -> None:
         stream = source.entries_of(0)
@@ -270,3 +235,60 @@ def test_entries_that_somebody_deletes_are_missed(source: StandIn, tmp_path: Pat
 
     with pytest.raises(StreamingQueryException, match=r"those after .* were deleted at the server"):
         drained(source.stream(), deleted, tmp_path)
+
+
+# -- A range that is lent several times: borrowers die in the middle, and earlier readers wake up.
+
+
+class Loan(NamedTuple):
+    """A loan, as the queue records it."""
+
+    evaluation: str
+    attempt: int
+    executor: str
+
+
+def loan(source: StandIn, partition: int) -> Loan:
+    """The last loan of the partition."""
+    with source.raw() as raw:
+        found = json.loads(str(raw.hget(partition_keys(source.queue, partition).progress, "loans"), "utf-8"))
+    [(evaluation, (attempt, executor, _))] = found.items()
+    return Loan(evaluation, attempt, executor.rpartition("/")[2])
+
+
+@pytest.mark.long
+def test_rows_are_the_same_although_owner_and_borrowers_die_while_reading(source: StandIn, tmp_path: Path) -> None:
+    sent = source.send(40_000)
+    query, read = read_slowly(source, tmp_path)
+    readers = [loan(source, 1).executor]
+    for _ in range(2):
+        (tmp_path / "waits-1").unlink()
+        [pid] = executor_pids(readers[-1])
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: (tmp_path / "waits-1").exists() or query.exception(), "another one is in the middle")
+        readers.append(loan(source, 1).executor)
+    assert len(set(readers)) == 3
+    (tmp_path / "go").touch()
+    query.awaitTermination()
+    assert read == [sent]
+    assert {one["how"] for one in source.reports()} == {"owner", "lent"}
+
+
+def test_a_reader_that_wakes_up_after_a_loan_is_rejected(source: StandIn, tmp_path: Path) -> None:
+    send_pages(source)
+    query, read = read_slowly(source, tmp_path, numbers)
+    later = time.monotonic()
+    first = min((0, 1), key=lambda partition: loan(source, partition).attempt)
+    evaluation, attempt, _ = loan(source, first)
+    with source.raw() as raw:
+        start, end = map(int, raw.hmget(partition_keys(source.queue, first).progress, "logged", "loggedTo"))
+        borrower = Task(
+            source.query, start, end, evaluation=evaluation, attempt=attempt + 1, executor="elsewhere", partition=first
+        )
+        how, entries = borrower.page(raw, source.queue, b"%d-0" % start)
+    assert (how, len(entries)) == ("lent", 100)
+    until(lambda: time.monotonic() - later > 1, "what was checked before is old")
+    (tmp_path / "go").touch()
+    query.awaitTermination()
+    assert read == [NUMBERS]
+    assert sorted(one["how"] for one in source.reports()) == ["owner", "owner", "refused"]

@@ -7,19 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import redis
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ids import Partition
 from baton.queues.producer_side import Sent
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
-from baton.queues.redis.keys import partition_keys, queue_key
+from baton.queues.redis.keys import partition_keys
 from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse
-from baton.spark.offsets import AskAgain, SourceError, StreamOptions, offset_text
+from baton.spark.offsets import AskAgain, StreamOptions, offset_text
 from baton.spark.queues import FleetQueues, QueueAwayError
 from baton.spark.statistics import Counts
 from baton.spark.stream import IDLE, RunningQuery, Stream
@@ -109,9 +108,7 @@ def to_the_end(stream: Stream) -> int:
         at = end
 
 
-def test_available_now_reads_on_behind_more_foreign_entries_than_one_look_takes(
-    server: RedisServer, context: FleetContext
-) -> None:
+def test_available_now_reads_past_thousands_of_foreign_entries(server: RedisServer, context: FleetContext) -> None:
     stream = partition_keys(QUEUE, 0).stream
     with RedisProducer(server.url, QUEUE) as producer, server.client() as client:
         number = number_of(producer.send("key", "first"))
@@ -127,9 +124,7 @@ def test_available_now_reads_on_behind_more_foreign_entries_than_one_look_takes(
     assert to_the_end(query) == last
 
 
-def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_entries(
-    server: RedisServer, context: FleetContext
-) -> None:
+def test_a_source_beside_others_waits_briefly_and_still_finds_new_entries(server: RedisServer, context: FleetContext) -> None:
     class Waits(FleetQueues):
         longest = 0.0
 
@@ -150,7 +145,7 @@ def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_
     queues.close()
 
 
-def test_available_now_finds_what_is_behind_many_foreign_entries_alone(server: RedisServer, context: FleetContext) -> None:
+def test_available_now_finds_an_entry_after_many_foreign_ones(server: RedisServer, context: FleetContext) -> None:
     with RedisProducer(server.url, QUEUE) as producer, server.client() as client:
         number = number_of(producer.send("key", "first"))
         assert to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), context)) == number
@@ -165,7 +160,7 @@ def test_available_now_finds_what_is_behind_many_foreign_entries_alone(server: R
     assert to_the_end(query) == last
 
 
-def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(server: RedisServer, context: FleetContext) -> None:
+def test_a_checkpoint_may_name_a_partition_that_no_longer_exists(server: RedisServer, context: FleetContext) -> None:
     with RedisProducer(server.url, QUEUE) as producer:
         producer.send("key", "first")
         at = to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), context))
@@ -175,19 +170,7 @@ def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(ser
     assert again(lambda: another.latest_offset(begin)) == {ONLY: at + 1, Partition(ORDERS, 77): 5}
 
 
-def test_a_driver_that_has_lost_the_group_takes_no_number(server: RedisServer, context: FleetContext) -> None:
-    after = Stream(
-        "group-1", RunningQuery("query"), "place", StreamOptions(), replace(context, over=lambda: "another driver has the group")
-    )
-    with pytest.raises(SourceError, match="another driver has the group"):
-        after.latest_offset("{}")
-    with redis.Redis.from_url(server.url) as raw:
-        assert raw.hget(queue_key(QUEUE), "query") is None, "a number would end the query of who has it now"
-
-
-def test_what_is_behind_counts_entries_and_not_the_jump_of_numbers_after_a_failover(
-    server: RedisServer, context: FleetContext
-) -> None:
+def test_rows_behind_ignore_the_jump_of_numbers_after_a_failover(server: RedisServer, context: FleetContext) -> None:
     with RedisProducer(server.url, QUEUE) as producer:
         producer.send("key", "first")
         query = Stream("group-1", RunningQuery("query"), "place", StreamOptions(), context)
@@ -205,7 +188,7 @@ def test_what_is_behind_counts_entries_and_not_the_jump_of_numbers_after_a_failo
         assert Stream("group-3", RunningQuery("query"), "place", StreamOptions(), context).rows_behind(at) == {ONLY: 1}
 
 
-def test_a_password_that_cannot_be_read_is_waited_for(tmp_path: Path) -> None:
+def test_an_unreadable_password_is_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "password"
     with RedisServer(password="secret") as server:
         queues = FleetQueues({ORDERS: f"redis://127.0.0.1:{server.port}?password_file={file}"}, "default", "group")

@@ -61,7 +61,7 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
     driver: subprocess.Popen[bytes] = ChildProcess(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     try:
         until(lambda: "-exec-0: " in dev.last() and "-exec-1: " in dev.last(), "both executors own partitions", 400)
-        # The first batch of a new query has no rows, and what was there before is committed by nobody: all of it is read.
+        # The first batch of a new query has no rows, and earlier entries are not committed: all of them are read.
         until(lambda: len(values(output)) >= ROWS, "all rows are there", 300)
         assert values(output) == sorted(range(ROWS))
         stopped(driver)
@@ -71,9 +71,7 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
         log.close()
 
 
-def test_a_second_driver_under_dev_waits_until_the_first_has_given_the_group_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_second_driver_under_baton_dev_waits_for_the_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server = DevServer("dev", "orders", lambda: None)
     server.start()
 

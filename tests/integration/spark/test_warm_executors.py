@@ -16,16 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.spark import Directory, Fleet
 from tests.integration.spark.kafka_world import KafkaWorld
-from tests.integration.spark.world import World, Worlds, executor_pids, wait_for
+from tests.integration.spark.world import World, Worlds, executor_pids, numbers, wait_for
 from tests.kafka_broker import KafkaBroker
 from tests.local_spark import JAVA
 from tests.redis_server import RedisServer
 
 ROWS = "partition int, value string"
-
-
-def numbers(count: int, begin: int = 0) -> list[str]:
-    return [f"{number:05}" for number in range(begin, begin + count)]
 
 
 def note(folder: Path, rows: int) -> None:
@@ -72,7 +68,7 @@ def values(spark: SparkSession, table: Path) -> list[str]:
 def orders(request: pytest.FixtureRequest, world: Worlds, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
     """Two partitions."""
     if request.param == "redis":
-        yield world(2)
+        yield world(2, owned=False)
         return
     with KafkaBroker() as broker:
         made = KafkaWorld(spark, broker, tmp_path / "orders", 2)
@@ -80,7 +76,7 @@ def orders(request: pytest.FixtureRequest, world: Worlds, spark: SparkSession, t
         made.stop()
 
 
-def test_a_python_worker_of_a_new_executor_has_run_the_query_s_function_before_rows_come(
+def test_a_new_executors_python_worker_runs_the_function_before_rows_come(
     orders: World, spark: SparkSession, tmp_path: Path
 ) -> None:
     folder, table = tmp_path / "noted", tmp_path / "table"
@@ -102,12 +98,9 @@ def test_a_python_worker_of_a_new_executor_has_run_the_query_s_function_before_r
     assert values(spark, table) == numbers(40)
 
 
-def test_a_new_executor_has_connected_to_redis_before_it_owns_anything_and_asked_for_nothing_that_is_refused(
-    world: Worlds, server: RedisServer, tmp_path: Path
-) -> None:
+def test_a_new_executor_connects_to_redis_before_it_owns_a_partition(world: Worlds, server: RedisServer, tmp_path: Path) -> None:
     orders = world(2)
     orders.url = f"{server.url}?client_name={tmp_path.name}"
-    orders.share_out(2)
     orders.fleet_here()
     columns = "partition", F.col("value").cast("string").alias("value")
     query = written(orders, lambda rows: rows.select(*columns), tmp_path / "table")
@@ -127,10 +120,9 @@ def test_a_new_executor_has_connected_to_redis_before_it_owns_anything_and_asked
     assert values(orders.spark, tmp_path / "table") == numbers(40)
 
 
-def test_a_new_executor_has_called_spark_s_own_functions_of_the_query_before_rows_come(world: Worlds, tmp_path: Path) -> None:
+def test_a_new_executor_calls_sparks_own_functions_before_rows_come(world: Worlds, tmp_path: Path) -> None:
     """What functions load at their first call, such as Unicode rules for upper(), would hold up all partitions."""
     orders = world(2)
-    orders.share_out(2)
     orders.fleet_here()
     columns = "partition", F.upper(F.col("value").cast("string")).alias("value")
     query = written(orders, lambda rows: rows.select(*columns), tmp_path / "table")
@@ -163,9 +155,8 @@ def ports(pid: int) -> set[str]:
     return found
 
 
-def test_state_and_results_are_those_of_the_rows_though_an_executor_was_warmed(world: Worlds, tmp_path: Path) -> None:
+def test_warming_an_executor_changes_neither_state_nor_results(world: Worlds, tmp_path: Path) -> None:
     orders = world(2)
-    orders.share_out(2)
     orders.fleet_here()
     counts: dict[str, int] = {}
 
@@ -185,9 +176,8 @@ def test_state_and_results_are_those_of_the_rows_though_an_executor_was_warmed(w
         wait_for(lambda: counts == dict.fromkeys(numbers(10), nth), "each is counted once more")  # noqa: B023
 
 
-def test_what_the_fleet_is_told_to_do_beforehand_is_done_in_each_new_executor(world: Worlds, tmp_path: Path) -> None:
+def test_the_users_warm_up_runs_in_each_new_executor(world: Worlds, tmp_path: Path) -> None:
     orders = world(2)
-    orders.share_out(2)
     place = Directory(orders.ledger, session=orders.session)
     told = partial(note, tmp_path, 0)
     with Fleet(orders.spark, group=orders.name, queues={orders.name: orders.url}, environment=place, warm_up=told):

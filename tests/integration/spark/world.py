@@ -36,6 +36,11 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
     until(condition, what)
 
 
+def numbers(count: int, begin: int = 0) -> list[str]:
+    """Values in order."""
+    return [f"{number:05}" for number in range(begin, begin + count)]
+
+
 class Row(NamedTuple):
     batch: int
     partition: int
@@ -46,9 +51,9 @@ class Row(NamedTuple):
 
 
 class Worlds(Protocol):
-    """Creates a world."""
+    """Creates a world, whose partitions two executors own in turn unless `owned` is False."""
 
-    def __call__(self, partitions: int, name: str = "orders") -> "World": ...
+    def __call__(self, partitions: int, name: str = "orders", *, owned: bool = True) -> "World": ...
 
 
 class World:

@@ -1,5 +1,4 @@
-"""A row for which a stateful operator raises, and a row that kills its Python worker: the errors and dead letters. A timer that
-raises, which is no row's fault."""
+"""A user's state by key in Python, with RocksDB as the state store; rows, timers and Python workers that fail."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -8,18 +7,77 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from tests.integration.spark.test_always_failing import letters
-from tests.integration.spark.test_source_state import COUNTED, CountsRows
 from tests.integration.spark.world import World, Worlds, wait_for
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("in_rocksdb", "two_tries")
+
+COUNTED = "number string, count long"
+
+
+class CountsRows(StatefulProcessor):
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._seen = handle.getValueState("seen", "count long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's
+        yield Row(number=key[0], count=self._and(sum(1 for _ in rows)))
+
+    def close(self) -> None:
+        pass
+
+    def _and(self, more: int) -> int:
+        before = self._seen.get()
+        count = more + (before[0] if before is not None else 0)
+        self._seen.update((count,))
+        return count
+
+
+class CountsFrames(CountsRows):
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's
+        yield pd.DataFrame({"number": [key[0]], "count": [self._and(sum(len(frame) for frame in rows))]})
+
+
+def by_rows(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("number").transformWithState(CountsRows(), COUNTED, "update", "none")
+
+
+def by_frames(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("number").transformWithStateInPandas(CountsFrames(), COUNTED, "update", "none")
+
+
+@pytest.mark.parametrize("counting", [pytest.param(by_rows, marks=pytest.mark.long), by_frames])
+def test_state_of_each_key_is_kept_from_batch_to_batch(
+    world: Worlds, tmp_path: Path, counting: Callable[[DataFrame], DataFrame]
+) -> None:
+    orders = world(2)
+    orders.fleet_here()
+    latest: dict[str, int] = {}
+
+    def keep(counts: DataFrame, _: int) -> None:
+        latest.update({row["number"]: row["count"] for row in counts.collect()})
+
+    rows = orders.load().select(F.col("value").cast("string").alias("number"))
+    writer = counting(rows).writeStream.outputMode("update").foreachBatch(keep)
+    query = writer.option("checkpointLocation", str(tmp_path / "state")).start()
+
+    def has(wanted: dict[str, int]) -> bool:
+        assert query.exception() is None
+        return latest == wanted
+
+    orders.send(*["one", "two", "two"] * 5)
+    wait_for(lambda: has({"one": 5, "two": 10}), "the first entries are counted")
+    orders.send(*["two", "three"] * 5)
+    wait_for(lambda: has({"one": 5, "two": 15, "three": 5}), "the later ones are added")
+
+
+# -- Rows and timers that raise.
 
 
 class CountsGoodRows(CountsRows):
@@ -33,7 +91,7 @@ def by_state(numbers: DataFrame) -> DataFrame:
     return numbers.groupBy("number").transformWithState(CountsGoodRows(), COUNTED, "update", "none")
 
 
-def by_frames(numbers: DataFrame) -> DataFrame:
+def by_pandas(numbers: DataFrame) -> DataFrame:
     def count(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         if key[0] == "poison":
             raise ValueError("no such product")
@@ -104,15 +162,14 @@ def a_batch_with_poison(counted: Counted) -> None:
     ("counting", "why"),
     [
         (by_state, "ValueError: no such product"),
-        (by_frames, "ValueError: no such product"),
+        (by_pandas, "ValueError: no such product"),
         (by_worker, "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."),
     ],
 )
-def test_the_batch_is_set_aside_with_what_went_wrong_and_what_was_counted_before_stands(
+def test_a_poisonous_batch_is_set_aside_and_earlier_state_is_kept(
     world: Worlds, counting: Callable[[DataFrame], DataFrame], why: str
 ) -> None:
     orders = world(1)
-    orders.share_out(1)
     counted = Counted(orders, counting)
     counted.run(a_batch_with_poison)
     assert counted.latest == {"one": 1 if counting is by_worker else 2, "last": 1}, "what a failed try has counted does not count"
@@ -143,11 +200,8 @@ class Reminds(CountsRows):
 
 
 @pytest.mark.long
-def test_of_a_timer_that_raises_one_batch_is_set_aside_at_most_and_the_query_goes_on_when_it_is_mended(
-    world: Worlds, tmp_path: Path
-) -> None:
+def test_a_failing_timer_sets_aside_at_most_one_batch(world: Worlds, tmp_path: Path) -> None:
     orders = world(1)
-    orders.share_out(1)
 
     def by_timer(numbers: DataFrame) -> DataFrame:
         return numbers.groupBy("number").transformWithState(Reminds(tmp_path), COUNTED, "update", "processingTime")
