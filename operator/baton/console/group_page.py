@@ -134,10 +134,7 @@ def newest(*lists: Iterable[TimelineEntry]) -> list[dict[str, Any]]:
 
 def _sentence(giver: MemberId | None, owner: MemberId | None, why: str, those: Iterable[Partition]) -> str:
     what = " and ".join(f"{numbers} of {queue}" for queue, numbers in short_numbers(sorted(those), LONGEST_MOVED).items())
-    because = f": {why}" if why else ""
-    if owner is None:
-        return f"{what}: {giver or 'unowned'} → unowned{because}"
-    return f"{what}: {giver or 'unowned'} → {owner}{because}"
+    return f"{what}: {giver or 'unowned'} → {owner or 'unowned'}" + (f": {why}" if why else "")
 
 
 Json = dict[str, Any]
@@ -160,7 +157,7 @@ def group_row(look: GroupLook) -> Json:
         "holdUntil": read_seconds(look.status.hold_until, None),
         "proposal": look.status.proposal is not None,
         "changedAt": look.changed_at,
-        **{name: look.count(name) for name in ("partitions", "unowned", "members", "standbys", "moving")},
+        **{name: look.count(name) for name in ("partitions", "unowned", "members", "moving")},
     }
 
 
@@ -186,16 +183,7 @@ def group_page(
         "partitions": look.count("partitions"),
         "unowned": sum(row.owner is None for row in every) if every else look.count("unowned"),
         "problems": [{"what": one.what, "rest": one.rest, "severity": one.severity} for one in problems_of(look)],
-        "conditions": [
-            {
-                "type": one.type,
-                "status": one.status,
-                "reason": one.reason,
-                "message": one.message,
-                "since": read_seconds(one.last_transition_time, None),
-            }
-            for one in look.status.conditions
-        ],
+        "conditions": written.get("conditions", []),
         "queues": [
             {
                 "name": name,
@@ -209,14 +197,10 @@ def group_page(
         "grid": columns(shown, every, look.vacant),
         "handoffs": _handoffs(look),
         "slots": [
-            {
-                "member": slot.member,
-                "until": slot.expires,
-                "partitions": short_numbers(slot.vacated or (), LONGEST_RANGES),
-            }
+            {"member": slot.member, "until": slot.expires, "partitions": short_numbers(slot.vacated or (), LONGEST_RANGES)}
             for slot in look.vacant[:MOST_HANDOFFS]
         ],
-        "proposal": _proposal(look),
+        "proposal": look.status.proposal and {**written["proposal"], "pause": pause(look.status.proposal)},
         "timeline": newest(*happened),
         "lag": None if lag is None else one_line(lag.text, 400),
         "notes": list(notes),
@@ -256,29 +240,9 @@ def _handoffs(look: GroupLook) -> Json:
                 "from": move.giver,
                 "to": move.receiver,
                 "deadline": deadline,
-                "length": move.length,
                 "why": move.why,
                 "unacknowledged": waits.get((partition.queue, partition.number)),
             }
             for deadline, partition, move in moving[:MOST_HANDOFFS]
         ],
-    }
-
-
-def _proposal(look: GroupLook) -> Json | None:
-    proposal = look.status.proposal
-    if proposal is None:
-        return None
-    return {
-        "id": proposal.id,
-        "moves": proposal.moves,
-        "paused": proposal.paused,
-        "pausedAtOnce": proposal.paused_at_once,
-        "pause": pause(proposal),
-        "reason": proposal.reason,
-        "since": read_seconds(proposal.created_at, None),
-        "handoffs": [
-            {"queue": one.queue, "partitions": one.partitions, "from": one.giver, "to": one.receiver} for one in proposal.handoffs
-        ],
-        "members": [{"member": one.member, "before": one.before, "after": one.after} for one in proposal.members],
     }
