@@ -123,7 +123,9 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
         api.get(groups_path(namespace)), api.get(queues_path(namespace)), api.get("/version")
     )
     definitions = await _definitions(api, unread)
-    deployments = await _deployments(api, unread)
+    deployments = await _list(
+        api, group_path("apps/v1", None, "deployments"), "operators", unread, labelSelector=OPERATOR_SELECTOR
+    )
     labelled = await _list(api, core_path(namespace, "pods"), "pods", unread, labelSelector=GROUP_LABEL)
     queues = seen["items"]
     looked = [await _look(api, one, queues) for one in found["items"]]  # one by one, to have only one whole ledger in memory
@@ -142,7 +144,9 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
         groups=[one for one, _ in looked],
         sizes={one.group.full_name: size for one, size in looked},
         queues=[queue_view(one) for one in queues],
-        deleted=[_deleted(kind, one) for kind, of in (("group", found["items"]), ("queue", queues)) for one in of if _going(one)],
+        deleted=[
+            _deleted(kind, one) for kind, of in (("group", found["items"]), ("queue", queues)) for one in of if _is_deleted(one)
+        ],
         pods=[pod for one in labelled if (pod := view(one)) is not None],
         own_rights=own,
         operator_rights=[right for of in others for right in of],
@@ -159,10 +163,6 @@ async def _definitions(api: Api, unread: dict[str, str]) -> dict[str, Json | Non
         except ApiError as error:
             unread["resources"] = error.message
     return made
-
-
-async def _deployments(api: Api, unread: dict[str, str]) -> list[Json]:
-    return await _list(api, group_path("apps/v1", None, "deployments"), "operators", unread, labelSelector=OPERATOR_SELECTOR)
 
 
 async def _list(api: Api, path: str, key: str, unread: dict[str, str], **query: str) -> list[Json]:
@@ -229,7 +229,7 @@ def _served(deployment: Json) -> tuple[str, ...]:
     return tuple(sorted(str(word).removeprefix("--namespace=") for word in words if str(word).startswith("--namespace=")))
 
 
-def _going(one: Json) -> bool:
+def _is_deleted(one: Json) -> bool:
     return bool(one["metadata"].get("deletionTimestamp"))
 
 

@@ -234,13 +234,17 @@ async def _asked(api: Api, page: str, leader: Leader | None, url: str | None, cu
 
 
 async def _fetch(url: str) -> Any:
+    body = bytearray()
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(WITHIN)) as session,
             session.get(url, allow_redirects=False) as answer,
         ):
-            body = await answer.content.read(LARGEST + 1) if answer.status != 200 else await _whole(answer)
             status = answer.status
+            while status == 200 and (chunk := await answer.content.readany()):
+                body += chunk
+                if len(body) > LARGEST:
+                    raise ValueError(f"the answer has more than {LARGEST:,} bytes")
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise NoAnswerError(f"{url} does not answer: {failure(error)}") from None
     if status == 307:
@@ -253,15 +257,6 @@ async def _fetch(url: str) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         raise NoAnswerError(_ODD) from None
-
-
-async def _whole(answer: aiohttp.ClientResponse) -> bytes:
-    data = bytearray()
-    async for chunk in answer.content.iter_any():
-        data += chunk
-        if len(data) > LARGEST:
-            raise ValueError(f"the answer has more than {LARGEST:,} bytes")
-    return bytes(data)
 
 
 MOST_OPERATORS = 8

@@ -103,11 +103,6 @@ def say_json(value: Any, **options: Any) -> None:
     click.echo(json.dumps(value, **options))
 
 
-def say_text(text: str) -> None:
-    """Print lines for programs. Their control characters must be escaped already."""
-    click.echo(text)
-
-
 def console(**options: Any) -> "Console":
     """A console on standard output that draws printable characters only. It is as wide as the terminal; piped output is never
     cut."""
