@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -84,10 +85,8 @@ class LocalProcess:
 
     def _quietly(self, method: str) -> None:
         """Tell `baton dev`, unless it has ended."""
-        try:
+        with suppress(DevError):
             self._request(method, f"/processes/{self.name}")
-        except DevError:
-            return
 
     def _request(self, method: str, path: str, body: Mapping[str, str | int | None] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {self._address.token}"}
@@ -110,20 +109,15 @@ def without_queues(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _together(events: "SimpleQueue[int | None]") -> set[int] | None:
     """The next signals, with those that arrive together. None: the command has ended."""
-    got = {_next(events)}
+    got: set[int | None] = set()
+    while not got:
+        with suppress(Empty):  # a signal just before the wait is handled only after it
+            got.add(events.get(timeout=_LOOK))
     if None not in got:
         time.sleep(TOGETHER)
         while not events.empty():
             got.add(events.get())
     return None if None in got else {number for number in got if number is not None}
-
-
-def _next(events: "SimpleQueue[int | None]") -> int | None:
-    while True:
-        try:
-            return events.get(timeout=_LOOK)
-        except Empty:  # a signal just before the wait is handled only after it
-            continue
 
 
 def _say_its_end(child: "subprocess.Popen[bytes]", events: "SimpleQueue[int | None]") -> None:
