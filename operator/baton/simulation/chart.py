@@ -11,12 +11,21 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from baton.model.ranges import format_numbers
-from baton.simulation import palette
 from baton.simulation.history import SEVERAL, History, Mark, Row, Stretch, WorkPhase, names
 from baton.simulation.run import time_text
 
-# The time axis, which shortens long periods in which the group is at rest
+# The colours: light enough for dark text on them, on light and on dark pages
 
+OWNERS = ("#7aa6d6", "#f5a65b", "#7cc37a", "#c79bd9", "#eccb55", "#6fc7c1", "#f2929f", "#b8a389", "#a9c8ef", "#b5cf6b")
+"""Colours of members, in the order of their first grants. They repeat if there are more members."""
+SHARED = "#a8b0ba"
+"""The colour of several members, and of owners beyond the legend."""
+UNOWNED = "#e5484d"
+STATES = {"Holddown": "#c3cad3", "Rebalancing": "#77828f", "Paused": "#9fb3c8", "operator down": "#e5484d"}
+"""Greys, to distinguish states from owners."""
+
+
+# The time axis, which shortens long periods in which the group is at rest
 
 _REST = 0.15
 """The longest drawn period at rest, as a part of the time in which the group is not at rest."""
@@ -133,13 +142,13 @@ def _stacked(flags: Sequence[Flag], letter: float) -> list[list[Flag]]:
 # The chart
 
 
-_MOST_ROWS = 40
+_MOST_ROWS, _LONGEST_LABEL = 40, 24
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SPELLS = {"Holddown": "─", "Rebalancing": "▒", "Paused": "═", "operator down": "x"}
 _PAUSED, _ORPHANED, _UNOWNED, _CUT = "░", "!", "·", "⋮"
 
 
-_PLAIN, _FAINT, _ALONE = "", "bright_black", f"bold {palette.UNOWNED}"
+_PLAIN, _FAINT, _ALONE = "", "bright_black", f"bold {UNOWNED}"
 
 
 class Ran(NamedTuple):
@@ -216,12 +225,12 @@ def chart(history: History, width: int, *, coloured: bool) -> Iterator[Text]:
     yield from _legend(sheet, width)
 
 
-def label(row: Row, most: int = 24) -> str:
+def label(row: Row) -> str:
     """Return the label of a row: `orders 0-3,7`; for many partitions the first ones, and their number."""
     numbers = format_numbers(row.numbers)
-    if len(row.queue) + 1 + len(numbers) > most:
+    if len(row.queue) + 1 + len(numbers) > _LONGEST_LABEL:
         parts, count = numbers.split(","), f" ({len(row.numbers):,})"
-        while len(parts) > 1 and len(row.queue) + len(",".join(parts)) + len(count) + 3 > most:
+        while len(parts) > 1 and len(row.queue) + len(",".join(parts)) + len(count) + 3 > _LONGEST_LABEL:
             parts.pop()
         numbers = ",".join(parts) + (",…" if len(parts) < numbers.count(",") + 1 else "") + count
     return f"{row.queue} {numbers}"
@@ -238,7 +247,7 @@ def _number(history: History, owner: str | None) -> int:
 
 def paint(history: History, owner: str | None) -> str:
     """Return the colour of an owner."""
-    return palette.SEVERAL if owner == SEVERAL else palette.of_owner(_number(history, owner))
+    return SHARED if owner == SEVERAL else OWNERS[_number(history, owner) % len(OWNERS)]
 
 
 def _line(sheet: _Sheet, head: str) -> _Cells:
@@ -285,7 +294,7 @@ def _state(sheet: _Sheet) -> Text:
         if spell.state == "Ready":
             continue
         start, end = sheet.column(spell.start), max(sheet.column(spell.end), sheet.column(spell.start) + 1)
-        style = palette.STATES.get(spell.state, "yellow")
+        style = STATES.get(spell.state, "yellow")
         cells.fill(sheet.left + start, sheet.left + min(end, sheet.across), _SPELLS.get(spell.state, "─"), style)
         if len(spell.state) + 2 <= end - start:
             cells.write(sheet.left + start + 1, f" {spell.state} " if len(spell.state) + 4 <= end - start else spell.state, style)
@@ -327,11 +336,11 @@ def _legend(sheet: _Sheet, width: int) -> Iterator[Text]:
     signs = [(letter(sheet.history, owner), f"#101010 on {paint(sheet.history, owner)}", owner) for owner in owners]
     signs = [(f" {sign} " if sheet.coloured else sign, style, owner) for sign, style, owner in signs[: len(_LETTERS)]]
     signs += [(f"and {len(owners) - len(_LETTERS)}", _PLAIN, "more")] if len(owners) > len(_LETTERS) else []
-    signs += [("*", f"#101010 on {palette.SEVERAL}", SEVERAL)] if SEVERAL in shown else []
-    signs += [(_PAUSED, palette.of_owner(0), "paused")] if WorkPhase.PAUSED in phases else []
+    signs += [("*", f"#101010 on {SHARED}", SEVERAL)] if SEVERAL in shown else []
+    signs += [(_PAUSED, OWNERS[0], "paused")] if WorkPhase.PAUSED in phases else []
     signs += [(_ORPHANED, _ALONE, "without a live owner, unnoticed")] if WorkPhase.ORPHANED in phases else []
     signs += [(_UNOWNED, _ALONE, "without an owner")] if WorkPhase.UNOWNED in phases else []
-    signs += [(sign, palette.STATES.get(state, "yellow"), state) for state, sign in _SPELLS.items() if state in states]
+    signs += [(sign, STATES.get(state, "yellow"), state) for state, sign in _SPELLS.items() if state in states]
     signs += [(_CUT, _FAINT, "time at rest, shortened")] if sheet.axis.cuts else []
     line: Text = []
     for sign, style, words in signs:

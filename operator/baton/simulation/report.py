@@ -12,8 +12,8 @@ from baton.model.ranges import format_numbers
 from baton.model.wording import counted
 from baton.simulation.history import OrphanedPartition, orphaned_partitions
 from baton.simulation.run import Line, Result, time_text
-from baton.simulation.scenario import ScenarioError
-from baton.simulation.scenario_reading import DocumentError, read_document
+from baton.simulation.scenario import FaultError, ScenarioError
+from baton.simulation.scenario_reading import read_document
 
 # The timeline in sentences. Similar events of one instant share a line.
 
@@ -177,7 +177,7 @@ def read_setting(text: str) -> Setting:
     texts = tuple(_split(written))
     try:
         return Setting(path, tuple(read_document(text) for text in texts), texts)
-    except DocumentError as error:
+    except FaultError as error:
         raise ScenarioError(f"--set {text}: {error}") from None
 
 

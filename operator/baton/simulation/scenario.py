@@ -26,7 +26,7 @@ class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
 
 
 class FaultError(Exception):
-    """A mistake in a scenario: the field and the cure. The reader of the file adds the file's name."""
+    """A mistake in a scenario: the line or the field, and the cure. The reader of the file adds the file's name."""
 
 
 class UnknownField(NamedTuple):

@@ -28,10 +28,6 @@ from baton.simulation.scenario import (
 # YAML as people write it by hand: a repeated key is a mistake, and so is half of a surrogate pair
 
 
-class DocumentError(ValueError):
-    """The text is not a document. The message has the line, if it is known."""
-
-
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: set[Hashable] = set()
@@ -57,27 +53,27 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_document(text: str) -> object:
-    """Return the value of the only document in a YAML text; None: the text has no document. Raises DocumentError."""
+    """Return the value of the only document in a YAML text; None: the text has no document. Raises FaultError."""
     documents = read_documents(text)
     if len(documents) > 1:
-        raise DocumentError("more than one document; remove everything after the first ---")
+        raise FaultError("more than one document; remove everything after the first ---")
     return documents[0] if documents else None
 
 
 def read_documents(text: str) -> list[object]:
-    """Return the values of all documents in a YAML text. Raises DocumentError."""
+    """Return the values of all documents in a YAML text. Raises FaultError."""
     try:
         return list(yaml.load_all(text, _Loader))
     except yaml.MarkedYAMLError as error:
         where = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
         what = "" if isinstance(error, yaml.constructor.ConstructorError) else "not YAML: "
-        raise DocumentError(f"{where}{what}{error.problem or error.context}") from None
+        raise FaultError(f"{where}{what}{error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
-        raise DocumentError(f"not YAML: {error.reason}, at character {error.position}") from None
+        raise FaultError(f"not YAML: {error.reason}, at character {error.position}") from None
     except RecursionError:
-        raise DocumentError("it is nested too deeply") from None
+        raise FaultError("it is nested too deeply") from None
     except ValueError as error:
-        raise DocumentError(f"a value cannot be read: {str(error).split(';')[0]}") from None
+        raise FaultError(f"a value cannot be read: {str(error).split(';')[0]}") from None
 
 
 # Resources as a scenario
@@ -244,7 +240,7 @@ def read_raw(path: Path, group: str | None = None) -> dict[str, object]:
         raise ScenarioError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ScenarioError(f"{path}: not a text in UTF-8") from None
-    except (DocumentError, FaultError) as error:
+    except FaultError as error:
         raise ScenarioError(f"{path}: {error}") from None
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from baton.simulation import palette
-from baton.simulation.chart import Axis, axis, label, lanes, paint, ticks
+from baton.simulation.chart import SHARED, STATES, UNOWNED, Axis, axis, label, lanes, paint, ticks
 from baton.simulation.history import SEVERAL, History, Row, Spell, Stretch, WorkPhase
 from baton.simulation.run import time_text
 
@@ -83,7 +82,7 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
         '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<rect width="3" height="6" fill="#101010" fill-opacity=".5"/></pattern>'
         '<pattern id="gone" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">'
-        f'<rect width="5" height="8" fill="{palette.UNOWNED}"/></pattern></defs>',
+        f'<rect width="5" height="8" fill="{UNOWNED}"/></pattern></defs>',
         f'<rect class="page" x=".5" y=".5" width="{_WIDTH - 1}" height="{_n(height - 1)}" rx="8"/>',
         _text(_EDGE, 32, title, "ink title"),
     ]
@@ -122,7 +121,7 @@ def _states(page: _Page, y: float) -> Iterator[str]:
 def _spell(page: _Page, spell: Spell, y: float) -> Iterator[str]:
     x, width = page.x(spell.start), max(page.x(spell.end) - page.x(spell.start), 2)
     words = f"{spell.state}, {time_text(spell.start)} to {time_text(spell.end)} s"
-    yield _rect(x, y + 2, width, 14, palette.STATES.get(spell.state, palette.SEVERAL), words)
+    yield _rect(x, y + 2, width, 14, STATES.get(spell.state, SHARED), words)
     if len(spell.state) * _LETTER + 8 <= width:
         yield _text(x + 5, y + 13, spell.state, "on small")
 
@@ -148,7 +147,7 @@ def _stretch(page: _Page, stretch: Stretch, y: float) -> Iterator[str]:
                 x + width,
                 y + _BAR / 2,
                 "",
-                f' stroke="{palette.UNOWNED}" stroke-dasharray="2 4" stroke-width="2"',
+                f' stroke="{UNOWNED}" stroke-dasharray="2 4" stroke-width="2"',
             )
         case WorkPhase.PAUSED:
             yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"paused, {stretch.owner} is to let go, {span}")
@@ -179,12 +178,12 @@ def _legend(page: _Page, rows: Sequence[Row], y: float) -> tuple[list[str], floa
     phases = {stretch.phase for stretch in stretches}
     owners = [owner for owner in page.history.owners if owner in shown]
     items = [(owner, page.paint(owner), "") for owner in owners[:30]]
-    items += [(f"and {len(owners) - 30} more", palette.SEVERAL, "")] if len(owners) > 30 else []
-    items += [(SEVERAL, palette.SEVERAL, "")] if SEVERAL in shown else []
-    items += [("paused", palette.SEVERAL, "url(#hatch)")] if WorkPhase.PAUSED in phases else []
-    items += [("without a live owner, unnoticed", palette.SEVERAL, "url(#gone)")] if WorkPhase.ORPHANED in phases else []
+    items += [(f"and {len(owners) - 30} more", SHARED, "")] if len(owners) > 30 else []
+    items += [(SEVERAL, SHARED, "")] if SEVERAL in shown else []
+    items += [("paused", SHARED, "url(#hatch)")] if WorkPhase.PAUSED in phases else []
+    items += [("without a live owner, unnoticed", SHARED, "url(#gone)")] if WorkPhase.ORPHANED in phases else []
     items += [("without an owner", "", "unowned")] if WorkPhase.UNOWNED in phases else []
-    items += [(state, palette.STATES[state], "") for state in palette.STATES if state in {s.state for s in page.history.spells}]
+    items += [(state, STATES[state], "") for state in STATES if state in {s.state for s in page.history.spells}]
     out: list[str] = []
     x = float(_EDGE)
     for words, fill, over in items:
@@ -193,7 +192,7 @@ def _legend(page: _Page, rows: Sequence[Row], y: float) -> tuple[list[str], floa
             x, y = float(_EDGE), y + 20
         if over == "unowned":
             out.append(_rect(x, y - 10, 14, 12, None, "", ' class="unowned"'))
-            out.append(_line(x, y - 4, x + 14, y - 4, "", f' stroke="{palette.UNOWNED}" stroke-dasharray="2 4" stroke-width="2"'))
+            out.append(_line(x, y - 4, x + 14, y - 4, "", f' stroke="{UNOWNED}" stroke-dasharray="2 4" stroke-width="2"'))
         else:
             out.append(_rect(x, y - 10, 14, 12, fill, ""))
             out += [_rect(x, y - 10, 14, 12, over, "")] if over else []
