@@ -5,7 +5,7 @@ is also looked for whether a stale owner was refused: see `_stale`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from baton.order import OrderChecker, OrderViolation, Processing
@@ -42,22 +42,6 @@ class Verdict:
     def clean(self) -> bool:
         """Whether no promise was broken; the number of moves does not count."""
         return not any(found.count for found in (self.gaps, self.duplicates, self.order_violations, self.stale_accepted))
-
-
-class _Tally:
-    """Counts cases of one kind and keeps the first few."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._examples: list[str] = []
-
-    def add(self, words: str) -> None:
-        self._count += 1
-        if len(self._examples) < _EXAMPLES:
-            self._examples.append(words)
-
-    def finding(self) -> Finding:
-        return Finding(self._count, tuple(self._examples))
 
 
 def audit(evidence: Evidence) -> Verdict:
@@ -102,27 +86,23 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
       of entries which Spark borrowed, does not count;
     - an entry whose only result was not taken was not given to another: a stale commit must have been accepted.
     """
-    tally = _Tally()
-    for attempt in evidence.attempts:
-        if not attempt.refused:
-            tally.add(f"{attempt.operation} of partition {attempt.partition} under the lost epoch {attempt.epoch} was accepted")
-    fences = _by_partition(evidence.fences)
+    cases = [
+        f"{attempt.operation} of partition {attempt.partition} under the lost epoch {attempt.epoch} was accepted"
+        for attempt in evidence.attempts
+        if not attempt.refused
+    ]
+    fences: dict[int, list[Fence]] = defaultdict(list)
+    for fence in evidence.fences:
+        fences[fence.partition].append(fence)
     taken = {(row.key, row.sequence) for row in rows if not row.late}
     for row in rows:
         for fence in fences.get(row.partition, ()):
             if fence.epoch > row.epoch > 0 and row.added_ms > fence.at_ms:
-                tally.add(
+                cases.append(
                     f"{row.key} #{row.sequence} was read under epoch {row.epoch}, "
                     f"but was added {row.added_ms - fence.at_ms} ms after epoch {fence.epoch} was in force"
                 )
                 break
         if row.late and (row.key, row.sequence) not in taken:
-            tally.add(f"{row.key} #{row.sequence} counts as done, and its only result (epoch {row.epoch}) was not taken")
-    return tally.finding()
-
-
-def _by_partition(fences: Iterable[Fence]) -> dict[int, list[Fence]]:
-    found: dict[int, list[Fence]] = defaultdict(list)
-    for fence in fences:
-        found[fence.partition].append(fence)
-    return found
+            cases.append(f"{row.key} #{row.sequence} counts as done, and its only result (epoch {row.epoch}) was not taken")
+    return Finding(len(cases), tuple(cases[:_EXAMPLES]))

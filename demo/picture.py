@@ -1,7 +1,7 @@
 """The fleet at one moment: members, ledger and group, as the stage reports them, in one value."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from baton.model.names import (
     SPARK_ROLE_LABEL,
     STATISTICS_ANNOTATION,
 )
+from baton.model.ranges import format_numbers
+from baton.model.wording import counted
 
 Json = Mapping[str, Any]
 
@@ -182,3 +184,51 @@ def _json(text: str | None) -> Json:
 def _natural(name: str) -> tuple[str, int]:
     head, _, tail = name.rpartition("-")
     return (head, int(tail)) if tail.isdigit() else (name, 0)
+
+
+# The changes between two pictures
+
+
+def changes(before: Picture, after: Picture) -> Iterator[str]:
+    """The changes between two pictures that matter to people, in words, in a fixed order."""
+    yield from _state_changes(before, after)
+    was = {member.uid: member for member in before.members}
+    for member in after.members:
+        yield from _member_changes(was.get(member.uid), member)
+    left = was.keys() - {member.uid for member in after.members}
+    for uid in sorted(left, key=lambda uid: was[uid].name):
+        yield f"{was[uid].name} is gone"
+
+
+def _state_changes(before: Picture, after: Picture) -> Iterator[str]:
+    troubled = after.trouble and _reason(after) != _reason(before)
+    if after.state and after.state != before.state and not (troubled and after.state == "NotReady"):
+        yield f"the group is {after.state}" + (f" until {after.hold_until}" if after.state == "Holddown" else "")
+    if troubled:
+        yield f"the group is not Ready: {after.trouble}"
+    if after.deadline_misses > before.deadline_misses:
+        missed = counted(after.deadline_misses - before.deadline_misses, "deadline")
+        yield f"{missed} missed: fenced off at the queue"
+
+
+def _reason(picture: Picture) -> str:
+    """The trouble without its details, which change while pods come and would be told again."""
+    return picture.trouble.partition(":")[0]
+
+
+def _member_changes(before: Member | None, after: Member) -> Iterator[str]:
+    phase = before.phase if before else ""
+    if after.phase != phase:
+        words = {"starting": "starts", "ready": "is Ready", "leaving": "is terminating", "failed": "has failed"}
+        if phase == "ready" and after.phase == "starting":
+            yield f"{after.name} is not Ready any more"
+        elif after.phase in words:
+            yield f"{after.name} {words[after.phase]}"
+        elif before and before.phase != "failed":
+            yield f"{after.name} has vanished"
+    taken = after.revoking.keys() - (before.revoking.keys() if before else set())
+    if taken:
+        yield f"{after.name} is to let go of {format_numbers(taken)}"
+    granted = {number for number, epoch in after.owned.items() if before is None or before.owned.get(number) != epoch}
+    if granted:
+        yield f"{after.name} gets {format_numbers(granted)}"

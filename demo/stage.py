@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from demo.picture import Member, Picture
+from demo.picture import Member, Picture, changes
 from demo.story import Story
-from demo.telling import changes
 from demo.timings import Timings
 
 PARTITIONS = 12
@@ -32,7 +31,6 @@ class Moment:
     """Seconds since the run began."""
     owners: Mapping[int, str]
     """Names of members by partition."""
-    state: str
 
 
 class Observer:
@@ -53,7 +51,7 @@ class Observer:
             before, self.picture = self.picture, picture
             self.timings.see(picture, time.time())
             owners = {number: member.name for number, member in picture.owners.items()}
-            self.moments.append(Moment(self._story.elapsed, owners, picture.state))
+            self.moments.append(Moment(self._story.elapsed, owners))
             for line in changes(before, picture):
                 self._story.cluster(line)
             self._changed.notify_all()

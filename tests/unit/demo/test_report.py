@@ -127,9 +127,9 @@ def test_milliseconds_of_nothing_are_zero() -> None:
 def test_the_chart_has_a_row_per_partition_and_a_mark_per_step() -> None:
     console = Console(width=60, record=True, file=None, force_terminal=False, quiet=True)
     moments = [
-        Moment(0.0, {0: "exec-1", 1: "exec-1"}, "Ready"),
-        Moment(5.0, {0: "exec-1", 1: "exec-2"}, "Ready"),
-        Moment(10.0, {}, "Ready"),
+        Moment(0.0, {0: "exec-1", 1: "exec-1"}),
+        Moment(5.0, {0: "exec-1", 1: "exec-2"}),
+        Moment(10.0, {}),
     ]
     steps = [Line(0.0, Voice.STEP, "begin"), Line(5.0, Voice.STEP, "scale out")]
     console.quiet = False
@@ -146,6 +146,6 @@ def test_the_legend_keeps_letter_and_name_together() -> None:
     names = [f"orders-6710aa-exec-{number}" for number in range(1, 8)]
     console = Console(width=112, force_terminal=False)
     with console.capture() as captured:
-        moments = [Moment(0.0, dict(enumerate(names)), "Ready"), Moment(1.0, {}, "Ready")]
+        moments = [Moment(0.0, dict(enumerate(names))), Moment(1.0, {})]
         console.print(chart(moments, [], [], 7, Colours(), 100))
     assert all(f"{letter} {name}" in captured.get() for letter, name in zip("abcdefg", names, strict=True))

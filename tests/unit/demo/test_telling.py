@@ -9,8 +9,7 @@ from baton.engine.observation import GroupSpec, Observation, ObservedMember, Obs
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from demo.on_laptop import of_processes
-from demo.picture import Member, Picture, compose
-from demo.telling import changes
+from demo.picture import Member, Picture, changes, compose
 
 A = Member("exec-1", "u1", "ready", owned={0: 1, 1: 1, 2: 1})
 B = Member("exec-2", "u2", "ready")
