@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -120,11 +120,7 @@ class Cluster:
 
     def kubectl(self, *arguments: str, text: str | None = None, check: bool = True) -> str:
         """Run kubectl and return its output. With `check`, raises ClusterError with its error message if it fails."""
-        command = [str(KUBE.path()), "kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        if check and done.returncode:
-            raise ClusterError(f"`kubectl {' '.join(arguments)}` failed: {done.stderr.strip()}")
-        return done.stdout
+        return self._run("kubectl", (str(KUBE.path()), "kubectl"), arguments, text, check=check)
 
     def get(self, *arguments: str) -> Any:
         """The value of `kubectl get … -o json`."""
@@ -141,10 +137,13 @@ class Cluster:
 
     def helm(self, *arguments: str, check: bool = True) -> str:
         """Run helm and return its output. With `check`, raises ClusterError with its error message if it fails."""
-        command = [str(helm_binary()), "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return self._run("helm", (str(helm_binary()),), arguments, check=check)
+
+    def _run(self, name: str, program: Sequence[str], arguments: Sequence[str], text: str | None = None, *, check: bool) -> str:
+        command = [*program, "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if check and done.returncode:
-            raise ClusterError(f"`helm {' '.join(arguments)}` failed: {done.stderr.strip()}")
+            raise ClusterError(f"`{name} {' '.join(arguments)}` failed: {done.stderr.strip()}")
         return done.stdout
 
     def provide_volumes(self, count: int = 8) -> None:

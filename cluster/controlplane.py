@@ -137,15 +137,15 @@ class ControlPlane:
             ),
         )
 
-    def wait_ready(self, seconds: float = PATIENCE) -> None:
+    def wait_ready(self) -> None:
         """Wait until the API is ready. Raises ClusterError, with the end of a program's log if that has ended."""
 
         def ready() -> bool:
             self.must_run()
             return self.ask("/readyz") is not None
 
-        if not wait_until(ready, seconds):
-            raise ClusterError(f"the API server was not ready after {seconds:.0f} s; see {self._folder}/log/kube-apiserver")
+        if not wait_until(ready, PATIENCE):
+            raise ClusterError(f"the API server was not ready after {PATIENCE:.0f} s; see {self._folder}/log/kube-apiserver")
 
     def must_run(self) -> None:
         """Raise ClusterError with the end of its log if etcd or the API server has ended."""
