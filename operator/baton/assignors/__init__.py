@@ -1,6 +1,6 @@
 """Assignors by name: pure functions that plan the owners of partitions. `get("solace")(Request(...))` returns an `Answer`.
 
-An assignor of the user's own imports from here only: the modules below are not a public interface.
+Users' own assignors import only from here: the modules below are private.
 """
 
 from baton.assignors.building_blocks import Traits

@@ -19,7 +19,7 @@ Place = int
 
 
 def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
-    """The existing queues of each member's subscription."""
+    """The existing queues that each member reads."""
     known: dict[frozenset[QueueName], frozenset[QueueName]] = {}
     for member in request.members.values():
         if member.subscribed not in known:
@@ -28,7 +28,7 @@ def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
 
 
 def readers(subscribed: Sequence[frozenset[QueueName]]) -> dict[QueueName, tuple[int, ...]]:
-    """The readers of each queue that has any: their indexes in `subscribed`, ascending. Queues are in the order of their names.
+    """The readers of each queue, as ascending indexes in `subscribed`. Queues are sorted; those without readers are missing.
 
     Queues with the same readers share one tuple.
     """
@@ -51,7 +51,7 @@ def readers(subscribed: Sequence[frozenset[QueueName]]) -> dict[QueueName, tuple
 
 
 def by_rank(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
-    """The members in the order of joining, then by name."""
+    """The members in the order of joining; ties are broken by name."""
     return sorted(members, key=lambda name: (members[name].rank, name))
 
 
@@ -60,15 +60,15 @@ def by_instance(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
     return sorted(members, key=lambda name: (members[name].instance is None, members[name].instance or name, name))
 
 
-# A member's partitions in two columns: a million partitions are two million references instead of a million objects.
+# A member's partitions, in two columns: a million partitions take two million references instead of a million objects.
 
 
 _PARTITION = partial(tuple.__new__, Partition)
-"""Makes a Partition from a pair without a call into Python."""
+"""Creates a Partition from a pair without calling Python code."""
 
 
 class PartitionList(Sequence[Partition]):
-    """A sorted sequence of distinct partitions. Reads like a tuple of them; loops over many are faster over the columns."""
+    """A sorted sequence of distinct partitions. It reads like a tuple, but loops over its columns are faster."""
 
     __slots__ = ("numbers", "queues")
 
@@ -105,7 +105,7 @@ class PartitionList(Sequence[Partition]):
 
     @classmethod
     def in_a_row(cls, parts: Iterable["PartitionList"]) -> "PartitionList":
-        """Join lists each of which begins after the end of the one before it."""
+        """Join lists that are in order: each begins after the end of the previous one."""
         parts = list(parts)
         if len(parts) < 2:
             return parts[0] if parts else NOTHING
@@ -116,17 +116,17 @@ class PartitionList(Sequence[Partition]):
 
     def at(self, places: Sequence[int]) -> "PartitionList":
         """The partitions at these ascending indexes."""
-        if len(places) < 2:  # an itemgetter of one makes no tuple
+        if len(places) < 2:  # an itemgetter with one index returns no tuple
             return PartitionList(tuple(self.queues[one] for one in places), tuple(self.numbers[one] for one in places))
         pick = itemgetter(*places)
         return PartitionList(pick(self.queues), pick(self.numbers))
 
     def pairs(self) -> Iterable[tuple[QueueName, int]]:
-        """Queue and number of each partition. Plain pairs are much faster to make than Partitions."""
+        """Queue and number of each partition. Plain pairs are much faster to create than Partitions."""
         return zip(self.queues, self.numbers, strict=True)
 
     def by_queue(self) -> Iterator[tuple[QueueName, list[int]]]:
-        """The queues in the list, each with its partitions' numbers."""
+        """Each queue with the numbers of its partitions."""
         for queue, pairs in groupby(self.pairs(), itemgetter(0)):
             yield queue, [number for _, number in pairs]
 
@@ -169,24 +169,24 @@ def whole(queues: Iterable[QueueName], sizes: Mapping[QueueName, int]) -> Iterat
         yield PartitionList((queue,) * sizes[queue], counted[: sizes[queue]])
 
 
-# The holders of partitions: of several members that claim one, those with the newest generation.
+# The holders of partitions: the members that claim them with the newest generation.
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The holders of partitions. A member that dropped a queue holds its partitions until it releases them."""
+    """The holders of partitions. A member that no longer reads a queue holds its partitions until it releases them."""
 
     owned_by: Mapping[MemberId, PartitionList]
-    """The claims of each member, whether or not it holds them."""
+    """The claims of each member, valid or not."""
     alone: Mapping[QueueName, Sequence[MemberId | None]]
-    """The holder by queue and number; None: no holder, or several. Queues without any claim are missing."""
+    """The holder by queue and number; None: no holder, or several. Unclaimed queues are missing."""
     several: Mapping[Partition, tuple[MemberId, ...]]
     """Partitions with several holders, sorted."""
     doubtful: frozenset[MemberId]
-    """The members that hold less than they claim, or hold it with others."""
+    """The members that hold less than they claim, or share what they hold."""
 
     def held_alone(self, queues: Iterable[QueueName]) -> Iterator[tuple[Partition, MemberId]]:
-        """Each partition of these queues that has one holder, with the holder; by queue and number."""
+        """The partitions of these queues with exactly one holder, and that holder; by queue and number."""
         for queue in queues:
             for number, name in enumerate(self.alone.get(queue, ())):
                 if name is not None:
@@ -195,7 +195,7 @@ class Holdings:
     def of_readers(
         self, subscribed: Mapping[MemberId, frozenset[QueueName]]
     ) -> tuple[dict[QueueName, list[MemberId | None]], dict[Partition, tuple[MemberId, ...]]]:
-        """`alone` and `several`, with holders that read what they hold only."""
+        """`alone` and `several`, without holders that no longer read the queue."""
         alone: dict[QueueName, list[MemberId | None]] = {}
         for queue, names in self.alone.items():
             reading = {name for name in set(names) if name is not None and queue in subscribed[name]}
@@ -246,7 +246,7 @@ def holdings(request: Request) -> Holdings:
 
 
 def holders(request: Request) -> dict[Partition, tuple[MemberId, ...]]:
-    """By claimed partition that exists: the members with the newest claim, sorted; nearly always one."""
+    """The holders of each claimed partition, sorted; nearly always one."""
     found = holdings(request)
     return {partition: (name,) for partition, name in found.held_alone(found.alone)} | dict(found.several)
 
@@ -256,20 +256,20 @@ def exists(queues: Mapping[QueueName, int], partition: Partition) -> bool:
     return 0 <= partition.number < queues.get(partition.queue, 0)
 
 
-# Which members are near which partitions (Kafka's racks, KIP-881).
+# Nearness of members and partitions (Kafka's racks, KIP-881).
 
 
 NOWHERE: frozenset[str] = frozenset()
 
 
 def zones_of(request: Request, partition: Partition) -> frozenset[str]:
-    """The zones with a replica of a partition; empty where the request names none."""
+    """The zones with a replica of the partition; empty if the request has none."""
     zones = request.zones.get(partition.queue)
     return zones[partition.number] if zones is not None else NOWHERE
 
 
 def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
-    """Whether a member's zone has replicas of some partitions but not of others. Otherwise zones cannot decide between members.
+    """Whether a member's zone has replicas of some partitions but not of others; if not, zones do not distinguish members.
 
     `members`: the members' zones. `partitions`: the zones with a replica of each partition.
     """
@@ -278,7 +278,7 @@ def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozense
 
 
 class Nearness:
-    """The zones of a request's members and of the partitions of some queues. If zones do not matter, no partition is far."""
+    """The zones of the members, and of the partitions of some queues. If zones do not matter, no partition is far."""
 
     def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
         self._zones = {
@@ -291,21 +291,20 @@ class Nearness:
         self._homes: Mapping[MemberId, str] = homes if self.matters else {}
 
     def zones(self, partition: Partition) -> frozenset[str]:
-        """The zones with a replica of a partition."""
         return self._zones.get(partition, NOWHERE)
 
     def far(self, member: MemberId, partition: Partition) -> bool:
-        """Whether the member has a zone, and the partition no replica in it."""
+        """Whether the member has a zone without a replica of the partition."""
         home = self._homes.get(member)
         return home is not None and home not in self._zones[partition]
 
     def near(self, member: MemberId, partition: Partition) -> bool:
-        """Whether the member has a zone, and the partition a replica in it."""
+        """Whether the member has a zone with a replica of the partition."""
         home = self._homes.get(member)
         return home is not None and home in self._zones[partition]
 
     def rarest_first(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """The partitions with the fewest members near them first. Others keep their order."""
+        """Sort partitions by the number of members near them, the fewest first (stable)."""
         residents: dict[str, int] = {}
         for home in self._homes.values():
             residents[home] = residents.get(home, 0) + 1
@@ -313,17 +312,17 @@ class Nearness:
         return sorted(partitions, key=lambda partition: crowd[self._zones[partition]]) if self.matters else list(partitions)
 
 
-# Partitions given out in turn, by slices instead of one by one.
+# Dealing in turn, by slices instead of one by one.
 
 
 Taker = TypeVar("Taker")
 
 
 def in_rounds(wants: Mapping[Taker, int]) -> Iterable[tuple[Taker, slice]]:
-    """Each round gives one to every taker, in this order, until each has as many as it wants (at least 1). Yields takers
-    with slices of what is given out.
+    """Deal one item per round to each taker, in this order, until each has as many as it wants (at least 1). Yields takers with
+    slices of the items.
 
-    A slice covers all rounds in which the same takers take part, so a taker may come up several times.
+    A slice covers all rounds with the same takers, so a taker may appear several times.
     """
     first = done = 0
     takers: Sequence[Taker] = list(wants)
@@ -335,18 +334,18 @@ def in_rounds(wants: Mapping[Taker, int]) -> Iterable[tuple[Taker, slice]]:
         first, done = last, rounds
 
 
-# Assignors that look at one queue at a time, as RocketMQ's and Runnel's do.
+# Assignors that divide each queue separately, like RocketMQ's and Runnel's.
 #
-# Where a queue cannot be divided evenly, its first readers get more. With several queues the same members get more of each.
+# If a queue does not divide evenly, its first readers get more. With several queues, the same members get more of each.
 
 
 Deal = Callable[[QueueName, Sequence[int], Sequence[MemberId]], Iterable[Sequence[int]]]
-"""From a queue, partition numbers (ascending) and readers (at least one) to the numbers of each reader (ascending), in the
-readers' order. It may leave out the readers after the last one that gets something."""
+"""Divides a queue, given its partitions' numbers (ascending) and its readers (at least one): returns the numbers of each reader
+(ascending), in the order of readers. It may omit trailing readers that get nothing."""
 
 
 def queue_by_queue(request: Request, order: Sequence[MemberId], deal: Deal) -> Answer:
-    """Divides each queue among its readers by `deal`. `order` lists all members."""
+    """Divide each queue among its readers by `deal`. `order` has all members."""
     subscribed = readable(request)
     queues: dict[MemberId, list[QueueName]] = {name: [] for name in request.members}
     numbers: dict[MemberId, list[int]] = {name: [] for name in request.members}
@@ -363,32 +362,32 @@ def queue_by_queue(request: Request, order: Sequence[MemberId], deal: Deal) -> A
 
 
 def in_runs(_: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
-    """A `Deal`: each reader gets consecutive numbers. Where it cannot be even, the first readers get one more."""
+    """A `Deal`: each reader gets consecutive numbers. If they do not divide evenly, the first readers get one more."""
     floor, longer = divmod(len(numbers), len(readers))
     for place in range(len(readers) if floor else longer):
         first = floor * place + min(place, longer)
         yield numbers[first : first + floor + (place < longer)]
 
 
-# The declaration of an assignor: its name, function, source, options, and the traits that the engine relies on.
+# The declaration of an assignor
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The properties that the engine relies on. It asks for a trait and never for a name. An installed assignor has none.
+    """The properties that the engine relies on: it checks traits, never names. An installed assignor has none.
 
     `docs/concepts/assignors.md` has a row for each field, with its source.
     """
 
     balances: bool = False
-    """An answer is a balance: even totals first, then each queue. So the engine can tell by counting whether partitions must
+    """Answers are balanced: even totals first, then each queue. So the engine can tell by counting whether partitions must
     move. Source: Solace checks the balance before it hands off."""
     gives_up_highest: bool = False
-    """A member gives up its highest numbers first. So the engine numbers the partitions last that already change hands, and they
-    go on. Source: Baton, for Solace names no order."""
+    """A member gives up its highest numbers first. So the engine gives the highest numbers to partitions in hand-off, and their
+    hand-offs continue. Source: Baton; Solace specifies no order."""
     leaves_out: Callable[[Mapping[str, object], frozenset[str]], bool] | None = None
-    """Whether a partition with replicas in these zones gets no owner, with these options. So the engine waits for no owner of
-    it. None: every partition gets an owner. Source: RocketMQ's AllocateMessageQueueByMachineRoom."""
+    """Whether a partition with replicas in these zones gets no owner, with these options; the engine then waits for none.
+    None: every partition gets an owner. Source: RocketMQ's AllocateMessageQueueByMachineRoom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,27 +395,27 @@ class Option:
     """One option of an assignor."""
 
     kind: Any
-    """The type of its value, for pydantic, which reads it as the function takes it."""
+    """The type of its value, for pydantic."""
     missing: str = ""
-    """Why a request without it is refused. Empty: it may be left out."""
+    """Why it is required; empty: it is optional."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """One assignor. Its module holds the declaration, and the registry lists it."""
+    """An assignor, declared in its module and listed by the registry."""
 
     name: str
     """As in `spec.assignors`."""
     assign: Assignor
     source: str
-    """Whose algorithm it is."""
+    """The origin of the algorithm."""
     good_at: str
     costs: str = ""
     """Both are Markdown, for `docs/concepts/assignors.md`."""
     traits: Traits = Traits()
     deal: Callable[[Request], Deal] | None = None
-    """How it deals out one queue, by the request's options and zones. None: it looks at all queues together."""
+    """Returns the division of single queues, by the request's options and zones. None: it plans all queues together."""
     options: Callable[[Mapping[str, object]], Mapping[str, Option]] = lambda _: {}
-    """The options that there are, by name, given those of the request. Raises RequestError."""
+    """Returns the options that exist, by name, given those of the request. Raises RequestError."""
     check: Callable[[Request], None] = lambda _: None
-    """Refuses a request that lacks what the assignor must know. Raises RequestError."""
+    """Raises RequestError for a request without something that the assignor needs."""

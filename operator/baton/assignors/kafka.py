@@ -1,4 +1,4 @@
-"""Kafka's assignors, as kafka-clients 4.1 has them in `org.apache.kafka.clients.consumer`."""
+"""Kafka's assignors, as in `org.apache.kafka.clients.consumer` of kafka-clients 4.1."""
 
 import heapq
 from bisect import bisect_left
@@ -27,15 +27,14 @@ from baton.assignors.building_blocks import (
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
-# Kafka's RangeAssignor: each queue by itself, in runs of partitions.
+# Kafka's RangeAssignor: each queue separately, in runs of partitions.
 #
-# So one member owns partition n of all queues of one size (co-partitioning). The first members of each queue get what remains, so
-# with many queues the same members have more. With zones (KIP-881), members first get partitions near them, as long as counts and
-# co-partitioning stay the same.
+# One member owns partition n of all queues of one size (co-partitioning). If queues do not divide evenly, the same first members
+# get more of each. With zones (KIP-881), members first get partitions near them, without a change of counts or co-partitioning.
 
 
 def range_(request: Request) -> Answer:
-    """Exactly Kafka's answer. Static members come first, by instance; dynamic members follow by name (KIP-345)."""
+    """Exactly Kafka's answer: static members by instance, then dynamic ones by name (KIP-345)."""
     order = by_instance(request.members)
     if not request.zones:
         return queue_by_queue(request, order, in_runs)
@@ -54,7 +53,7 @@ def range_(request: Request) -> Answer:
 
 
 def _match_zones(queues: Sequence["_Queue"]) -> None:
-    """Gives out what is near. Queues with the same readers and size are co-partitioned: one member gets partition n of all."""
+    """Give members what is near. Queues with the same readers and size are co-partitioned: one member gets partition n of all."""
     alike: dict[tuple[tuple[MemberId, ...], int], list[_Queue]] = defaultdict(list)
     for queue in queues:
         alike[tuple(queue.readers), queue.size].append(queue)
@@ -66,7 +65,7 @@ def _match_zones(queues: Sequence["_Queue"]) -> None:
 
 
 def _match_together(queues: Sequence["_Queue"]) -> None:
-    """Gives partition n of all these queues to the first member that is near to it and has room in every queue."""
+    """Give partition n of all these queues to the first member that is near all of them and has room in each queue."""
     first = queues[0]
     if not first.any_zone:
         return
@@ -82,7 +81,7 @@ def _match_together(queues: Sequence["_Queue"]) -> None:
 
 
 class _Queue:
-    """One queue: the numbers without an owner, and how many more each reader may have."""
+    """A queue: the numbers without an owner, and how many more each reader may get."""
 
     def __init__(
         self, request: Request, name: QueueName, readers: Sequence[MemberId], assignment: dict[MemberId, list[Partition]]
@@ -101,7 +100,7 @@ class _Queue:
         self.zones_matter = zones_matter(homes, self._zones)
 
     def is_near(self, reader: MemberId, number: int) -> bool:
-        """A member without a zone is near everything."""
+        """Whether the reader is near; a reader without a zone is near everything."""
         home = self._homes[reader]
         return not home or home in self._zones[Partition(self._name, number)]
 
@@ -117,7 +116,7 @@ class _Queue:
             del self._left[number]
 
     def fill(self, near_only: bool) -> None:
-        """Gives each reader in turn the lowest numbers left, as many as it has room for."""
+        """Give each reader in turn the lowest numbers left, as many as it has room for."""
         any_left = iter(list(self._left))
         for reader in self.readers:
             fitting = (number for number in self._left if self.is_near(reader, number)) if near_only else any_left
@@ -135,11 +134,11 @@ RANGE = Declaration(
 )
 
 
-# Kafka's RoundRobinAssignor: members get all partitions of all queues in turn.
+# Kafka's RoundRobinAssignor: all partitions of all queues in turn.
 
 
 def round_robin(request: Request) -> Answer:
-    """Exactly Kafka's answer: queues by name, members by instance and then by name. It skips members that do not read a queue."""
+    """Exactly Kafka's answer: queues by name, members by instance, then by name. Members that do not read a queue are skipped."""
     subscribed = readable(request)
     order = by_instance(request.members)
     dealt: list[list[PartitionList]] = [[] for _ in order]
@@ -164,14 +163,14 @@ ROUND_ROBIN = Declaration(
 )
 
 
-# The sticky assignors where all members read the same queues (Kafka's constrained assignment).
+# The sticky assignors if all members read the same queues (Kafka's constrained assignment).
 
 
 class _Deal:
-    """Totals within one. Each member keeps what it holds, up to its share; members get the rest in turn, by name.
+    """Totals within one. Each member keeps what it holds, up to its share; the rest is dealt in turn, by name.
 
-    Where zones matter, a member keeps only what is near to it, and partitions go to near members first. Where Kafka leaves to a
-    HashMap which members keep one more, names decide here.
+    If zones matter, a member keeps only what is near, and partitions go to near members first. Which members keep one more
+    depends on a HashMap in Kafka, and on names here.
     """
 
     def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
@@ -179,7 +178,7 @@ class _Deal:
         self._before = before
         self._nearness = nearness
         self._floor, self._greater = divmod(sum(self._sizes.values()), len(request.members))
-        """The least total, and how many members may still have one more."""
+        """The least total, and how many members may still get one more."""
         self._ceiling = self._floor + (self._greater > 0)
         self._kept: dict[MemberId, PartitionList] = {}
         self._dealt: dict[MemberId, list[PartitionList]] = {name: [] for name in sorted(request.members)}
@@ -187,7 +186,7 @@ class _Deal:
         self._wanting: list[MemberId] = []
         """Members below the floor."""
         self._eager: deque[MemberId] = deque()
-        """Members at the floor that may have one more."""
+        """Members at the floor that may get one more."""
         self._owner = {queue: list(before.alone[queue]) for queue in queues if queue in before.alone}
         """By queue and number: the member that keeps it; None: free."""
 
@@ -212,7 +211,7 @@ class _Deal:
         return PartitionList.in_a_row(parts)
 
     def _keep(self, name: MemberId) -> None:
-        """Lets a member keep its lowest numbers, whatever the queue, up to its share."""
+        """Let a member keep its lowest numbers of all queues, up to its share."""
         mine = self._mine(name)
         if (count := len(mine.numbers)) < self._floor:
             self._wanting.append(name)
@@ -227,7 +226,7 @@ class _Deal:
         self._count[name] = len(mine.numbers)
 
     def _mine(self, name: MemberId) -> PartitionList:
-        """What the member holds alone; where zones matter, only what is near to it."""
+        """What the member holds alone; if zones matter, only what is near."""
         owned = self._before.owned_by[name]
         if not owned.numbers:
             return owned
@@ -263,7 +262,7 @@ class _Deal:
         self._count[name] += len(owned.numbers)
 
     def _deal_near(self, free: Sequence[Partition]) -> list[Partition]:
-        """Gives partitions to near members only: in turn to those below the floor, else to those at it. Returns the rest."""
+        """Give partitions to near members: in turn to those below the floor, else to those at it. Returns the rest."""
         turn = 0
         rest: list[Partition] = []
         for partition in free:
@@ -294,7 +293,7 @@ class _Deal:
         return next((place for place in places if self._nearness.near(names[place], partition)), None)
 
     def _deal(self, free: Sequence[Partition]) -> None:
-        """Gives partitions in turn to members below the floor, then one to each member at it."""
+        """Deal partitions in turn to members below the floor, then one to each member at it."""
         wants = {name: self._floor - self._count[name] for name in self._wanting}
         for name, share in in_rounds(wants):
             self._give(name, PartitionList.of(free[share]))
@@ -305,16 +304,16 @@ class _Deal:
             self._give(name, PartitionList.of(free[place : place + 1]))
 
 
-# The sticky assignors where members read different queues (Kafka's general assignment).
+# The sticky assignors if members read different queues (Kafka's general assignment).
 
 
 class _Table:
-    """Readers keep what they hold (and what is near to them, where zones matter). The readers with the fewest get the rest. Then
-    single partitions move, as long as a move makes two members more even.
+    """Readers keep what they hold (if zones matter, only what is near). The readers with the fewest get the rest. Then single
+    partitions move while a move makes two members more even, so the moves come to an end.
 
-    This is Kafka's algorithm with three differences. A partition goes back to an earlier owner only if that member still reads
-    its queue. Another partition of the queue goes back in its place only if it came from the same member. Where Kafka leaves the
-    order to a HashMap, names and numbers decide. Every move makes two members more even, so the moves come to an end.
+    Kafka's algorithm, with three differences. A partition returns to an earlier owner only if that member still reads its queue.
+    Another partition of the queue returns in its place only if it came from the same member. Names and numbers decide the order,
+    where Kafka depends on a HashMap.
     """
 
     def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
@@ -344,7 +343,7 @@ class _Table:
             self._give_near(free)
         for partition in free:
             if partition not in self._owner:
-                self._grow(self._emptiest_reader(partition.queue)[1], partition)
+                self._take(self._emptiest_reader(partition.queue)[1], partition)
         earlier = _earlier_owners(self._request)
         if not self._must_revoke:
             self._even_out(free, earlier)
@@ -352,11 +351,9 @@ class _Table:
         return {name: PartitionList.of(owned) for name, owned in self._owned_by.items()}
 
     def _take(self, name: MemberId, partition: Partition) -> None:
+        """Let the member take the partition. `_emptiest_of` corrects the heaps later."""
         self._owned_by[name][partition] = None
         self._owner[partition] = name
-
-    def _grow(self, name: MemberId, partition: Partition) -> None:
-        self._take(name, partition)  # _emptiest_of corrects the heaps later
 
     def _shrink(self, name: MemberId, partition: Partition) -> None:
         del self._owned_by[name][partition]
@@ -372,7 +369,7 @@ class _Table:
         return heap[0]
 
     def _give_near(self, partitions: Iterable[Partition]) -> None:
-        """Gives each to the near reader with the fewest. Partitions of one queue in the same zones share a heap."""
+        """Give each to the near reader with the fewest. Partitions of one queue in the same zones share a heap."""
         heaps: dict[tuple[QueueName, frozenset[str]], list[tuple[int, MemberId]]] = {}
         for partition in partitions:
             alike = partition.queue, self._nearness.zones(partition)
@@ -381,7 +378,7 @@ class _Table:
                 heaps[alike] = [(len(self._owned_by[name]), name) for name in near]
                 heapq.heapify(heaps[alike])
             if heaps[alike]:
-                self._grow(self._emptiest_of(heaps[alike])[1], partition)
+                self._take(self._emptiest_of(heaps[alike])[1], partition)
 
     def _even_out(self, partitions: Iterable[Partition], earlier: Mapping[Partition, MemberId]) -> None:
         partitions = [partition for partition in partitions if len(self._readers[partition.queue]) > 1]
@@ -401,7 +398,7 @@ class _Table:
                         changed = True
 
     def _move(self, partition: Partition, receiver: MemberId) -> None:
-        """Moves this partition. If one of its queue moved the opposite way, that one moves back instead: it saves a move."""
+        """Move this partition, or a partition of its queue that moved the opposite way back instead, which saves a move."""
         giver = self._owner[partition]
         back = [p for p in self._moved.get((partition.queue, receiver, giver), ()) if self._owner[p] == giver]
         moving = min(back, default=partition)
@@ -411,11 +408,11 @@ class _Table:
             self._origin[moving] = origin
             self._moved[moving.queue, origin, receiver].add(moving)
         self._shrink(giver, moving)
-        self._grow(receiver, moving)
+        self._take(receiver, moving)
 
 
 def _earlier_owners(request: Request) -> dict[Partition, MemberId]:
-    """By partition: the newest claimant among the members that missed the last generation; of equal ones the first by name."""
+    """By partition: the newest claimant among the members that missed the last generation; ties are broken by name."""
     newest = max((member.generation for member in request.members.values()), default=0)
     owners: dict[Partition, tuple[int, MemberId]] = {}
     for name in sorted(request.members):
@@ -427,21 +424,20 @@ def _earlier_owners(request: Request) -> dict[Partition, MemberId]:
     return {partition: name for partition, (_, name) in owners.items()}
 
 
-# Kafka's StickyAssignor and CooperativeStickyAssignor: as even as single moves can make it, and owners keep what they have.
+# Kafka's StickyAssignor and CooperativeStickyAssignor: as even as single moves can make it; owners keep what they have.
 #
-# The newest generation's claim wins. Claims of one generation on the same partition cancel each other (KIP-54, KIP-429,
-# KAFKA-12984).
+# The newest generation's claim wins. Claims of one generation on the same partition cancel out (KIP-54, KIP-429, KAFKA-12984).
 
 
 def sticky(request: Request) -> Answer:
-    """The whole target at once, for an eager protocol: all members release everything first (KIP-54)."""
+    """The whole plan at once, for an eager protocol: all members release everything first (KIP-54)."""
     return Answer(_target(request, holdings(request)))
 
 
 def cooperative_sticky(request: Request) -> Answer:
-    """As `sticky`, but it withholds what another member still holds. After the release the next request gives it (KIP-429).
+    """Like `sticky`, but withholds what another member still holds; the first request after its release assigns it (KIP-429).
 
-    Where several members hold a partition with equal claims, all except its receiver must release it first.
+    If several members hold a partition with equal claims, all except its receiver have to release it first.
     """
     before = holdings(request)
     assignment = _target(request, before)
@@ -470,7 +466,7 @@ def _target(request: Request, before: Holdings) -> dict[MemberId, PartitionList]
 
 
 def _held_by_others(name: MemberId, owned: PartitionList, before: Holdings) -> list[tuple[QueueName, int]]:
-    """The partitions among `owned` that some other member holds."""
+    """The partitions among `owned` that another member holds."""
     waits: list[tuple[QueueName, int]] = []
     if not before.alone:
         return waits

@@ -1,24 +1,24 @@
-"""Flows of least cost where every further unit on an arc costs at least as much as the one before it.
+"""Minimum-cost flows with convex costs: each further unit on an arc costs at least as much as the previous one.
 
-A flow costs least exactly when its nodes have potentials at which no step of the residual network has a negative cost. With
-convex costs the next unit of every arc decides. The search corrects a start that is nearly right: it takes every step with a
-negative cost, which leaves some units at the wrong nodes. These go back by shortest paths, many at a time (the primal-dual
-method; Ahuja, Magnanti and Orlin, *Network Flows*, chapters 9 and 14). In the end the potentials are the proof. Numbers are
-whole, so there is no rounding. Values stand in lists instead of objects: there may be a hundred thousand arcs.
+A flow has the least cost exactly if its nodes have potentials at which no step of the residual network has a negative cost. With
+convex costs, only the next unit of each arc matters. The search corrects a flow that is nearly right: it takes every step with a
+negative cost, which leaves some units at the wrong nodes. These return by shortest paths, many at a time (the primal-dual method;
+Ahuja, Magnanti and Orlin, *Network Flows*, chapters 9 and 14). The final potentials are the proof. All numbers are integers, so
+nothing is rounded. Values are in lists instead of objects, because there may be a hundred thousand arcs.
 """
 
 import heapq
 from collections.abc import Sequence
 
 _Step = int
-"""Twice an arc's number means one unit more on it; one above that means one unit less."""
+"""Twice an arc's number: one more unit on it. That plus one: one unit less."""
 
 _CLOSED = 1 << 200
-"""The cost of a step that is not possible: above all others together."""
+"""The cost of an impossible step: more than all others together."""
 
 
 class Network:
-    """A network with a flow on it. `settle` makes it the flow of least cost among those with the same excess at every node.
+    """A network with a flow. `settle` changes it to the flow of least cost with the same excess at every node.
 
     n units on an arc cost growth · n², and each of the first `cheap` units costs one less.
     """
@@ -30,14 +30,14 @@ class Network:
         self._cheap: list[int] = []
         self._most: list[int | None] = []
         self._to: list[int] = []
-        """By step: the node to which it leads."""
+        """By step: its destination."""
         self._cost: list[int] = []
-        """By step: its present cost. A gain is negative."""
+        """By step: its current cost; negative for a gain."""
         self._from: list[list[_Step]] = [[] for _ in range(nodes)]
-        """By node: the steps that begin there. A step that takes a unit back is among them from the first unit on."""
+        """By node: the steps that begin there, including those that take a unit back from an arc that has had any."""
 
     def add(self, tail: int, head: int, flow: int, growth: int = 0, cheap: int = 0, most: int | None = None) -> int:
-        """Adds an arc that already carries `flow` of at most `most` units, and returns its number."""
+        """Add an arc that carries `flow` of at most `most` units, and return its number."""
         number = len(self.flow)
         self.add_all(tail, (head,), (flow,), growth, (cheap,))
         if most is not None:
@@ -46,7 +46,7 @@ class Network:
         return number
 
     def add_all(self, tail: int, heads: Sequence[int], flow: Sequence[int], growth: int, cheap: Sequence[int]) -> None:
-        """Adds an arc to each of these nodes; their numbers follow each other."""
+        """Add an arc to each of these nodes, with consecutive numbers."""
         first, count = len(self._to), len(heads)
         self.flow += flow
         self._growth += [growth] * count
@@ -69,10 +69,10 @@ class Network:
         self._cost[2 * number + 1] = (n <= cheap) - growth * (2 * n - 1) if n else _CLOSED
 
     def settle(self, potential: list[int]) -> None:
-        """Makes the flow one of least cost. Which one depends only on the order of nodes and arcs.
+        """Change the flow to one of least cost, which depends only on the order of nodes and arcs.
 
-        First it takes every step with a negative cost at these potentials. Any potentials serve at which no arc can take endless
-        units at a gain. The better they are, the fewer units are then at the wrong node. Those go back by shortest paths.
+        `potential`: any at which no arc can take units at a gain without end. The better they are, the fewer units have to be
+        sent back by shortest paths, because every gain is taken first.
         """
         excess = self._take_gains(potential)
         while any(units > 0 for units in excess):
@@ -80,7 +80,7 @@ class Network:
             self._send_back(potential, excess, hops)
 
     def _take_gains(self, potential: Sequence[int]) -> list[int]:
-        """Takes every gain; returns by node how many units it has too many then (negative: too few)."""
+        """Take every gain. Returns the surplus of units by node (negative: too few)."""
         excess = [0] * len(potential)
         to, cost = self._to, self._cost
         for node, here in enumerate(potential):
@@ -92,8 +92,9 @@ class Network:
         return excess
 
     def _search(self, potential: list[int], excess: Sequence[int]) -> list[int]:
-        """Finds shortest paths from nodes with too many units to the nearest with too few (Dijkstra), of equal ones those with
-        the fewest steps; returns the steps by node. Then the steps along them cost nothing, and no step has a negative cost."""
+        """Find shortest paths from nodes with too many units to the nearest with too few (Dijkstra); of equal ones, those with
+        the fewest steps. Returns the number of steps by node, and changes the potentials so that steps along these paths cost
+        nothing and no step has a negative cost."""
         to, cost = self._to, self._cost
         distance, hops = [_CLOSED] * len(excess), [_CLOSED] * len(excess)
         heap = [(0, 0, node) for node, units in enumerate(excess) if units > 0]
@@ -119,10 +120,10 @@ class Network:
         return hops
 
     def _send_back(self, potential: Sequence[int], excess: list[int], hops: Sequence[int]) -> None:
-        """Sends back as many units as there are disjoint shortest paths (Dinic)."""
+        """Send back as many units as there are disjoint shortest paths (Dinic)."""
         to, cost = self._to, self._cost
         tried = [0] * len(excess)
-        """By node: how many of its steps lead nowhere any more."""
+        """By node: the number of its steps that no longer lead anywhere."""
         for source in [node for node, units in enumerate(excess) if units > 0]:
             path: list[_Step] = []
             node = source

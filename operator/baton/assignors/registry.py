@@ -1,4 +1,4 @@
-"""The assignors by name: those that are built in, and those that a user installed."""
+"""The assignors by name: built-in and installed ones."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -12,18 +12,18 @@ from baton.assignors.runnel import CONTIGUOUS
 from baton.assignors.solace import SOLACE
 
 INSTALLED_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[a-z0-9]([-._a-z0-9]*[a-z0-9])?"
-"""A regular expression for <domain>/<name>: a slip in a built-in name is never taken for an installed assignor."""
+"""A regular expression for <domain>/<name>, so that a typo in a built-in name never names an installed assignor."""
 
 Loader = Callable[[], Assignor]
 """Imports an installed assignor. May raise anything."""
 
 
 LONGEST_NAME = 128
-"""Characters, as in a ConsumerGroup."""
+"""The most characters, as in a ConsumerGroup."""
 
 
 class UnknownAssignorError(KeyError):
-    """No assignor has this name. The message lists those that exist."""
+    """There is no assignor of this name. The message lists those that exist."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -36,7 +36,7 @@ class UnknownAssignorError(KeyError):
 
 
 class BrokenAssignorError(UnknownAssignorError):
-    """An assignor is installed, and cannot be used. The message says why."""
+    """An installed assignor cannot be used. The message says why."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name)
@@ -56,7 +56,7 @@ def _loaders() -> Mapping[str, Loader]:
 
 @cache
 def _loaded(name: str) -> Assignor | str:
-    """An installed assignor, held to the contract; a text says why it cannot be used."""
+    """An installed assignor, whose answers are checked; or why it cannot be used."""
     try:
         return checked(name, _loaders()[name]())
     except (Exception, SystemExit) as error:
@@ -66,8 +66,8 @@ def _loaded(name: str) -> Assignor | str:
 def install(find: Callable[[], Mapping[str, Loader]]) -> None:
     """Set the source of installed assignors.
 
-    The first name that is not built in calls `find`, and the first request for an assignor calls its loader. Users read the
-    message of a loader's ValueError unchanged, so it must name the cure.
+    `find` is called for the first name that is not built in, and a loader when its assignor is first used. The message of a
+    loader's ValueError is shown to users, so it must contain the cure.
     """
     global _find
     _find = find
@@ -76,8 +76,7 @@ def install(find: Callable[[], Mapping[str, Loader]]) -> None:
 
 
 def get(name: str) -> Assignor:
-    """The assignor of this name. An installed one answers only within its contract (`baton.assignors.request`). Raises
-    UnknownAssignorError."""
+    """The assignor of this name. The answers of installed ones are checked. Raises UnknownAssignorError."""
     if name in DECLARED:
         return DECLARED[name].assign
     if name not in _loaders():
@@ -89,7 +88,7 @@ def get(name: str) -> Assignor:
 
 
 def traits_of(name: str) -> Traits:
-    """The traits of a built-in assignor. Any other assignor has none."""
+    """The traits of a built-in assignor; others have none."""
     return DECLARED[name].traits if name in DECLARED else Traits()
 
 
@@ -120,7 +119,7 @@ DECLARED |= {
 }
 
 BUILT_IN = tuple(sorted(DECLARED))
-"""The names that are always there."""
+"""The names of the built-in assignors."""
 
 DEFAULT = SOLACE.name
-"""The assignor of a group that names none."""
+"""The assignor of groups that do not name one."""

@@ -1,6 +1,6 @@
 """The request to an assignor, its answer, and the rules for answers.
 
-Baton checks each answer of an installed assignor, and uses none that breaks a rule.
+Baton checks the answers of installed assignors, and rejects those that break a rule.
 """
 
 import json
@@ -19,59 +19,57 @@ from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ranges import format_numbers
 
 NO_GENERATION = -1
-"""The generation of a claim whose member names none (Kafka's DEFAULT_GENERATION)."""
+"""The generation of a member that reports none (Kafka's DEFAULT_GENERATION)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member as an assignor sees it."""
+    """A member, as assignors see it."""
 
     subscribed: frozenset[QueueName]
     """The queues that it reads. Assignors ignore queues that do not exist."""
     owned: Sequence[Partition] = ()
-    """The partitions that it claims to own, in any order. Assignors ignore those that do not exist."""
+    """The partitions that it claims, in any order. Assignors ignore those that do not exist."""
     generation: int = NO_GENERATION
-    """The assignment that its claims come from. Where several members claim a partition, the newest generation wins."""
+    """The assignment that its claims come from. If several members claim a partition, the newest generation wins."""
     instance: str | None = None
     """The identity of a static member."""
     zone: str | None = None
     rank: int = 0
-    """Its rank by joining. Equal ranks go by name."""
+    """Its place in the order of joining; ties are broken by name."""
     capacity: Fraction = Fraction(1)
-    """How much load it can carry compared with other members, above 0."""
+    """How much load it can carry relative to other members, above 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The members, and the partitions that they should own. The order of the mappings means nothing.
+    """The members, and the partitions to divide among them. The order of the mappings has no meaning.
 
-    Assignors do not check a request. `baton plan` checks what a user gives it (`baton.cli.plan`).
+    Assignors do not check requests; `baton plan` checks those of users (`baton.cli.plan`).
     """
 
     queues: Mapping[QueueName, int]
     """The number of partitions of each queue."""
     members: Mapping[MemberId, Member]
     zones: Mapping[QueueName, tuple[frozenset[str], ...]] = field(default_factory=dict)
-    """By queue and partition: the zones with a replica of it. A queue without an entry is in no zone."""
+    """By queue and partition: the zones with a replica. A queue without an entry is in no zone."""
     options: Mapping[str, object] = field(default_factory=dict)
     weights: Mapping[QueueName, tuple[Fraction, ...]] = field(default_factory=dict)
-    """By queue and partition: its share of the load, from 0. Each partition of a queue without an entry has 1."""
+    """By queue and partition: its share of the load, from 0. Default: 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The planned owners. Every member of the request has a key in `assignment`. Partitions are sorted.
-
-    Built-in assignors answer with one `PartitionList` per member.
-    """
+    """The planned owners. `assignment` has a key for every member of the request. Partitions are sorted: built-in assignors
+    return a `PartitionList` for each member."""
 
     assignment: Mapping[MemberId, Sequence[Partition]]
     """The partitions that each member may own at once."""
     withheld: Mapping[MemberId, Sequence[Partition]] = field(default_factory=dict)
-    """The partitions that a member gets once the present holder has released them (Kafka, KIP-429)."""
+    """The partitions that a member gets once the holder has released them (Kafka, KIP-429)."""
 
     def owners(self) -> dict[Partition, MemberId]:
-        """The owner of each partition after all releases: the assignment together with the withheld partitions."""
+        """The owner of each partition, withheld ones included."""
         return {
             partition: member
             for part in (self.assignment, self.withheld)
@@ -81,32 +79,32 @@ class Answer:
 
 
 Assignor = Callable[[Request], Answer]
-"""A pure function: equal requests have equal answers, whatever the order of their mappings."""
+"""A pure function: equal requests get equal answers, regardless of the order of their mappings."""
 
 
 # The rules for answers
 
 
 LONGEST = 300
-"""Characters that Baton shows of an error message that is not its own."""
+"""The most characters shown of an installed assignor's error message."""
 
 
 class AssignorError(Exception):
-    """An assignor failed, or its answer breaks the contract. The message is one line that names it and what it did."""
+    """An assignor failed, or its answer breaks the contract. The message is one line with its name."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"the assignor {name} {what}")
 
 
 def checked(name: str, assignor: Assignor) -> Assignor:
-    """The assignor with its answers checked and sorted. It raises AssignorError for an answer that breaks the contract.
+    """Wrap an assignor: its answers are checked and sorted. Raises AssignorError for an answer that breaks the contract.
 
-    An answer may leave out members without partitions, and may list partitions in any order.
+    Answers may omit members without partitions, and may list partitions in any order.
     """
 
     def ask(request: Request) -> Answer:
         try:
-            answer: object = assignor(_with_mappings(request, _read_only))
+            answer: object = assignor(_with_mappings(request, lambda mapping: MappingProxyType(dict(mapping))))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also one that would end the caller, such as SystemExit
@@ -124,12 +122,12 @@ def checked(name: str, assignor: Assignor) -> Assignor:
 
 
 def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
-    """The assignor, called twice: the second time with members and queues in reverse. It raises AssignorError if the answers
+    """Wrap an assignor: it is called twice, the second time with all mappings reversed. Raises AssignorError if the answers
     differ."""
 
     def ask(request: Request) -> Answer:
         answer = assignor(request)
-        if assignor(_with_mappings(request, _reversed)) != answer:
+        if assignor(_with_mappings(request, lambda mapping: dict(reversed(mapping.items())))) != answer:
             raise AssignorError(
                 name, "answers otherwise when the same members or queues are listed in another order: let names or ranks decide"
             )
@@ -151,7 +149,7 @@ def _where(error: BaseException) -> str:
 
 
 def _owned_by(name: str, request: Request, side: object, field: str) -> dict[MemberId, tuple[Partition, ...]]:
-    """One field of the answer, sorted. Raises AssignorError where it names no member or no partition of the request."""
+    """One field of the answer, sorted. Raises AssignorError for unknown members and partitions."""
     if not isinstance(side, Mapping):
         raise AssignorError(name, f"answered with a {field} that is {type(side).__name__}, no mapping of members to partitions")
     owned_by: dict[MemberId, tuple[Partition, ...]] = {}
@@ -180,7 +178,7 @@ def _partition(name: str, request: Request, member: MemberId, one: object) -> Pa
 
 
 def _check_complete(name: str, request: Request, answer: Answer) -> None:
-    """Raises AssignorError unless every partition with a reader has one owner."""
+    """Raise AssignorError unless every partition with a reader has one owner."""
     owners: dict[Partition, MemberId] = {}
     for side in (answer.assignment, answer.withheld):
         for member, owned in side.items():
@@ -197,31 +195,22 @@ def _check_complete(name: str, request: Request, answer: Answer) -> None:
             raise AssignorError(name, f"gave {queue} {numbers} no owner, though there are members that read it")
 
 
-def _with_mappings(request: Request, made: Callable[[Mapping[Any, Any]], Mapping[Any, Any]]) -> Request:
-    """The request with each of its mappings made into another."""
+def _with_mappings(request: Request, convert: Callable[[Any], Mapping[Any, Any]]) -> Request:
     names = ("queues", "members", "zones", "weights", "options")
-    return replace(request, **{name: made(getattr(request, name)) for name in names})
+    return replace(request, **{name: convert(getattr(request, name)) for name in names})
 
 
-def _read_only(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return MappingProxyType(dict(mapping))
-
-
-def _reversed(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return dict(reversed(list(mapping.items())))
-
-
-# Types of the fields of a request in JSON, for pydantic, and the refusal of a request.
+# Requests in JSON: types of fields for pydantic, and the error for an invalid request.
 
 
 T = TypeVar("T")
 
 LONGEST_PATH = 300
-"""Characters. Names in a path may be of any length."""
+"""The most characters shown of a path; it may contain names of any length."""
 
 
 class RequestError(ValueError):
-    """A refused request. The message is one line that names the field, what is wrong and what is right."""
+    """An invalid request. The message is one line: the field, what is wrong, and the cure."""
 
     def __init__(self, path: str, sentence: str) -> None:
         words = f"{_cut(path, LONGEST_PATH)}: {sentence}" if path else sentence
@@ -229,9 +218,9 @@ class RequestError(ValueError):
 
 
 def shown(value: object) -> str:
-    """The value as it stands in the request, at most 60 characters of it."""
+    """The value as in the request, cut to 60 characters."""
     text = _cut(json.dumps(value, ensure_ascii=False, default=lambda _: "…"), 60)
-    return text.encode(errors="backslashreplace").decode()  # pydantic writes no half of a surrogate pair
+    return text.encode(errors="backslashreplace").decode()  # pydantic cannot encode half of a surrogate pair
 
 
 def _cut(text: str, length: int) -> str:

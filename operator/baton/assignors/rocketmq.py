@@ -1,4 +1,4 @@
-"""RocketMQ's assignors, as rocketmq-client 5.3 has them in `org.apache.rocketmq.client.consumer.rebalance`."""
+"""RocketMQ's assignors, as in `org.apache.rocketmq.client.consumer.rebalance` of rocketmq-client 5.3."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -42,7 +42,7 @@ AVERAGE = Declaration(
 )
 
 
-# RocketMQ's AllocateMessageQueueAveragelyByCircle: readers get each queue in turn, by name.
+# RocketMQ's AllocateMessageQueueAveragelyByCircle: each queue in turn, members by name.
 
 
 def circle(request: Request) -> Answer:
@@ -64,23 +64,23 @@ CIRCLE = Declaration(
 )
 
 
-# RocketMQ's AllocateMessageQueueConsistentHash: members stand on a ring of hashes, and a partition goes to the next one.
+# RocketMQ's AllocateMessageQueueConsistentHash: members have points on a ring of hashes; a partition goes to the next point's.
 #
-# Few partitions move when a member comes or goes. The hashes decide how even the shares are.
+# Few partitions move when a member joins or leaves. How even the shares are depends on the hashes.
 
 
 VIRTUAL_NODES = 10
-"""How many points on the ring a member has (RocketMQ's default)."""
+"""A member's points on the ring (RocketMQ's default)."""
 MOST_VIRTUAL_NODES = 10_000
 MOST_POINTS = 1_000_000
-"""On all rings of one request: some 50 MB of memory and a second of work."""
+"""The most points of all rings of a request: about 50 MB of memory and a second of work."""
 PARTITION_KEY = "{queue}-{partition}"
-"""What is hashed of a partition. RocketMQ hashes `MessageQueue [topic=…, brokerName=…, queueId=…]`; there are no brokers here."""
+"""The hashed text of a partition. RocketMQ hashes `MessageQueue [topic=…, brokerName=…, queueId=…]`; Baton has no brokers."""
 
 
 def consistent_hash(request: Request) -> Answer:
     """Exactly RocketMQ's answer for the same keys. Options: virtualNodes (0: no member gets anything), partitionKey. Raises
-    AssignorError where the rings would have more than MOST_POINTS."""
+    AssignorError if the rings would have more than MOST_POINTS."""
     return queue_by_queue(request, sorted(request.members), _around_the_ring(request))
 
 
@@ -106,7 +106,7 @@ def _around_the_ring(request: Request) -> Deal:
 
 
 def _check_room(request: Request, points: int) -> None:
-    """Raises AssignorError where the rings are too large: there is one for each set of readers."""
+    """Raise AssignorError if the rings, one for each set of readers, are too large."""
     fleets = {frozenset(name for name, one in request.members.items() if queue in one.subscribed) for queue in request.queues}
     if points * sum(map(len, fleets)) > MOST_POINTS:
         raise AssignorError(
@@ -117,12 +117,12 @@ def _check_room(request: Request, points: int) -> None:
 
 
 def _ring(readers: Sequence[MemberId], points: int) -> list[int]:
-    """The points in order. Each is one number: the hash, then the reader's index."""
+    """The sorted points, each a number: the hash, then the reader's index."""
     return sorted(_hash(f"{name}-{point}") << 32 | place for place, name in enumerate(readers) for point in range(points))
 
 
 def next_on(ring: Sequence[int], key: int) -> int:
-    """The index of the reader at the next point from a key on. Where points coincide, the last reader has it."""
+    """The index of the reader at the first point from a key on. If points coincide, the last reader wins."""
     found = bisect_left(ring, key << 32)
     meeting = (ring[found] if found < len(ring) else ring[0]) >> 32
     return ring[bisect_left(ring, meeting + 1 << 32) - 1] & 0xFFFFFFFF
@@ -158,12 +158,11 @@ CONSISTENT_HASH = Declaration(
 )
 
 
-# RocketMQ's AllocateMessageQueueByMachineRoom: only the partitions of certain rooms, in runs, then what remains one by one.
+# RocketMQ's AllocateMessageQueueByMachineRoom: only the partitions of certain rooms, in runs, then the rest one by one.
 
 
 def machine_room(request: Request) -> Answer:
-    """Exactly RocketMQ's answer. Option rooms: a partition without a replica in one of them gets no owner. Without the option
-    every partition gets an owner."""
+    """Exactly RocketMQ's answer. Option rooms: a partition without a replica in one of them gets no owner. Default: all rooms."""
     return queue_by_queue(request, sorted(request.members), _of_rooms(request))
 
 
@@ -200,17 +199,17 @@ MACHINE_ROOM = Declaration(
 )
 
 
-# RocketMQ's AllocateMachineRoomNearby, around any other assignor: the members in a room get the partitions in it.
+# RocketMQ's AllocateMachineRoomNearby, around any other assignor: the members in a room get its partitions.
 #
-# The assignor inside answers for each room by itself. Where no member in a room reads a queue, all its readers share the room.
+# The inner assignor divides each room separately. If no member in a room reads a queue, all its readers share the room.
 
 
 NEARBY = "machine-room-nearby"
 WITHIN = "average"
-"""The assignor inside each room, where the options name none: RocketMQ's default."""
+"""The default of the inner assignor, like RocketMQ's."""
 
 Room = str
-"""A zone; "" for members and partitions without one."""
+"""A zone; empty for members and partitions without one."""
 _Part = dict[QueueName, list[int]]
 """Some partitions of some queues."""
 
@@ -218,13 +217,13 @@ _Part = dict[QueueName, list[int]]
 def nearby(
     built_in: Mapping[str, Declaration], get: Callable[[str], Assignor], names: Callable[[], Iterable[str]]
 ) -> Declaration:
-    """The declaration, around one of all these assignors: `names` and `get` know the installed ones too."""
+    """The declaration of the assignor around any of these; `names` and `get` include the installed ones."""
 
     def assign(request: Request) -> Answer:
-        """The option within names the assignor. One that looks at one queue at a time answers exactly as RocketMQ does.
+        """The option `within` names the inner assignor. If that divides queues separately, the answer is exactly RocketMQ's.
 
-        Any other assignor answers once per room, for all its queues. A partition in several rooms counts to the first of them, by
-        name, in which a member reads its queue.
+        Any other divides all queues of a room together. A partition in several rooms belongs to the first of them, by name, in
+        which a member reads its queue.
         """
         name = request.options.get("within", WITHIN)
         assert isinstance(name, str)
@@ -239,7 +238,7 @@ def nearby(
         return inside is not None and inside.traits.leaves_out is not None and inside.traits.leaves_out(options, zones)
 
     def options(raw: Mapping[str, object]) -> Mapping[str, Option]:
-        """Those of the assignor inside stand beside within."""
+        """`within`, and the inner assignor's options."""
         within, choice = raw.get("within", WITHIN), sorted({*names()} - {NEARBY})
         if not isinstance(within, str) or within not in choice:
             sentence = f"expected another assignor, found {shown(within)}; choose one of {', '.join(choice)}"
@@ -259,7 +258,7 @@ def nearby(
 
 
 def _check_zones(request: Request) -> None:
-    """Refuses a member or a partition without a place, as RocketMQ does. Raises RequestError."""
+    """Raise RequestError for a member or a partition without a zone, like RocketMQ."""
     subscribed = readable(request)
     for name in sorted(request.members):
         if subscribed[name] and not request.members[name].zone:
@@ -273,7 +272,7 @@ def _check_zones(request: Request) -> None:
 
 
 class _Rooms:
-    """Which members share which partitions."""
+    """The partitions and the members of rooms."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -291,11 +290,11 @@ class _Rooms:
         return shares
 
     def mine(self, member: MemberId, own: bool, room: Room) -> bool:
-        """Whether a member takes part in this share."""
+        """Whether a member participates in this share."""
         return not own or self._of[member] == room
 
     def parts(self) -> list[tuple[_Part, set[MemberId]]]:
-        """The shares of all queues together, each with the members that take part."""
+        """The shares of all queues, each with its members."""
         parts: dict[tuple[bool, Room], _Part] = defaultdict(dict)
         for queue in sorted(frozenset().union(*self._subscribed.values())):
             for share, numbers in self.shares(queue, range(self._request.queues[queue])).items():
@@ -316,10 +315,10 @@ def _room_by_room(rooms: _Rooms, within: Deal) -> Deal:
 
 
 def _ask(assignor: Assignor, request: Request, part: _Part, members: Container[MemberId]) -> Answer:
-    """The assignor's answer for some partitions of the request among some members.
+    """The assignor's answer for some of the partitions and members.
 
-    An assignor expects partitions that are numbered from 0, so the request renumbers them and the answer is numbered back. Other
-    members that hold some of them are in the request without a subscription: a cooperative assignor waits for their release.
+    Assignors expect partitions numbered from 0, so they are renumbered. Other members that hold some of them are in the inner
+    request without a subscription, so that a cooperative assignor waits for their release.
     """
     inner = {Partition(queue, old): Partition(queue, new) for queue, olds in part.items() for new, old in enumerate(olds)}
     outer = {new: old for old, new in inner.items()}

@@ -1,16 +1,16 @@
-"""The rebalancing of Solace's partitioned queues: as even as can be, with the fewest hand-offs.
+"""The rebalancing of Solace's partitioned queues: as even as possible, with the fewest hand-offs.
 
-Solace describes six steps: create or delete partitions; map new ones to the flows with fewest; notify flows that are left with
-none; check for balance; hand one partition from the flow with most to the flow with fewest; repeat. For one queue these steps end
-in a balance with the fewest moves. For several queues, or members that read only some of them, single steps can need more moves.
-So the assignor first finds the balance (`fair_shares`), and then gives and takes partitions towards it.
+Solace describes six steps: create or delete partitions; map new ones to the flows with the fewest; notify flows left without any;
+check for balance; hand one partition from the flow with the most to the flow with the fewest; repeat. For one queue, these steps
+reach a balance with the fewest moves. For several queues, or members that read only some of them, single steps can need more. So
+the assignor first computes the balance (`fair_shares`), and then moves partitions towards it.
 
-In a balance the totals are as even as the subscriptions allow: the sum of their squares is least. Among those assignments every
-queue is as even as it can be: the sum of its squares, over all queues, is least. Where all members read all queues, all totals
-are within one and so is every queue, which is the balance of Solace's partitioned queues.
+In a balance, totals are as even as the subscriptions allow: the sum of their squares is minimal. Among those assignments, queues
+are as even as possible: the sum of the squares of all their counts is minimal. If all members read all queues, all totals are
+within one, and so is every queue: the balance of Solace's partitioned queues.
 
-Of all balances, `fair_shares` moves least. It is a flow of least cost from queues to members. A unit is a partition. A unit that
-its holder keeps is one cheaper, and prices that grow with every unit make the flow even.
+Of all balances, `fair_shares` finds one with the fewest moves, by a minimum-cost flow from queues to members. A unit is a
+partition. A unit that stays with its holder costs one less, and prices that grow with every unit make the flow even.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from baton.assignors.min_cost_flow import Network
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
-# How many partitions of each queue every reader holds. A cell of the table is a queue and one of its readers.
+# The number of partitions of each queue that each reader holds. A cell of the table is a queue and one of its readers.
 
 
 Cell = int
@@ -32,7 +32,7 @@ Cell = int
 
 @dataclass(frozen=True, slots=True)
 class QueueReaderTable:
-    """Queues and members are indexes here: queues in the order of their names, members in the order of `members`."""
+    """Queues and members are indexes: of sorted queues, and of `members`."""
 
     queues: Sequence[QueueName]
     """The queues with readers."""
@@ -40,18 +40,17 @@ class QueueReaderTable:
     members: Sequence[MemberId]
     """All members, readers or not."""
     of_queue: Sequence[range]
-    """By queue: its cells, one per reader, in the order of the members."""
+    """By queue: its cells, one per reader, in the order of members."""
     queue: Sequence[int]
     """By cell: its queue."""
     member: Sequence[Place]
     """By cell: its member."""
     held: Sequence[int]
-    """By cell: how many partitions its member holds alone."""
+    """By cell: the number of partitions that its member holds alone."""
     uniform: bool
-    """Every member that reads any queue reads all of them."""
+    """Whether every member that reads any queue reads all."""
 
     def cell(self, queue: int, place: Place) -> Cell:
-        """The cell of a queue and a reader of it."""
         return bisect_left(self.member, place, self.of_queue[queue].start, self.of_queue[queue].stop)
 
     def of_member(self) -> list[list[Cell]]:
@@ -75,7 +74,7 @@ def cells_of(
     subscribed: Mapping[MemberId, frozenset[QueueName]],
     owners: Mapping[QueueName, Sequence[MemberId | None]],
 ) -> QueueReaderTable:
-    """The table of these members, in this order. `owners`, by queue and number, own only what they read."""
+    """The table of these members, in this order. `owners`: by queue and number, only readers."""
     read_by = readers([subscribed[name] for name in members])
     of_queue: list[range] = []
     number: list[int] = []
@@ -91,18 +90,13 @@ def cells_of(
     return QueueReaderTable(list(read_by), [queues[queue] for queue in read_by], members, of_queue, number, member, held, uniform)
 
 
-# First counts that are nearly a balance, so that the flow has little to correct
-
-
-def first_answer(cells: QueueReaderTable) -> list[int]:
-    """By cell: how many its member has. Every partition of a queue with readers has an owner."""
-    return _evenly(cells) if cells.uniform else _level(cells)
+# First counts, by cell, that are nearly balanced, so that the flow has little to correct
 
 
 def _evenly(cells: QueueReaderTable) -> list[int]:
-    """Where all read everything: each queue within one, totals nearly so, and exactly where none holds anything. For one queue
-    this has the fewest moves already: members keep what they have up to the floor, and one more goes first to those that have
-    more."""
+    """If all members read everything: each queue within one, and totals nearly (exactly, if no partition is held). For one queue
+    this is already a balance with the fewest moves: members keep what they have up to the floor, and those that have more are
+    the first to get one more."""
     counts: list[int] = []
     left: list[int] = []
     for size, row in zip(cells.sizes, cells.of_queue, strict=True):
@@ -130,8 +124,8 @@ def _evenly(cells: QueueReaderTable) -> list[int]:
 
 
 def _level(cells: QueueReaderTable) -> list[int]:
-    """Where subscriptions differ: members keep what they hold. What is free goes to those with fewest of the queue, up to an even
-    share of everything, then to those with the lowest totals. Then partitions go from the highest totals to the lowest."""
+    """If subscriptions differ: members keep what they hold. Free partitions go to those with the fewest of the queue, up to an
+    even share of everything, then to those with the lowest totals. Then partitions go from the highest totals to the lowest."""
     counts = list(cells.held)
     totals = cells.totals(counts)
     free = [size - sum(counts[row.start : row.stop]) for size, row in zip(cells.sizes, cells.of_queue, strict=True)]
@@ -163,14 +157,14 @@ def _level(cells: QueueReaderTable) -> list[int]:
 
 
 class _Levelling:
-    """Moves one partition at a time to a member with a lower total, as long as one move makes the totals more even."""
+    """Moves single partitions to members with lower totals while a move makes the totals more even."""
 
     def __init__(self, cells: QueueReaderTable, counts: list[int], totals: list[int]) -> None:
         self._cells = cells
         self._counts = counts
         self._totals = totals
         self._fullest: dict[int, list[tuple[int, Cell]]] = {}
-        """By queue that a taker asked for: the cells that could give. Totals may have fallen since."""
+        """By queue, once a taker has asked for it: the cells that could give. Totals may have fallen since."""
 
     def run(self) -> None:
         of_member, highest = self._cells.of_member(), max(self._totals)
@@ -179,7 +173,7 @@ class _Levelling:
                 self._fill(of_member[taker])
 
     def _fill(self, mine: Iterable[Cell]) -> None:
-        """Moves partitions to a taker with these cells, to the lowest count of them first."""
+        """Move partitions to the taker with these cells, to the lowest count first."""
         wanting = [(self._counts[cell], cell) for cell in mine]
         heapq.heapify(wanting)
         while wanting:
@@ -193,7 +187,7 @@ class _Levelling:
             heapq.heapreplace(wanting, (count + 1, cell))
 
     def _giver(self, queue: int) -> Cell | None:
-        """The cell of the member with the highest total that has some of this queue."""
+        """The cell of the member with the highest total that has any of this queue."""
         if queue not in self._fullest:
             row = self._cells.of_queue[queue]
             self._fullest[queue] = [(-self._totals[self._cells.member[cell]], cell) for cell in row if self._counts[cell]]
@@ -215,14 +209,14 @@ class _Levelling:
         self._totals[self._cells.member[cell]] += units
 
 
-# Potentials for the nodes of a nearly balanced flow (`min_cost_flow`), from which its search starts.
+# Potentials for the nodes of a nearly balanced flow: the start of the search (`min_cost_flow`).
 #
-# A node's potential says how much less a unit costs there than at the sink. Potentials decide only how long the search takes.
+# A node's potential is how much less a unit costs there than at the sink. Potentials affect only the duration of the search.
 
 
 def potentials(cells: QueueReaderTable, counts: Sequence[int], even_totals: int, even_queues: int) -> list[int]:
-    """The potentials of the queues, then of the members. `counts`, by cell, is the flow. Each unit of a member costs
-    2 · even_totals more than the unit before it, each of a cell 2 · even_queues."""
+    """The potentials of the queues, then of the members. `counts`: the flow by cell. Each unit of a member costs 2 · even_totals
+    more than the previous one, and each unit of a cell 2 · even_queues."""
     level = [1 - 2 * total for total in cells.totals(counts)]
     of_queue = _spread(cells, counts, level)
     queues: list[int] = []
@@ -234,7 +228,7 @@ def potentials(cells: QueueReaderTable, counts: Sequence[int], even_totals: int,
 
 
 def _spread(cells: QueueReaderTable, counts: Sequence[int], level: list[int]) -> list[int]:
-    """Lowers the level of each member that can take a unit of a lower level; returns the lowest level by queue."""
+    """Lower the level of each member that can take a unit from a lower one. Returns the lowest level by queue."""
     readers = [cells.member[row.start : row.stop] for row in cells.of_queue]
     holders = [[cells.member[cell] for cell in row if counts[cell]] for row in cells.of_queue]
     of_queue = [0] * len(readers)
@@ -255,17 +249,17 @@ def _spread(cells: QueueReaderTable, counts: Sequence[int], level: list[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Partitions to give out, the members, and who holds what now."""
+    """Partitions, members and holders."""
 
     queues: Mapping[QueueName, int]
     members: Sequence[MemberId]
-    """In the order that decides where nothing else does."""
+    """In the order that breaks ties."""
     subscribed: Mapping[MemberId, frozenset[QueueName]]
     """Only queues that exist."""
     held: Mapping[QueueName, Sequence[MemberId | None]]
-    """By queue and number: the one holder, a member that is subscribed. Queues without a holder may be missing."""
+    """By queue and number: the only holder, a reader. Queues without holders may be missing."""
     contested: Mapping[Partition, tuple[MemberId, ...]] = field(default_factory=dict)
-    """Partitions with several holders. One that goes to any of them makes no move."""
+    """Partitions with several holders. With any of them they do not count as moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,17 +267,17 @@ class Shares:
     """A balance with the fewest moves."""
 
     counts: Mapping[QueueName, Mapping[MemberId, int]]
-    """By queue with readers: how many partitions each member has. Members with none are missing."""
+    """By queue with readers: the number of partitions of each member, without zeros."""
     settled: Mapping[Partition, MemberId]
-    """The contested partitions that stay with one of their holders. The counts include them."""
+    """The contested partitions that stay with one of their holders; included in the counts."""
 
 
 def fair_shares(claims: Claims) -> Shares:
-    """The balance of these claims with the fewest moves. Of several, the members' order alone decides which."""
+    """A balance with the fewest moves; of several, the order of the members decides."""
     cells = cells_of(claims.queues, claims.members, claims.subscribed, claims.held)
     if not cells.queues:
         return Shares({}, {})
-    start = first_answer(cells)
+    start = _evenly(cells) if cells.uniform else _level(cells)
     if cells.uniform and (len(cells.queues) == 1 or not any(cells.held)) and not claims.contested:
         return Shares(_by_name(cells, start), {})
     return _Settlement(cells, claims.contested, start).shares()
@@ -298,11 +292,11 @@ def _by_name(cells: QueueReaderTable, counts: Sequence[int]) -> dict[QueueName, 
 
 
 class _Settlement:
-    """The network of one request, and the shares that its flow means.
+    """The network of a request, and the shares by its flow.
 
-    Nodes are queues, members, the sink, entries, and contested partitions. The first arcs are the cells, in their order, from a
-    queue to a member. In a queue with contested partitions each cell has an entry, where its arc begins: a contested partition
-    arrives there directly, all others through the queue.
+    Nodes are queues, members, the sink, entries, and contested partitions. The first arcs are the cells, in order, from queues to
+    members. If a queue has contested partitions, the arc of each cell begins at an entry: contested partitions arrive there
+    directly, all others through the queue.
     """
 
     def __init__(self, cells: QueueReaderTable, contested: Mapping[Partition, Sequence[MemberId]], start: Sequence[int]) -> None:
@@ -360,7 +354,7 @@ class _Settlement:
         return Shares(_by_name(self._cells, flow), settled)
 
 
-# The least number of moves to a balance.
+# The fewest moves to a balance
 
 
 def lower_bound(
@@ -368,11 +362,11 @@ def lower_bound(
     members: Mapping[MemberId, frozenset[QueueName]],
     owners: Mapping[Partition, MemberId],
 ) -> int:
-    """The least number of moves from `owners` to any balance of these members. `members` has their subscriptions.
+    """The fewest moves from `owners` to any balance of these members. `members` has their subscriptions.
 
-    A partition that had an owner and gets another is a move, also where its owner is not among `members` (an orphan) or does not
-    read the queue any more. The first grant of a partition (not in `owners`) is no move, and neither is a partition that no
-    member reads. Owners of partitions that do not exist do not count.
+    A partition with an owner that gets another is a move, even if its owner is not among `members` (an orphan) or no longer reads
+    the queue. The first grant of a partition (not in `owners`) is no move; partitions that no member reads, or that do not exist,
+    do not count.
     """
     return least_moves(queues, members, {partition: (owner,) for partition, owner in owners.items()})
 
@@ -382,7 +376,7 @@ def least_moves(
     members: Mapping[MemberId, frozenset[QueueName]],
     holders: Mapping[Partition, Collection[MemberId]],
 ) -> int:
-    """As `lower_bound`, where a partition may have several holders. One that goes to any of them is no move."""
+    """Like `lower_bound`, for partitions with several holders. With any of them they do not count as moved."""
     subscribed = {member: frozenset(queue for queue in wanted if queue in queues) for member, wanted in members.items()}
     read = frozenset().union(*subscribed.values())
     held: dict[QueueName, list[MemberId | None]] = {}
@@ -402,7 +396,7 @@ def least_moves(
 
 
 def kept(claims: Claims, shares: Shares) -> int:
-    """How many partitions stay with one of their holders."""
+    """The number of partitions that stay with one of their holders."""
     settled = Counter((partition.queue, member) for partition, member in shares.settled.items())
     stay = len(shares.settled)
     for queue, holders in claims.held.items():
@@ -416,16 +410,16 @@ def kept(claims: Claims, shares: Shares) -> int:
 
 
 Columns = dict[QueueName, list[MemberId | None]]
-"""By queue with readers, and number: the owner, if any."""
+"""By queue with readers and by number: the owner, if any."""
 Room = dict[QueueName, dict[MemberId, int]]
-"""By queue: how many more of it each member may have."""
+"""By queue: how many more each member may get."""
 
 
 def solace(request: Request) -> Answer:
     """Totals within one (or as even as the subscriptions allow), then every queue, with the fewest moves.
 
-    A member gives up its highest numbers. What is free goes, lowest number first, to the member that has fewest at that point;
-    of equal ones to the one that joined first, then by name.
+    A member gives up its highest numbers. Free partitions go, lowest number first, to the member with the fewest at that point;
+    ties are broken by the order of joining, then by name.
     """
     claims = _claims(request)
     shares = fair_shares(claims)
@@ -445,10 +439,10 @@ def solace(request: Request) -> Answer:
 
 
 def place_new(request: Request) -> Answer:
-    """Gives what has no holder to the members with fewest; members keep what they hold.
+    """Give partitions without a holder to the members with the fewest; members keep what they hold.
 
-    Fewest in total decides, then fewest of that queue, then the order of joining, then the name. A change of the partition count
-    does this at once, whatever the group's assignor (Solace's second step).
+    The fewest in total decide, then the fewest of the queue, the order of joining, and the name. A change of the partition count
+    does this at once, with any assignor (Solace's second step).
     """
     claims = _claims(request)
     room: Room = {}
@@ -469,7 +463,7 @@ def _claims(request: Request) -> Claims:
 
 
 def _hand_out(members: Sequence[MemberId], owners: Columns, room: Mapping[QueueName, Mapping[MemberId, int]]) -> None:
-    """Gives every partition without an owner to the member with fewest of those with room."""
+    """Give every partition without an owner to the member with the fewest that has room."""
     totals = Counter(name for column in owners.values() for name in column)
     rank = {member: place for place, member in enumerate(members)}
     for queue in sorted(owners):

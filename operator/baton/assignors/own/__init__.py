@@ -1,1 +1,1 @@
-"""Baton's own assignor, and the searches for its answer."""
+"""Baton's own assignor and its searches."""

@@ -1,8 +1,8 @@
-"""The searches of `minimal` where only the numbers of partitions count.
+"""The searches of `minimal` for partitions of equal weight.
 
-Totals, moves and zone mismatches depend only on how many of each kind of partition a member has. So a thousand members and a
-million partitions of a few kinds are a small problem. A table has these numbers. One search makes it as even as can be, and
-another one then saves moves and zone mismatches.
+Totals, moves and zone mismatches depend only on the number of partitions of each kind that a member has, so a thousand members
+and a million partitions of a few kinds are a small problem. One search makes the table of these numbers as even as possible, and
+another then saves moves and zone mismatches.
 """
 
 import heapq
@@ -17,11 +17,11 @@ from baton.assignors.building_blocks import PartitionList, Place, by_rank, holdi
 from baton.assignors.request import Request
 from baton.model.ids import MemberId, Partition, QueueName
 
-# Kinds of partitions: those of one kind have the same readers, zones and weight
+# Kinds of partitions, with the same readers, zones and weight
 
 
 Zones = frozenset[str] | None
-"""The members' zones that have a replica. None: all of them, or the request names none."""
+"""The members' zones with a replica. None: all, or unknown."""
 _Likeness = tuple[Zones, Fraction, tuple[Place, ...]]
 _ONE = Fraction(1)
 
@@ -34,7 +34,7 @@ class PartitionKind:
     near: Zones
     weight: Fraction
     homes: tuple[Place, ...]
-    """The readers that claim each of them equally, where several do. A partition that goes to one of these makes no move."""
+    """The readers with equal claims to each of them, if there are several. With any of these a partition does not move."""
     partitions: PartitionList
 
 
@@ -46,16 +46,16 @@ class GroupedRequest:
     """The members, indexed by place."""
     kinds: Sequence[PartitionKind]
     home: Mapping[QueueName, Sequence[Place | None]]
-    """By queue and number: the reader that alone has the newest claim. Queues without any claim are missing."""
+    """By queue and number: the only reader with the newest claim. Unclaimed queues are missing."""
     zone: Sequence[str | None]
     capacity: Sequence[Fraction]
 
     def far(self, kind: PartitionKind, place: Place) -> bool:
-        """Whether the member has a zone and partitions of this kind have replicas in other zones only."""
+        """Whether the member has a zone without replicas of this kind."""
         return kind.near is not None and self.zone[place] is not None and self.zone[place] not in kind.near
 
     def held(self) -> dict[Partition, Place]:
-        """The one holder of each partition that has one."""
+        """The holder of each partition with exactly one."""
         return {
             Partition(queue, number): place
             for queue, places in self.home.items()
@@ -65,7 +65,7 @@ class GroupedRequest:
 
 
 def grouped(request: Request) -> GroupedRequest:
-    """The request by kinds, in the order of their first partitions."""
+    """Group the request's partitions by kind, in the order of first partitions."""
     members = by_rank(request.members)
     place = {name: number for number, name in enumerate(members)}
     subscribed = readable(request)
@@ -113,22 +113,22 @@ def _likenesses(
 
 # The number of partitions of each kind that each member has, and the cost of one more or one less.
 #
-# An arc is a kind and one of its readers (an arc of a flow network). Arcs are numbers, and their values stand in lists: the
-# assignor `minimal` visits the arcs of thousands of members many times.
+# An arc (of a flow network) is a kind and one of its readers. Arcs are numbers, with their values in lists, because `minimal`
+# visits the arcs of thousands of members many times.
 
 
 Arc = int
 
 
 class CountTable:
-    """The table of counts. At first it has what the members hold. A load is a number of partitions, without weights."""
+    """The table of counts, initially of what the members hold. A load is a number of partitions, without weights."""
 
     def __init__(self, group: GroupedRequest) -> None:
         self.group = group
         self.kind: list[int] = []
         self.member: list[Place] = []
         self.held: list[int] = []
-        """By arc: how many of the kind the member holds."""
+        """By arc: the number of partitions that the member holds."""
         self.far: list[bool] = []
         self.of_kind: list[range] = []
         self.of_member: list[list[Arc]] = [[] for _ in group.members]
@@ -140,10 +140,10 @@ class CountTable:
         for arc, member in enumerate(self.member):
             self.of_member[member].append(arc)
         self.worth = 1 + sum(len(kind.partitions) for kind in group.kinds)
-        """The price of a move, above all zone mismatches together."""
+        """The cost of a move: more than all zone mismatches together."""
         scale = lcm(*(capacity.numerator for capacity in group.capacity))
         self.step = [scale * capacity.denominator // capacity.numerator for capacity in group.capacity]
-        """By member: what a load of 1 adds to the unevenness, the sum of load² / capacity."""
+        """By member: the unevenness (the sum of load² / capacity) of a load of 1."""
 
     def _add(self, kind: PartitionKind, held: Mapping[Place | None, int]) -> None:
         self.of_kind.append(range(len(self.kind), len(self.kind) + len(kind.readers)))
@@ -161,15 +161,15 @@ class CountTable:
             self.load[member] += count
 
     def up(self, member: Place) -> int:
-        """The unevenness that one partition more adds."""
+        """The unevenness that one more partition adds."""
         return (2 * self.load[member] + 1) * self.step[member]
 
     def down(self, member: Place) -> int:
-        """The unevenness that one partition less removes."""
+        """The unevenness that one less partition removes."""
         return (2 * self.load[member] - 1) * self.step[member]
 
     def gain(self, arc: Arc) -> int:
-        """The cost of one more of the kind, in moves and zone mismatches. Negative: the member has fewer than it held."""
+        """The cost of one more of the kind, in moves and zone mismatches; negative if the member has fewer than it held."""
         return self.far[arc] - self.worth * (self.count[arc] < self.held[arc])
 
     def loss(self, arc: Arc) -> int:
@@ -177,15 +177,15 @@ class CountTable:
         return self.worth * (self.count[arc] <= self.held[arc]) - self.far[arc]
 
     def put(self, arc: Arc, units: int) -> None:
-        """Add units of the kind to the member, or take them (negative)."""
+        """Add units (may be negative) of the kind to the member."""
         self.count[arc] += units
         self.load[self.member[arc]] += units
 
     def owned_by(self) -> list[PartitionList]:
-        """The partitions of each member. Members keep the lowest numbers that they hold, and get the rest in turn."""
+        """The partitions of each member: the lowest numbers that it holds, and the rest in turn."""
         everything = [kind.partitions for kind in self.group.kinds]
         at: list[list[int]] = [[] for _ in self.load]
-        """By member: the indexes of its partitions in all kinds together."""
+        """By member: the indexes of its partitions within all kinds."""
         first = 0
         for number, (part, arcs) in enumerate(zip(everything, self.of_kind, strict=True)):
             room = {self.member[arc]: self.count[arc] for arc in arcs if self.count[arc]}
@@ -203,7 +203,7 @@ class CountTable:
         return owned_by if in_order else [PartitionList.of(owned.pairs()) for owned in owned_by]
 
     def _keep(self, number: int, kind: Sequence[int], room: dict[Place, int], at: list[list[int]]) -> list[int]:
-        """Lets members keep what they hold of a kind, as far as they have room; returns the rest."""
+        """Let members keep what they hold of a kind, as far as they have room. Returns the rest."""
         claimants = self.group.kinds[number].homes
         homes = chain.from_iterable([place] * room.get(place, 0) for place in claimants) if claimants else self._homes[number]
         rest: list[int] = []
@@ -221,7 +221,7 @@ class CountTable:
 
 
 def _homes(kind: PartitionKind, home: Mapping[QueueName, Sequence[Place | None]]) -> list[Place | None]:
-    """The holder of each partition of the kind. Empty: none has a holder."""
+    """The holders of the kind's partitions; empty: none is held."""
     if not any(queue in home for queue in set(kind.partitions.queues)):
         return []
     homes: list[Place | None] = []
@@ -233,26 +233,25 @@ def _homes(kind: PartitionKind, home: Mapping[QueueName, Sequence[Place | None]]
 
 # From what the members hold to the most even assignment.
 #
-# A unit can go along a path: a member gives one of a kind to a reader of it, which gives one of another kind to a reader of that,
-# and so on. Only the ends of a path change their load. An assignment is the most even one exactly when no path makes it more even
-# (Harvey, Ladner, Lovász and Tamir 2003, for semi-matchings): the sum of load² / capacity is convex and separable. One search
-# backwards from the members with the least load visits every node once. It finds a path or proves that there is none. As in
-# Dinic's algorithm, one search serves many units: they take all shortest paths that it found.
+# Units move along paths: a member gives a partition of a kind to a reader, which gives one of another kind to another reader, and
+# so on. Only the loads at the ends of a path change. An assignment is the most even one exactly if no path makes it more even
+# (Harvey, Ladner, Lovász and Tamir 2003, for semi-matchings), because the sum of load² / capacity is convex and separable. One
+# search backwards from the members with the least load visits every node once, and finds a path or proves that there is none. As
+# in Dinic's algorithm, one search serves many units: they use all shortest paths that it found.
 
 
 _UNSEEN = -1
 
 
 def level(table: CountTable) -> None:
-    """Gives out what has no holder, then moves units along paths until no path makes the table more even."""
+    """Give out free partitions, then move units along paths until no path makes the table more even."""
     _deal(table)
     while _Search(table).improve():
         pass
 
 
 def _deal(table: CountTable) -> None:
-    """Gives what is free to the readers with the least load: first to near ones, up to an even share of everything, then to
-    any."""
+    """Give free partitions to the readers with the least load: near ones first, up to an even share of everything, then any."""
     sizes = [len(kind.partitions) for kind in table.group.kinds]
     free = [size - sum(table.count[arc] for arc in arcs) for size, arcs in zip(sizes, table.of_kind, strict=True)]
     fewest_readers_first = sorted(range(len(sizes)), key=lambda kind: len(table.of_kind[kind]))
@@ -266,7 +265,7 @@ def _deal(table: CountTable) -> None:
 
 
 def _deal_out(table: CountTable, units: int, arcs: Sequence[Arc], most: int | None) -> int:
-    """Gives units one by one to the reader that makes the table least uneven, up to a load of `most`; returns how many."""
+    """Give units one by one to the reader that keeps the table most even, up to a load of `most`. Returns their number."""
     if not units:
         return 0
     if most is None and len({table.step[table.member[arc]] for arc in arcs}) == len({table.gain(arc) for arc in arcs}) == 1:
@@ -285,8 +284,7 @@ def _deal_out(table: CountTable, units: int, arcs: Sequence[Arc], most: int | No
 
 
 def _give_out_at_once(table: CountTable, units: int, arcs: Sequence[Arc]) -> None:
-    """The same where the members differ only in their loads: all that get something end at one level, the first ones one above
-    it."""
+    """Give them at once to members that differ only in load: all that get any reach the same level, the first ones one more."""
     loads = [table.load[table.member[arc]] for arc in arcs]
     volume, takers, level = units, 0, 0
     for load in sorted(loads):
@@ -302,27 +300,27 @@ def _give_out_at_once(table: CountTable, units: int, arcs: Sequence[Arc]) -> Non
 
 
 class _Search:
-    """One search over the whole table, and the moves along the paths that it found."""
+    """A search of the whole table, and the moves along the paths that it found."""
 
     def __init__(self, table: CountTable) -> None:
         self._table = table
         self._depth = [_UNSEEN] * len(table.of_member)
         self._kind_depth = [_UNSEEN] * len(table.of_kind)
-        """How far a unit must go to a root. A kind is as deep as the members that take from it; members that give of it are one
-        deeper. Each group of roots begins deeper than the group before it ended, so their paths do not meet."""
+        """The distance to a root. A kind is as deep as the members that take from it; members that give of it are one deeper.
+        Each group of roots begins deeper than the previous group ended, so their paths do not meet."""
         self._give_at = [0] * len(table.of_member)
         self._take_at = [0] * len(table.of_kind)
-        """The first of its arcs that may still serve."""
+        """The first arc that may still be usable."""
 
     def improve(self) -> bool:
-        """Moves units along the paths that it finds. False: no path exists."""
+        """Move units along the paths found. False: there is no path."""
         table, improved, first = self._table, False, 0
         height = [(2 * load + 1) * step for load, step in zip(table.load, table.step, strict=True)]
         for price, equals in groupby(sorted(range(len(height)), key=height.__getitem__), height.__getitem__):
             roots = [member for member in equals if self._depth[member] == _UNSEEN]
             reached = self._spread(roots, first)
             fuller = [(-table.down(member), self._depth[member], member) for member in reached if table.down(member) > price]
-            heapq.heapify(fuller)  # of equal loads the nearest first: short paths cost few moves
+            heapq.heapify(fuller)  # of equal loads the nearest first, because short paths take fewer moves
             while fuller:
                 _, depth, giver = fuller[0]
                 if self._move(giver, first):
@@ -337,7 +335,7 @@ class _Search:
         return improved
 
     def _spread(self, roots: list[Place], first: int) -> list[Place]:
-        """The members whose units can reach one of the roots, nearest first."""
+        """The members whose units can reach a root, nearest first."""
         reached = list(roots)
         table, depth, kind_depth = self._table, self._depth, self._kind_depth
         for root in roots:
@@ -356,7 +354,7 @@ class _Search:
         return reached
 
     def _move(self, giver: Place, first: int) -> bool:
-        """Moves one unit from the giver to a root, if there is a path left and the move makes the two more even."""
+        """Move one unit from the giver to a root, if there is a path left that makes the two more even."""
         table, price, at = self._table, self._table.down(giver), giver
         path: list[tuple[Arc, Arc]] = []
         while self._depth[at] > first or table.up(at) >= price:
@@ -376,7 +374,7 @@ class _Search:
         return True
 
     def _step(self, giver: Place, first: int) -> tuple[Arc, Arc] | None:
-        """An arc on which the giver gives, and one on which a member nearer to a root takes. None: there are none left."""
+        """An arc on which the giver gives, and one on which a member nearer to a root takes; None: none left."""
         table, depth, arcs = self._table, self._depth[giver], self._table.of_member[giver]
         while depth > first and self._give_at[giver] < len(arcs):
             given = arcs[self._give_at[giver]]
@@ -394,31 +392,26 @@ class _Search:
 
 # The fewest moves among the most even assignments, and among those the fewest zone mismatches.
 #
-# Two equally even assignments differ by cycles of units: A gives one to B, B to C, C to A. They also differ by paths whose giver
-# has one step of load more than the receiver, so that the two swap loads. A node for each height of such a step closes these
-# paths to cycles. The table costs least exactly when no cycle has a negative cost (Klein 1967). The search lowers distances
-# (Bellman and Ford), from the arcs with a negative cost on, and cancels the cycles that it finds. When it can lower no distance,
-# the distances are the proof. A long search ends without a proof: the table is as even as it was, with fewer moves than at the
-# start.
+# Two equally even assignments differ by cycles of units (A gives one to B, B to C, C to A), and by paths whose giver has one step
+# of load more than the receiver, so that the two swap loads. A node for each height of such a step closes these paths to cycles.
+# The table has the least cost exactly if no cycle has a negative cost (Klein 1967). The search lowers distances (Bellman and
+# Ford), beginning at arcs with a negative cost, and cancels the cycles that it finds. Once no distance can be lowered, the
+# distances are the proof. A search that takes too long ends without a proof: the table is as even, with fewer moves than before.
 
 
 MOST_HOPS = 20_000_000
-"""The most arcs that one search visits: two or three seconds. If all partitions move, it visits about the square of the kinds
-times the members.
-"""
+"""The most arcs that a search visits: two or three seconds. If all partitions move, it visits about the square of the
+kinds times the members."""
 
 _Node = int
-"""Kinds come first, then members, then heights of step as the search meets them."""
+"""Kinds, then members, then heights of steps as they are found."""
 _NO_NODE = _NO_ARC = -1
 _Hop = tuple[_Node, _Node, Arc]
 """From a node to the next one, and the arc between them."""
 
 
 def settle(table: CountTable, hops: int = MOST_HOPS, *, swap_loads: bool = True) -> int:
-    """Cancel cycles until none is left, or for so many hops. Returns the remaining hops.
-
-    With `swap_loads` False every load stays as it is.
-    """
+    """Cancel cycles until none is left, or for at most `hops`. Returns the remaining hops. `swap_loads` False: keep all loads."""
     return _Settling(table, hops, swap_loads).run() if any(table.held) or any(table.far) else hops
 
 
@@ -437,17 +430,17 @@ class _Settling:
         self._via = [_NO_ARC] * self._heights
         self._height: dict[int, _Node] = {}
         self._with_step: list[dict[Place, None]] = []
-        """By height: the members that would lower the unevenness by that much if they gave a unit."""
+        """By height: the members that would lower the unevenness by that much by giving a unit."""
         for member in range(len(table.of_member)):
             self._equals(table.down(member))[member] = None
         self._guests: list[dict[Arc, None]] = [{} for _ in table.of_member]
-        """By member: the arcs on which it has more than it held. To give one of these away costs no move."""
+        """By member: the arcs on which it has more than it held; giving one of these away costs no move."""
         for arc, (count, held) in enumerate(zip(table.count, table.held, strict=True)):
             if count > held:
                 self._guests[table.member[arc]][arc] = None
 
     def run(self) -> int:
-        """Returns the hops that are left."""
+        """Return the remaining hops."""
         active: dict[_Node, None] = dict.fromkeys(self._cheap())
         while active and self._hops_left > 0:
             active = self._lower(active)
@@ -498,10 +491,8 @@ class _Settling:
         return nearer
 
     def _next(self, node: _Node, farthest: int) -> Sequence[tuple[_Node, Arc, int]]:
-        """The next nodes from a node, with arcs and costs.
-
-        It omits arcs that cost a move if they can lower no distance, because no kind is farther than `farthest`.
-        """
+        """The next nodes, with arcs and costs. Arcs that cost a move are omitted if they cannot lower a distance, because no kind
+        is farther than `farthest`."""
         table = self._table
         kind, member, count, held, far, worth = table.kind, table.member, table.count, table.held, table.far, table.worth
         first = self._members
@@ -538,7 +529,7 @@ class _Settling:
         return cycle
 
     def _cost(self, cycle: Iterable[_Hop]) -> int:
-        """The cost of a unit around the cycle. 0: an arc of the cycle can take no unit any more."""
+        """The cost of a unit around the cycle; 0 if an arc of the cycle can no longer take one."""
         table, total = self._table, 0
         for here, there, arc in cycle:
             if there >= self._heights:
@@ -556,7 +547,7 @@ class _Settling:
         return total
 
     def _push(self, cycle: Iterable[_Hop]) -> list[_Node]:
-        """Moves one unit around the cycle; returns the heights that have other members now."""
+        """Move one unit around the cycle. Returns the heights whose members changed."""
         table, first = self._table, self._members
         swapped = {there - first: None for here, there, _ in cycle if here >= self._heights}
         swapped |= {here - first: None for here, there, _ in cycle if there >= self._heights}

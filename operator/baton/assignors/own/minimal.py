@@ -1,11 +1,12 @@
-"""Baton's own: the most even assignment that exists, with the fewest moves, then the fewest zone mismatches.
+"""Baton's own assignor: the most even assignment, with the fewest moves, then the fewest zone mismatches.
 
-The most even assignment has the least sum of load² / capacity. A member's load is the weight of its partitions.
+The most even assignment has the least sum of load² / capacity; a member's load is the weight of its partitions.
 `docs/concepts/minimal.md` has the proof.
 
-Where partitions weigh the same, counting does it (`counts`). To find the most even assignment of unequal weights is NP-hard, as
-it is to divide numbers into equal sums. A full search proves the answer for a small group. Moves and swaps improve a large one
-until none helps. Then partitions of equal weight change members where that saves moves or zone mismatches, which is exact again.
+Partitions of equal weight are counted (`counts`). With unequal weights, finding the most even assignment is NP-hard, like
+dividing numbers into equal sums: a full search proves the answer for small groups; for large ones, moves and swaps improve an
+assignment until none helps. Then partitions of equal weight change members to save moves and zone mismatches, which is exact
+again.
 """
 
 import heapq
@@ -22,11 +23,11 @@ from baton.assignors.own.counts import MOST_HOPS, CountTable, GroupedRequest, Pa
 from baton.assignors.request import Answer, AssignorError, Request
 from baton.model.ids import Partition
 
-# Loads of unequal partitions on members of unequal capacity, in whole numbers.
+# Loads of unequal partitions on members of unequal capacity, as integers
 
 
 Cost = tuple[int, int, int]
-"""Unevenness, moves (less a constant), zone mismatches: the least is the best, compared in this order."""
+"""Unevenness, moves (less a constant) and zone mismatches, compared in this order."""
 
 
 class Loads:
@@ -40,13 +41,13 @@ class Loads:
         self.weight = {partition: int(kind.weight * scale) for partition, kind in self.kind.items()}
         self.capacity = _whole(group.capacity)
         self.step = [lcm(*self.capacity) // capacity for capacity in self.capacity]
-        """What a load of 1 adds to the unevenness, load² / capacity."""
+        """By member: the unevenness (load² / capacity) of a load of 1."""
         sets = [frozenset(kind.readers) for kind in group.kinds]
         self.readers = {p: readers for kind, readers in zip(group.kinds, sets, strict=True) for p in kind.partitions}
         self.heaviest_first = sorted(self.weight, key=lambda partition: (-self.weight[partition], partition))
 
     def misplaced(self, partition: Partition, place: Place) -> tuple[int, int]:
-        """Moves and zone mismatches of this partition with this member: 1 or 0 each."""
+        """Moves and zone mismatches of this partition with this member, 0 or 1 each."""
         kind = self.kind[partition]
         homes = kind.homes or ((self.held[partition],) if partition in self.held else ())
         return int(bool(homes) and place not in homes), int(self.group.far(kind, place))
@@ -65,7 +66,7 @@ class Loads:
         return sum(total * total * step for total, step in zip(totals, self.step, strict=True))
 
     def least_unevenness(self, totals: Sequence[int], rest: int) -> int:
-        """A lower bound for any way to add a load of `rest`: as if it could be divided, and all members read everything."""
+        """A lower bound with an additional load of `rest`: as if it were divisible and all members read everything."""
         level, width = rest, 0
         waiting = sorted(range(len(totals)), key=lambda place: Fraction(totals[place], self.capacity[place]))
         done = 0
@@ -86,23 +87,23 @@ def _whole(capacities: Sequence[Fraction]) -> list[int]:
 
 
 MOST_STEPS = 30_000
-"""Steps of a search before it takes the best so far: well below a second."""
+"""The most steps of a search, which then takes the best so far: well below a second."""
 MOST_TRADES = 1_000
-"""Improvements of one start."""
+"""The most improvements of an assignment."""
 PARTNERS = 8
-"""How many members with the highest loads try a trade, and with how many of those with the lowest."""
+"""The number of members with the highest loads, and of those with the lowest, that try to trade."""
 
 Owners = dict[Partition, Place]
 
 
 def weigh(group: GroupedRequest) -> Owners:
-    """The owner of each partition: the best assignment if MOST_STEPS steps suffice to search all, else the best that it found."""
+    """The owner of each partition: the best assignment if MOST_STEPS suffice to search all, else the best found."""
     loads = Loads(group)
     return _Search(loads, _with_fewest_moves(loads, _improved(loads, _kept(loads)))).run()
 
 
 def _kept(loads: Loads) -> Owners:
-    """Members keep what they hold (of several holders the first), heaviest first, up to an even share of everything."""
+    """Let members (of several holders, the first) keep what they hold, heaviest first, up to an even share of everything."""
     held = loads.held | {partition: kind.homes[0] for partition, kind in loads.kind.items() if kind.homes}
     share, shares = sum(loads.weight.values()), sum(loads.capacity)
     totals = [0] * len(loads.capacity)
@@ -116,7 +117,7 @@ def _kept(loads: Loads) -> Owners:
 
 
 def _improved(loads: Loads, owners: Owners) -> Owners:
-    """Gives out what has no owner, heaviest first, to the least loaded; then moves and swaps from the most loaded members on."""
+    """Give out free partitions, heaviest first, to the least loaded; then move and swap, from the most loaded members on."""
     owners = dict(owners)
     totals = loads.totals(owners)
     _deal(loads, owners, totals)
@@ -131,7 +132,7 @@ def _improved(loads: Loads, owners: Owners) -> Owners:
 
 
 def _deal(loads: Loads, owners: Owners, totals: list[int]) -> None:
-    """Of the least loaded readers: the one that makes the least unevenness, then one that holds it, then the one with fewest."""
+    """Of the least loaded readers, choose the one with the least unevenness, then a holder, then the one with the fewest."""
     counts = Counter(owners.values())
     emptiest: dict[frozenset[Place], list[tuple[int, int, Place]]] = {}
     for partition in loads.heaviest_first:
@@ -174,7 +175,7 @@ class _Trades:
         self._totals = totals
 
     def make_one(self) -> bool:
-        """Makes the best trade of the most loaded member that has one. False: none of the most loaded has."""
+        """Make the best trade of the most loaded member that has one. False: none of the most loaded has one."""
         height = [total * step for total, step in zip(self._totals, self._loads.step, strict=True)]
         emptiest = sorted(range(len(height)), key=lambda place: (height[place], place))
         return any(self._trade(giver, emptiest) for giver in emptiest[: -PARTNERS - 1 : -1] if self._owned_by[giver])
@@ -202,7 +203,7 @@ class _Trades:
         self._totals[taker] += self._loads.weight[partition]
 
     def _between(self, giver: Place, taker: Place) -> Iterable[tuple[int, Partition, Partition | None]]:
-        """Trades with their gains: each partition of the giver, alone or for the best fitting one of the taker."""
+        """Trades with their gains: each partition of the giver, alone or for the best match of the taker."""
         loads, totals = self._loads, self._totals
         back = sorted((p for p in self._owned_by[taker] if giver in loads.readers[p]), key=lambda p: (loads.weight[p], p))
         weights = [loads.weight[partition] for partition in back]
@@ -218,13 +219,13 @@ class _Trades:
                 yield self._gain(giver, taker, weight - weights[at]), partition, back[at]
 
     def _gain(self, giver: Place, taker: Place, load: int) -> int:
-        """By how much the unevenness falls when this load goes from giver to taker."""
+        """The decrease of the unevenness if this load goes from giver to taker."""
         before, after = self._totals[giver], self._totals[taker]
         return load * ((2 * before - load) * self._loads.step[giver] - (2 * after + load) * self._loads.step[taker])
 
 
 def _with_fewest_moves(loads: Loads, owners: Owners) -> Owners:
-    """The same loads with the fewest moves, then mismatches, by changes among equal weights."""
+    """The same loads with the fewest moves, then mismatches: exchange partitions of equal weight."""
     settled = {
         partition: min(loads.kind[partition].readers, key=lambda r: (loads.misplaced(partition, r), r != owners[partition]))
         for partition, weight in loads.weight.items()
@@ -254,7 +255,7 @@ def _with_fewest_moves(loads: Loads, owners: Owners) -> Owners:
 
 
 class _Search:
-    """Depth first, heaviest partition first. It leaves a branch that cannot become better than the best so far."""
+    """A depth-first search, heaviest partition first, that leaves branches that cannot beat the best so far."""
 
     def __init__(self, loads: Loads, best: Owners) -> None:
         self._loads = loads
@@ -268,7 +269,7 @@ class _Search:
         self._rest.reverse()
 
     def run(self) -> Owners:
-        if len(self._order) <= 64:  # MOST_STEPS never suffices for deeper ones
+        if len(self._order) <= 64:  # MOST_STEPS never suffice for more
             self._descend({}, [0] * len(self._loads.capacity), 0, 0)
         return self._best
 
@@ -296,14 +297,14 @@ class _Search:
 
 
 MOST_ARCS = 1_000_000
-"""Pairs of a kind of partitions and a reader of it: 130 MB, and five seconds where everything moves."""
+"""The most pairs of a kind and a reader: 130 MB, and five seconds if everything moves."""
 
 
 def minimal(request: Request) -> Answer:
-    """No assignment is more even. Of those as even none moves less, and of those none has fewer zone mismatches.
+    """The most even assignment; of these one with the fewest moves, and of these one with the fewest zone mismatches.
 
-    Where much moves, the search for the fewest moves ends early (`settle`), and more may move than has to. Where partitions
-    weigh differently, this is proved for small groups only (`weigh`). Raises AssignorError above MOST_ARCS.
+    If much moves, the search for the fewest moves ends early (`settle`), and more may move than necessary. With different
+    weights, the answer is proved only for small groups (`weigh`). Raises AssignorError above MOST_ARCS.
     """
     group = grouped(request)
     _check_room(group)
@@ -323,7 +324,7 @@ def _check_room(group: GroupedRequest) -> None:
 
 
 def _count(group: GroupedRequest) -> Sequence[PartitionList]:
-    """The answer where all partitions weigh the same: by numbers of partitions."""
+    """The answer for partitions of equal weight."""
     table = CountTable(group)
     level(table)
     settle(table)
