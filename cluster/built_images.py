@@ -1,8 +1,8 @@
-"""Images as a user builds them: by the Dockerfiles of the checkout. Here by buildah, without Docker and without a registry.
+"""Images built from the checkout's Dockerfiles, as users build them, but by buildah, without Docker and without a registry.
 
-The base image that the Dockerfiles name cannot be fetched without a registry: one of Debian's packages, with the same Python,
-stands in for it. Layers stay in the cache, so that a second build makes only what has changed. A build fetches Python and Debian
-packages, and no jar: those that Dockerfiles compile against are fetched on the machine (`make jar`) and mounted read-only.
+The base image of the Dockerfiles cannot be fetched without a registry, so one made of Debian packages, with the same Python,
+replaces it. Layers are cached. Builds fetch Python and Debian packages; the jars that Dockerfiles compile against are fetched by
+this machine (`make jar`) and mounted read-only.
 """
 
 import fcntl
@@ -24,12 +24,12 @@ from cluster.progress import shown_progress
 
 
 class Image(NamedTuple):
-    """An image that a Dockerfile of the checkout builds, and its name in the manifests."""
+    """An image to build from a Dockerfile, by its name in manifests."""
 
     name: str
     dockerfile: Path
     context: Path = ROOT
-    """The folder that the Dockerfile copies from."""
+    """The build context."""
 
 
 OPERATOR = Image("docker.io/library/baton-operator:0.1.0", ROOT / "manifests" / "operator" / "Dockerfile")
@@ -39,9 +39,9 @@ KAFKA_CONSUMER = Image("docker.io/library/orders-kafka-consumer:1", _EXAMPLES / 
 EXTERNAL_CONSUMER = Image("docker.io/library/jobs-consumer:1", _EXAMPLES / "external-consumer" / "Dockerfile")
 SPARK = Image("docker.io/library/orders-spark:1", _EXAMPLES / "spark" / "Dockerfile")
 EXAMPLES = {"redis": CONSUMER, "kafka": KAFKA_CONSUMER, "external": EXTERNAL_CONSUMER, "spark": SPARK}
-"""By a word for each."""
+"""The images of the examples, by option of `load`."""
 TESTED = (OPERATOR, CONSUMER, SPARK)
-"""Those that tests run in."""
+"""The images that tests run."""
 
 _BASE = f"localhost/python:3.11-slim-{packages.RELEASE}"
 _PACKAGES = ("python3", "python3-pip", "python3-venv", "ca-certificates")
@@ -51,7 +51,7 @@ ADD base.tar /
 RUN rm /usr/lib/python3*/EXTERNALLY-MANAGED && ln -s python3 /usr/bin/python
 """
 _PIP, _CERTIFICATES, _MOUNTED = Path("/etc/pip.conf"), "/etc/ssl/certs", "/run/certificates"
-"""How pip reaches its index from this machine. The image's own certificates stay its own."""
+"""This machine's settings and certificates for pip, for builds only: the certificates in images are not replaced."""
 
 
 def complete(tag: str) -> str:
@@ -69,7 +69,7 @@ def complete(tag: str) -> str:
 
 
 def build(image: Image) -> None:
-    """Raises ClusterError, and leaves no container or mount of a build that failed."""
+    """Build the image. Raises ClusterError; a failed build leaves no container and no mount."""
     with _alone():
         if not _buildah("images", "--quiet", "--filter", f"reference={_BASE}"):
             with shown_progress("making a base image of Debian packages", "1 to 3 minutes"):
@@ -79,7 +79,7 @@ def build(image: Image) -> None:
 
 
 def each(asked: Iterable[Image], make: Callable[[Image], object] = build) -> None:
-    """Make every image, even if another one fails. Raises ClusterError that names those that failed."""
+    """Call `make` for every image, even after a failure. Raises ClusterError with the names of those that failed."""
     failed = []
     for image in asked:
         try:
@@ -92,7 +92,7 @@ def each(asked: Iterable[Image], make: Callable[[Image], object] = build) -> Non
 
 
 def configuration(image: Image) -> dict[str, Any]:
-    """User, entry point, environment and labels of what was built, by the names of the OCI."""
+    """The configuration of a built image (user, entry point, environment, labels), with OCI's names."""
     found: dict[str, Any] = json.loads(_buildah("inspect", "--type=image", image.name))["OCIv1"]["config"]
     return found
 
@@ -108,7 +108,7 @@ def archive(image: Image, name: str) -> Path:
     """Write the image as `docker save` does, under this name. The caller deletes the file."""
     handle, path = tempfile.mkstemp(prefix="baton-image-", suffix=".tar")
     os.close(handle)
-    Path(path).unlink()  # buildah writes no archive over a file
+    Path(path).unlink()  # buildah does not overwrite files
     try:
         _buildah("push", "--quiet", image.name, f"docker-archive:{path}:{name}")
     except BaseException:
@@ -152,9 +152,9 @@ def _buildah(*arguments: str) -> str:
     packages.require("buildah")
     storage = cache() / "images"
     places = (f"--root={storage / 'root'}", f"--runroot={storage / 'run'}")
-    driver = ("--storage-driver=overlay", "--storage-opt=overlay.skip_mount_home=true")  # else it leaves the folder mounted
+    driver = ("--storage-driver=overlay", "--storage-opt=overlay.skip_mount_home=true")  # otherwise the folder stays mounted
     command = ["buildah", *places, *driver, *arguments]
-    # RUN uses a chroot and the machine's network: builds of our own Dockerfiles need no isolation.
+    # RUN uses a chroot and the machine's network, because our own Dockerfiles need no isolation.
     environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
     done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""A cluster from start to end, and what tests do with it."""
+"""The life of a cluster, and operations on it for the demo and tests."""
 
 import itertools
 import json
@@ -36,7 +36,7 @@ class Cluster:
     """The bridge's address: programs that listen here can be reached only from pods and this machine."""
 
     def __init__(self, *, node: bool = True) -> None:
-        # A folder that exists was left running by an earlier process with this pid.
+        # An existing folder belongs to a cluster that an earlier process with this pid left running.
         places = (runs.RUNS / f"control-{os.getpid()}-{number}" for number in _CONTROL_PLANES)
         self.folder = runs.RUNS / runs.NODE if node else next(place for place in places if not place.exists())
         self._registry = Registry(self.folder)
@@ -120,7 +120,7 @@ class Cluster:
 
     def kubectl(self, *arguments: str, text: str | None = None, check: bool = True) -> str:
         """Run kubectl and return its output. With `check`, raises ClusterError with its error message if it fails."""
-        return self._run("kubectl", (str(KUBE.path()), "kubectl"), arguments, text, check=check)
+        return self._ask("kubectl", (str(KUBE.path()), "kubectl"), arguments, text, check=check)
 
     def get(self, *arguments: str) -> Any:
         """The value of `kubectl get … -o json`."""
@@ -137,9 +137,9 @@ class Cluster:
 
     def helm(self, *arguments: str, check: bool = True) -> str:
         """Run helm and return its output. With `check`, raises ClusterError with its error message if it fails."""
-        return self._run("helm", (str(helm_binary()),), arguments, check=check)
+        return self._ask("helm", (str(helm_binary()),), arguments, check=check)
 
-    def _run(self, name: str, program: Sequence[str], arguments: Sequence[str], text: str | None = None, *, check: bool) -> str:
+    def _ask(self, name: str, program: Sequence[str], arguments: Sequence[str], text: str | None = None, *, check: bool) -> str:
         command = [*program, "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if check and done.returncode:
@@ -148,7 +148,7 @@ class Cluster:
 
     def provide_volumes(self, count: int = 8) -> None:
         """Create PersistentVolumes for claims without a class: folders in `volumes` of the run folder. There is no provisioner,
-        and a claim uses a volume up: the same claim, created again, gets the next one."""
+        and volumes are not reused: a claim that is created again gets the next one."""
         for number in range(1, count + 1):
             folder = self.folder / "volumes" / f"volume-{number}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class Cluster:
             self.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec})
 
     def wait(self, condition: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until the condition is true, at least PATIENCE. Raises ClusterError with `what` after that."""
+        """Wait until the condition is true, for at least PATIENCE. Raises ClusterError with `what` after that."""
         seconds = max(seconds, PATIENCE)
         if not wait_until(lambda: bool(condition()), seconds):
             raise ClusterError(f"not within {seconds:.0f} s: {what}; logs are in {self.folder}/log")
@@ -188,8 +188,8 @@ class Cluster:
         return self.load("localhost/baton-spark:test", lambda named: images.spark(named, entrypoint))
 
     def load_built_image(self, image: built_images.Image, tag: str | None = None) -> str:
-        """Build an image from its Dockerfile as users do, load it, and return its name. Its pods need no mounts. Loads it once
-        per cluster, even if the checkout changes. `tag`: instead of its own, as if it were that version."""
+        """Build an image from its Dockerfile as users do, load it once per cluster, even if the checkout changes, and return its
+        name. Its pods need no mounts. `tag`: replaces its own, as if it were another version."""
         repository, _, its_own = image.name.rpartition(":")
         name = f"{repository}:{tag or its_own}"
         if name not in self._built:

@@ -2,4 +2,4 @@
 
 
 class ClusterError(Exception):
-    """The cluster cannot do what was requested. The message names what is missing, and a remedy."""
+    """The cluster cannot do what was requested. The message names what is missing, with a cure."""

@@ -1,7 +1,7 @@
 """Images without a registry: archives in the form of `docker save`, written here and imported into containerd.
 
-They are nearly empty. The programs come from the machine: /usr, Python, the virtual environment and the checkout are mounted
-into the pods (`host_volumes`), which is quick and always what stands in the checkout.
+They are nearly empty: /usr, Python, the virtual environment and the checkout of this machine are mounted into the pods
+(`host_volumes`), which is fast and always up to date.
 """
 
 import hashlib
@@ -44,18 +44,18 @@ def pause(name: str, program: Path) -> Path:
 
 
 def operator(name: str) -> Path:
-    """The operator: its arguments are those of `baton`."""
+    """The operator's image; its arguments are those of `baton`."""
     return archive(name, {}, entrypoint=[str(VENV / "bin" / "baton")], environment=_python())
 
 
 def consumer(name: str) -> Path:
-    """Plain Python: its arguments are those of `python`."""
+    """An image of plain Python; its arguments are those of `python`."""
     return archive(name, {}, entrypoint=[str(VENV / "bin" / "python")], environment=_python())
 
 
 def spark(name: str, entrypoint: Path) -> Path:
-    """Spark's driver (`command: [python, app.py]`), executors, and spark-submit; as the user of Spark's own image. `entrypoint`:
-    the script that tells them apart."""
+    """The image of Spark's driver (`command: [python, app.py]`), executors and spark-submit, with the user of Spark's own image.
+    `entrypoint`: the script that distinguishes them."""
     home = {f"opt/spark/{part}": str(_pyspark() / part) for part in ("bin", "jars", "python", "sbin")}
     files = {
         "opt/entrypoint.sh": entrypoint.read_text(),
@@ -85,7 +85,7 @@ def archive(
     user: int = 0,
     work_in: str = "/",
 ) -> Path:
-    """Write an image with these files (path -> text) and programs (path -> file); gives its archive, which the caller deletes."""
+    """Write an image of these files (path -> text) and programs (path -> file). Returns its archive, which the caller deletes."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for folder in folders:
@@ -103,8 +103,8 @@ def archive(
 
 
 def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Volumes and volumeMounts for a pod of these images: what it takes from the machine, read-only, at the same paths. Raises
-    ClusterError where other users may not read one."""
+    """Volumes and volumeMounts for pods of these images: folders of this machine, read-only, at the same paths. Raises
+    ClusterError if other users may not read one."""
     places = {"usr": Path("/usr"), "python": Path(sys.base_prefix), "venv": VENV, "checkout": ROOT / "operator"}
     if places["python"].is_relative_to("/usr"):
         del places["python"]
@@ -139,7 +139,7 @@ def _spark() -> dict[str, str]:
 
 
 def _java_home() -> Path:
-    """The real folder: /usr/bin/java is a link into /etc/alternatives, which a pod does not have."""
+    """The real folder: /usr/bin/java is a link into /etc/alternatives, which pods do not have."""
     found = shutil.which("java")
     return Path(found).resolve().parent.parent if found else Path("/usr/lib/jvm/default-java")
 

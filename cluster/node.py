@@ -224,7 +224,7 @@ def make_folders(paths: tuple[str, ...]) -> list[Path]:
 
 
 def remove_folders(folder: Path) -> None:
-    """Remove the folders that `make` added to the machine, except those that others use by now."""
+    """Remove the folders that `make` added to the machine, except those now used by others."""
     try:
         made = [Path(line) for line in (folder / "made").read_text().splitlines()]
     except OSError:

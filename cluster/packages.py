@@ -1,4 +1,4 @@
-"""The Debian packages that a node and the tests need, found by the programs that they bring."""
+"""The Debian packages that a node and tests need, by the programs in them."""
 
 import os
 import re
@@ -32,26 +32,26 @@ PACKAGES = {
     "openssl": "openssl",
     "ps": "procps",
 }
-"""By program that cluster, demo and tests start. A test compares them with the programs that the code names."""
+"""The package of each program that cluster, demo and tests start. A test compares this with the code."""
 
 NODE = ("ip", "unshare", "containerd", "ctr", "runc", "bridge", "iptables-save", "conntrack")
-"""Those that a cluster with a node takes."""
+"""The programs that a cluster with a node needs."""
 
 RELEASE = "bookworm"
 _LISTS = (".list", ".sources")
 CNI_PROGRAMS = Path("/usr/lib/cni")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where Debian has programs, those for root too."""
+"""Debian's folders of programs, including those for root."""
 
 
 def require(*programs: str) -> None:
-    """Raises ClusterError with the command that helps if a package is missing."""
+    """Raise ClusterError, with a cure, if a package is missing."""
     if packages := _missing(programs):
         raise ClusterError(f"missing {packages}: run `make machine` as root, or install by hand")
 
 
 def install(*programs: str) -> None:
-    """Install the missing packages of these programs with apt-get. Raises ClusterError where that is not possible."""
+    """Install the missing packages of these programs with apt-get. Raises ClusterError if that fails."""
     packages = _missing(programs)
     if not packages:
         return
@@ -70,8 +70,8 @@ def install(*programs: str) -> None:
 
 
 def make_debian(place: Path, *included: str) -> None:
-    """Make a Debian 12 with these packages and its smallest base system, a folder or an archive, from where this machine's apt
-    gets its own. Raises ClusterError."""
+    """Create a minimal Debian 12 with these packages, in a folder or an archive, from the sources of this machine's apt. Raises
+    ClusterError."""
     require("mmdebstrap")
     apt = Path("/etc/apt")
     lists = [path for path in (apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))) if path.suffix in _LISTS]
@@ -85,12 +85,12 @@ def make_debian(place: Path, *included: str) -> None:
 
 
 def _missing(programs: Iterable[str]) -> str:
-    """The packages that bring those that are not on this machine, separated by spaces."""
+    """The packages of the programs that this machine lacks, separated by spaces."""
     return " ".join(sorted({PACKAGES[program] for program in programs if not _found(program)}))
 
 
 def _found(program: str) -> bool:
-    # `bridge` is also a program of iproute2: only the one in the plugins' folder counts.
+    # `bridge` is also a program of iproute2; only the one in the plugins' folder counts.
     java_home = os.environ.get("JAVA_HOME", "")
     places = (str(CNI_PROGRAMS),) if program == "bridge" else (_PATH, os.environ.get("PATH", ""), f"{java_home}/bin")
     return any(shutil.which(program, path=place) for place in places)

@@ -1,6 +1,6 @@
 """The cluster's programs, built from the Go modules in `go/` into the cache when they are first needed.
 
-A program's place in the cache has a hash of its inputs in its name, so an unchanged module is never built twice.
+The path of a program in the cache contains a hash of its inputs, so an unchanged module is never built twice.
 """
 
 import fcntl
@@ -40,7 +40,15 @@ class Program:
 
     def path(self) -> Path:
         """The path of the program, which is built if it is missing."""
-        return _built(self)
+        target = self.place()
+        if target.exists():
+            return target
+        cache().mkdir(parents=True, exist_ok=True)
+        with (cache() / f"{self.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():  # another process may have built it while this one waited
+                _build(self, target)
+        return target
 
     def place(self) -> Path:
         """The path of the program in the cache, built or not."""
@@ -114,18 +122,6 @@ def _go(program: Program) -> str:
     if go is None:
         raise ClusterError(f"building {program.name} needs Go: install Go 1.26 or later and put it on PATH")
     return go
-
-
-def _built(program: Program) -> Path:
-    target = program.place()
-    if target.exists():
-        return target
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / f"{program.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():  # another process may have built it while this one waited
-            _build(program, target)
-    return target
 
 
 def _build(program: Program, target: Path) -> None:

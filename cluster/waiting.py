@@ -1,10 +1,10 @@
-"""Wait until a condition of processes and servers is true, with a limit."""
+"""Wait for a condition, with a limit."""
 
 import time
 from collections.abc import Callable
 
 PATIENCE = 120.0
-"""Seconds to wait for what has to happen, enough for a busy machine: after that something is wrong."""
+"""Seconds to wait for something that has to happen, enough for a busy machine."""
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:

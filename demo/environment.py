@@ -22,7 +22,7 @@ _FROM_LOCK = ("--requirement", str(LOCK), "--no-deps", "--require-hashes", "--on
 
 
 class CannotMakeError(Exception):
-    """An error that the user can fix. The message is one sentence, with a remedy."""
+    """An error that the user can fix. The message is one sentence, with a cure."""
 
 
 def main() -> int:

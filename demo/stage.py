@@ -20,7 +20,7 @@ class TookTooLong(Exception):  # noqa: N818 - reads as what happened
 
 
 class Unavailable(Exception):  # noqa: N818 - likewise
-    """The machine lacks something. The message is one sentence, with a remedy."""
+    """The machine lacks something. The message is one sentence, with a cure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from baton.cli.printing import say_json
+from baton.cli.printing import say, say_json
 from baton.model.ids import Partition, QueueName
 from baton.queues.kinds import kind
 
@@ -227,4 +227,5 @@ def say_object(value: Any, form: Form) -> None:
     import yaml
 
     plain = json.loads(json.dumps(value))
-    click.echo(yaml.safe_dump(plain, sort_keys=False, width=10_000).rstrip("\n"))
+    for line in yaml.safe_dump(plain, sort_keys=False, width=10_000).splitlines():
+        say(line)
