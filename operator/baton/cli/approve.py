@@ -13,11 +13,6 @@ from baton.kube.errors import ConflictError
 from baton.kube.objects import APPROVE_ANNOTATION, GroupView, group_view, groups_path
 
 
-async def proposal_of(api: Api, namespace: str, group: str, wanted: str | None = None) -> ProposalStatus:
-    """Return the group's proposal. Raises NoAnswerError if it is missing or not the `wanted` one, and what `Api` raises."""
-    return _proposal(group_view(await api.get(groups_path(namespace, group))), wanted)
-
-
 async def approve_proposal(api: Api, namespace: str, group: str, wanted: str) -> None:
     """Approve the `wanted` proposal. Raises NoAnswerError if the group no longer has it, and what `Api` raises."""
     path = groups_path(namespace, group)
@@ -33,6 +28,7 @@ async def approve_proposal(api: Api, namespace: str, group: str, wanted: str) ->
 
 
 def _proposal(group: GroupView, wanted: str | None) -> ProposalStatus:
+    """The group's proposal. Raises NoAnswerError if it is missing or not the `wanted` one."""
     status, mistake = group.read_status()
     proposal = status.proposal
     if proposal is None:
@@ -62,7 +58,7 @@ def approve(group: str, proposal: str | None, yes: bool, target: ClusterTarget) 
 
 async def _approve(group: str, wanted: str | None, yes: bool, target: ClusterTarget) -> None:
     async with cluster(target) as (api, where):
-        shown = await proposal_of(api, where, group, wanted)
+        shown = _proposal(group_view(await api.get(groups_path(where, group))), wanted)
         for line in proposal_in_lines(shown):
             say(line)
         if not yes:

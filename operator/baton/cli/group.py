@@ -384,6 +384,12 @@ def _conditions(those: Iterable[Condition]) -> Json:
     return {one.type: {"status": one.status, "reason": one.reason, "message": one.message} for one in those}
 
 
+async def look_at_all(api: Api, namespace: str | None) -> list[GroupLook]:
+    """Read all groups of a namespace, or (None) of all, without ledgers, queues and pods. Raises what `Api` raises."""
+    found, now = await api.get(groups_path(namespace)), time.time()
+    return [look(one, {}, now=now) for one in found["items"]]
+
+
 async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
     """Read a group from the cluster; its pods only if the caller may. Raises what `Api` raises."""
     group, ledger, queues, there = await asyncio.gather(

@@ -1,7 +1,6 @@
 """`baton lag`: the lag of groups, read from the operator's leader through the API server or at a URL."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -16,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group import GroupLook, Leader, leader_of, look, look_at, partitions
+from baton.cli.group import GroupLook, Leader, leader_of, look_at, look_at_all, partitions
 from baton.cli.options import (
     GROUP,
     ClusterTarget,
@@ -33,7 +32,6 @@ from baton.kube.api import Api, Json, core_path
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError, failure
 from baton.kube.following import listed
 from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL, ledger_of
-from baton.kube.objects import groups_path
 from baton.kube.releases import release_of
 from baton.model.ids import Partition
 from baton.model.names import ledger_name
@@ -339,13 +337,12 @@ def lag(group: str | None, all_namespaces: bool, each: bool, url: str | None, fo
 
 async def _list(target: ClusterTarget, everywhere: bool, url: str | None, form: Form) -> None:
     async with cluster(target) as (api, where):
-        found = (await api.get(groups_path(None if everywhere else where)))["items"]
-        known = await lags(api, [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in found], url)
+        looks = await look_at_all(api, None if everywhere else where)
+        known = await lags(api, [(one.group.namespace, one.group.name) for one in looks], url)
     if form.for_programs:
         say_object([one.to_json() for one in known], form)
     elif known:
-        looks = [look(one, {}, now=time.time()) for one in found] if form.wide else ()
-        console().print(lag_table(known, looks))
+        console().print(lag_table(known, looks if form.wide else ()))
     else:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 

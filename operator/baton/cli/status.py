@@ -1,7 +1,6 @@
 """`baton status`: a group on one screen: its state, why, and how long that can last."""
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import TypeVar
@@ -14,7 +13,7 @@ from rich.text import Text
 from baton.api import ConditionStatus
 from baton.api.group import Approval, ScaleSteps
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group import UNKNOWN, GroupLook, PartitionRow, QueueLook, is_idle, look, look_at, numbers, partitions
+from baton.cli.group import UNKNOWN, GroupLook, PartitionRow, QueueLook, is_idle, look_at, look_at_all, numbers, partitions
 from baton.cli.group_words import MOST_QUEUES, Severity, ago, handoff, pause, problems_of, proposed
 from baton.cli.options import (
     GROUP,
@@ -28,7 +27,6 @@ from baton.cli.options import (
 from baton.cli.printing import console, keep_drawing, printable, say, table
 from baton.engine.ledger import write_numbers
 from baton.engine.state_machine import PartitionState
-from baton.kube.objects import groups_path
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.times import read_seconds
@@ -253,9 +251,7 @@ def status(group: str | None, all_namespaces: bool, each: bool, watch: bool, for
 
 async def _list(target: ClusterTarget, everywhere: bool, form: Form) -> None:
     async with cluster(target) as (api, where):
-        found = (await api.get(groups_path(None if everywhere else where)))["items"]
-    now = time.time()
-    looks = [look(one, {}, now=now) for one in found]
+        looks = await look_at_all(api, None if everywhere else where)
     if form.for_programs:
         say_object([one.listed() for one in looks], form)
     elif looks:

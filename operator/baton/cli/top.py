@@ -1,7 +1,6 @@
 """`baton top`: all groups on one live screen, the most urgent first."""
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from baton.api import ConditionStatus
 from baton.cli.cluster import ask, cluster
-from baton.cli.group import UNKNOWN, GroupLook, look
+from baton.cli.group import UNKNOWN, GroupLook, look_at_all
 from baton.cli.lag import GroupLag, lags, shown_lag
 from baton.cli.options import (
     ClusterTarget,
@@ -25,8 +24,6 @@ from baton.cli.options import (
     say_object,
 )
 from baton.cli.printing import console, keep_drawing, printable, table
-from baton.kube.api import Api
-from baton.kube.objects import groups_path
 from baton.model.wording import counted
 
 HEAD = ("NAMESPACE", "GROUP", "STATE", "MEMBERS", "PARTITIONS", "UNOWNED", "MOVING", "LAG", "READY")
@@ -115,22 +112,17 @@ def top(all_namespaces: bool, once: bool, url: str | None, form: Form, target: C
 
 async def _top(target: ClusterTarget, everywhere: bool, url: str | None, form: Form, *, live: bool) -> None:
     async with cluster(target) as (api, where):
-        path = groups_path(None if everywhere else where)
+
+        async def seen() -> tuple[list[GroupLook], list[GroupLag]]:
+            looks = await look_at_all(api, None if everywhere else where)
+            return looks, await lags(api, [(one.group.namespace, one.group.name) for one in looks], url)
 
         async def draw() -> Iterable[RenderableType]:
-            lines = console().height - 1 if live else None
-            return top_screen(*await _look(api, path, url), lines, wide=form.wide)
+            return top_screen(*await seen(), console().height - 1 if live else None, wide=form.wide)
 
         if form.for_programs:
-            say_object(top_json(*await _look(api, path, url)), form)
+            say_object(top_json(*await seen()), form)
         elif live:
             await keep_drawing(draw, LOOK_EVERY)
         else:
             console().print(Group(*await draw()))
-
-
-async def _look(api: Api, path: str, url: str | None) -> tuple[list[GroupLook], list[GroupLag]]:
-    """All groups, and their lags in the same order."""
-    found = (await api.get(path))["items"]
-    looks = [look(one, {}, now=time.time()) for one in found]
-    return looks, await lags(api, [(one.group.namespace, one.group.name) for one in looks], url)
