@@ -55,11 +55,6 @@ def by_rank(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
     return sorted(members, key=lambda name: (members[name].rank, name))
 
 
-def by_instance(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
-    """Static members by their instance, then dynamic ones by name (Kafka's order in range and round-robin, KIP-345)."""
-    return sorted(members, key=lambda name: (members[name].instance is None, members[name].instance or name, name))
-
-
 # A member's partitions, in two columns: a million partitions take two million references instead of a million objects.
 
 
@@ -251,12 +246,7 @@ def holders(request: Request) -> dict[Partition, tuple[MemberId, ...]]:
     return {partition: (name,) for partition, name in found.held_alone(found.alone)} | dict(found.several)
 
 
-def exists(queues: Mapping[QueueName, int], partition: Partition) -> bool:
-    """Whether the partition exists."""
-    return 0 <= partition.number < queues.get(partition.queue, 0)
-
-
-# Nearness of members and partitions (Kafka's racks, KIP-881).
+# The zones of partitions (Kafka's racks, KIP-881)
 
 
 NOWHERE: frozenset[str] = frozenset()
@@ -266,50 +256,6 @@ def zones_of(request: Request, partition: Partition) -> frozenset[str]:
     """The zones with a replica of the partition; empty if the request has none."""
     zones = request.zones.get(partition.queue)
     return zones[partition.number] if zones is not None else NOWHERE
-
-
-def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
-    """Whether a member's zone has replicas of some partitions but not of others; if not, zones do not distinguish members.
-
-    `members`: the members' zones. `partitions`: the zones with a replica of each partition.
-    """
-    everywhere = NOWHERE.union(*partitions.values()) if partitions else NOWHERE
-    return not everywhere.isdisjoint(members) and any(zones != everywhere for zones in partitions.values())
-
-
-class Nearness:
-    """The zones of the members, and of the partitions of some queues. If zones do not matter, no partition is far."""
-
-    def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
-        self._zones = {
-            partition: zones_of(request, partition)
-            for partitions in whole(queues if request.zones else (), request.queues)
-            for partition in partitions
-        }
-        homes = {name: member.zone for name, member in request.members.items() if member.zone}
-        self.matters = zones_matter(homes.values(), self._zones)
-        self._homes: Mapping[MemberId, str] = homes if self.matters else {}
-
-    def zones(self, partition: Partition) -> frozenset[str]:
-        return self._zones.get(partition, NOWHERE)
-
-    def far(self, member: MemberId, partition: Partition) -> bool:
-        """Whether the member has a zone without a replica of the partition."""
-        home = self._homes.get(member)
-        return home is not None and home not in self._zones[partition]
-
-    def near(self, member: MemberId, partition: Partition) -> bool:
-        """Whether the member has a zone with a replica of the partition."""
-        home = self._homes.get(member)
-        return home is not None and home in self._zones[partition]
-
-    def rarest_first(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Sort partitions by the number of members near them, the fewest first (stable)."""
-        residents: dict[str, int] = {}
-        for home in self._homes.values():
-            residents[home] = residents.get(home, 0) + 1
-        crowd = {zones: sum(residents.get(zone, 0) for zone in zones) for zones in set(self._zones.values())}
-        return sorted(partitions, key=lambda partition: crowd[self._zones[partition]]) if self.matters else list(partitions)
 
 
 # Dealing in turn, by slices instead of one by one.

@@ -2,18 +2,16 @@
 
 import heapq
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import groupby, islice
 
 from baton.assignors.building_blocks import (
+    NOWHERE,
     Declaration,
     Holdings,
-    Nearness,
     PartitionList,
-    by_instance,
-    exists,
     holdings,
     in_rounds,
     in_runs,
@@ -21,11 +19,60 @@ from baton.assignors.building_blocks import (
     readable,
     readers,
     whole,
-    zones_matter,
     zones_of,
 )
-from baton.assignors.request import Answer, Request
+from baton.assignors.request import Answer, Member, Request
 from baton.model.ids import MemberId, Partition, QueueName
+
+# Kafka's order of members, and nearness by zones (KIP-881).
+
+
+def _by_instance(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
+    """Static members by their instance, then dynamic ones by name (Kafka's order in range and round-robin, KIP-345)."""
+    return sorted(members, key=lambda name: (members[name].instance is None, members[name].instance or name, name))
+
+
+def _zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
+    """Whether a member's zone has replicas of some partitions but not of others; if not, zones do not distinguish members.
+
+    `members`: the members' zones. `partitions`: the zones with a replica of each partition.
+    """
+    everywhere = NOWHERE.union(*partitions.values()) if partitions else NOWHERE
+    return not everywhere.isdisjoint(members) and any(zones != everywhere for zones in partitions.values())
+
+
+class _Nearness:
+    """The zones of the members, and of the partitions of some queues. If zones do not matter, no partition is far."""
+
+    def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
+        self._zones = {
+            partition: zones_of(request, partition)
+            for partitions in whole(queues if request.zones else (), request.queues)
+            for partition in partitions
+        }
+        homes = {name: member.zone for name, member in request.members.items() if member.zone}
+        self.matters = _zones_matter(homes.values(), self._zones)
+        self._homes: Mapping[MemberId, str] = homes if self.matters else {}
+
+    def zones(self, partition: Partition) -> frozenset[str]:
+        return self._zones.get(partition, NOWHERE)
+
+    def far(self, member: MemberId, partition: Partition) -> bool:
+        """Whether the member has a zone without a replica of the partition."""
+        home = self._homes.get(member)
+        return home is not None and home not in self._zones[partition]
+
+    def near(self, member: MemberId, partition: Partition) -> bool:
+        """Whether the member has a zone with a replica of the partition."""
+        home = self._homes.get(member)
+        return home is not None and home in self._zones[partition]
+
+    def rarest_first(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Sort partitions by the number of members near them, the fewest first (stable)."""
+        residents = Counter(self._homes.values())
+        crowd = {zones: sum(residents[zone] for zone in zones) for zones in set(self._zones.values())}
+        return sorted(partitions, key=lambda partition: crowd[self._zones[partition]]) if self.matters else list(partitions)
+
 
 # Kafka's RangeAssignor: each queue separately, in runs of partitions.
 #
@@ -35,7 +82,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 def range_(request: Request) -> Answer:
     """Exactly Kafka's answer: static members by instance, then dynamic ones by name (KIP-345)."""
-    order = by_instance(request.members)
+    order = _by_instance(request.members)
     if not request.zones:
         return queue_by_queue(request, order, in_runs)
     subscribed = readable(request)
@@ -97,7 +144,7 @@ class _Queue:
         homes = {home for home in self._homes.values() if home}
         self._zones = {Partition(name, number): zones_of(request, Partition(name, number)) for number in self._left}
         self.any_zone = bool(homes)
-        self.zones_matter = zones_matter(homes, self._zones)
+        self.zones_matter = _zones_matter(homes, self._zones)
 
     def is_near(self, reader: MemberId, number: int) -> bool:
         """Whether the reader is near; a reader without a zone is near everything."""
@@ -140,7 +187,7 @@ RANGE = Declaration(
 def round_robin(request: Request) -> Answer:
     """Exactly Kafka's answer: queues by name, members by instance, then by name. Members that do not read a queue are skipped."""
     subscribed = readable(request)
-    order = by_instance(request.members)
+    order = _by_instance(request.members)
     dealt: list[list[PartitionList]] = [[] for _ in order]
     turn = 0
     places = readers([subscribed[name] for name in order])
@@ -173,7 +220,7 @@ class _Deal:
     depends on a HashMap in Kafka, and on names here.
     """
 
-    def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
+    def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: _Nearness) -> None:
         self._sizes = {queue: request.queues[queue] for queue in queues}
         self._before = before
         self._nearness = nearness
@@ -316,7 +363,7 @@ class _Table:
     where Kafka depends on a HashMap.
     """
 
-    def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
+    def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: _Nearness) -> None:
         self._request = request
         self._nearness = nearness
         self._subscribed = {name: member.subscribed.intersection(queues) for name, member in request.members.items()}
@@ -419,7 +466,7 @@ def _earlier_owners(request: Request) -> dict[Partition, MemberId]:
         member = request.members[name]
         for partition in member.owned if member.generation < newest else ():
             known = owners.get(partition)
-            if exists(request.queues, partition) and (known is None or member.generation > known[0]):
+            if 0 <= partition.number < request.queues.get(partition.queue, 0) and (known is None or member.generation > known[0]):
                 owners[partition] = (member.generation, name)
     return {partition: name for partition, (_, name) in owners.items()}
 
@@ -457,7 +504,7 @@ def _target(request: Request, before: Holdings) -> dict[MemberId, PartitionList]
     subscriptions = {member.subscribed for member in request.members.values()}
     read = frozenset().union(*subscriptions)
     queues = [queue for queue in sorted(request.queues) if queue in read and request.queues[queue]]
-    nearness = Nearness(request, queues)
+    nearness = _Nearness(request, queues)
     if not request.members:
         return {}
     if len(subscriptions) == 1:
