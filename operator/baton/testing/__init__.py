@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, Unpack
@@ -396,7 +397,7 @@ class InMemoryReader:
                 most_bytes -= len(sent.entry.key) + len(sent.entry.value)
                 if read and most_bytes < 0:
                     break
-                read.append(_handed_out(sent.entry, epoch, again=sent.epoch > 0))
+                read.append(replace(sent.entry, epoch=epoch, redelivered=sent.epoch > 0))
                 if sent.epoch:
                     attempts[sent.entry.offset] = sent.tries = sent.tries + 1
                 sent.epoch = epoch
@@ -530,10 +531,6 @@ def _bytes(text: bytes | str, what: str) -> bytes:
     if isinstance(text, str):
         return text.encode()
     raise TypeError(f"a {what} is bytes or str, not {type(text).__name__}")
-
-
-def _handed_out(sent: Entry, epoch: Epoch, *, again: bool) -> Entry:
-    return Entry(sent.queue, sent.partition, sent.offset, sent.key, sent.value, sent.timestamp, epoch, again, sent.headers)
 
 
 def _up_to_date(turns: Turns, grants: Mapping[int, Epoch]) -> bool:
