@@ -3,9 +3,9 @@
 import json
 import ssl
 import urllib.request
-from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster.faults import ClusterError
 from cluster.network import ADDRESS, KUBERNETES_SERVICE, SERVICE_RANGE
@@ -21,18 +21,12 @@ _NOT_WITHOUT_NODES = ("-node-lifecycle-controller", "-taint-eviction-controller"
 """Controllers that, without nodes, would delete pods that a test declares running."""
 
 
-@dataclass(frozen=True)
-class Ports:
+class Ports(NamedTuple):
     etcd: int
     peers: int
     api: int
     controllers: int
     scheduler: int
-
-    @classmethod
-    def free(cls) -> "Ports":
-        free = free_ports()
-        return cls(*(next(free) for _ in fields(cls)))
 
 
 class ControlPlane:
@@ -42,7 +36,7 @@ class ControlPlane:
         self._folder = folder
         self._registry = registry
         self._node = node
-        self.ports = Ports.free()
+        self.ports = Ports(*islice(free_ports(), len(Ports._fields)))
         self.pki = folder / "pki"
         self.kubeconfig = folder / "kubeconfig"
 

@@ -55,7 +55,7 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
     top = y + _LANE * len(flags) + 6
     bottom = top + _ROW * (len(rows) + 1)
     labels = [(page.x(at), words) for at, words in ticks(history, page.around)]
-    body += (_rule(x, top + _ROW, bottom) for x, _ in labels)
+    body += (_line(x, top + _ROW, x, bottom + 4, "line", ' stroke-dasharray="1 3"') for x, _ in labels)
     body += _flags(page, flags, y, top)
     body += _states(page, top)
     for place, row in enumerate(rows):
@@ -210,10 +210,6 @@ def _rect(x: float, y: float, width: float, height: float, fill: str | None, tip
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str, more: str = "") -> str:
     named = f' class="{kind}"' if kind else ""
     return f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"{named}{more}/>'
-
-
-def _rule(x: float, top: float, bottom: float) -> str:
-    return _line(x, top, x, bottom + 4, "line", ' stroke-dasharray="1 3"')
 
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str = "") -> str:
