@@ -3,8 +3,8 @@
 The same scenario gives the same lines, byte for byte.
 """
 
-from baton.simulation.chart import Text, chart
-from baton.simulation.history import History, history
+from baton.simulation.chart import chart
+from baton.simulation.history import history
 from baton.simulation.report import Setting, failures, log_lines, read_setting, table, variants, verdict
 from baton.simulation.run import Result, simulate
 from baton.simulation.scenario import Scenario, ScenarioError, TooMuchWork
@@ -12,12 +12,10 @@ from baton.simulation.scenario_reading import parse_scenario, read_raw, read_sce
 from baton.simulation.svg import svg
 
 __all__ = [
-    "History",
     "Result",
     "Scenario",
     "ScenarioError",
     "Setting",
-    "Text",
     "TooMuchWork",
     "chart",
     "failures",

@@ -10,7 +10,7 @@ from baton.model.ids import Partition
 from baton.model.wording import counted
 from baton.simulation.run import Line, Result, number
 from baton.simulation.scenario import EventPart, Scenario
-from baton.simulation.simulated_cluster import PodLife, SimulatedCluster
+from baton.simulation.simulated_cluster import PodLife
 
 
 class OrphanedPartition(NamedTuple):
@@ -138,7 +138,7 @@ def history(scenario: Scenario, result: Result) -> History:
     owners = dict.fromkeys(line["member"] for line in lines if line["event"] == "grant")
     return History(
         until=until,
-        rows=_folded(_tracks(scenario, lines, orphaned_partitions(result), until)),
+        rows=_folded(_tracks(result)),
         spells=tuple(_spells(scenario, lines, until)),
         marks=tuple(Mark(number(event.at), text) for event in in_time(scenario) for text in describe(event)),
         owners={owner: place for place, owner in enumerate(owners)},
@@ -209,20 +209,17 @@ def _merge(rows: list[Row]) -> Row:
     return Row(first.queue, numbers, tuple(stretches))
 
 
-def _tracks(
-    scenario: Scenario, lines: Iterable[Line], orphaned: Iterable[OrphanedPartition], until: float
-) -> dict[Partition, list[Stretch]]:
+def _tracks(result: Result) -> dict[Partition, list[Stretch]]:
     """Return the stretches of every partition, from its lines, its existence and its owners' lives."""
-    there = _existing(scenario)
     changes: defaultdict[Partition, list[tuple[float, WorkPhase, str | None]]] = defaultdict(list)
-    for line in lines:
+    for line in result.lines[:-1]:
         if "queue" in line and line.get("taken", True):
             phases = {"grant": WorkPhase.OWNED, "revoke": WorkPhase.PAUSED}
             phase = phases.get(line["event"], WorkPhase.UNOWNED)
             owner = None if phase is WorkPhase.UNOWNED else line["member"]
             changes[Partition(line["queue"], line["partition"])].append((line["t"], phase, owner))
-    tracks = {partition: _track(changes[partition], lives, until) for partition, lives in there.items()}
-    for one in orphaned:
+    tracks = {partition: _track(changes[partition], lives, result.until) for partition, lives in result.existence.items()}
+    for one in orphaned_partitions(result):
         if one.partition in tracks:
             tracks[one.partition] = list(_cut(tracks[one.partition], one))
     return tracks
@@ -242,7 +239,9 @@ def _cut(track: Iterable[Stretch], by: OrphanedPartition) -> Iterator[Stretch]:
             yield stretch._replace(start=end)
 
 
-def _track(changes: list[tuple[float, WorkPhase, str | None]], lives: list[tuple[float, float]], until: float) -> list[Stretch]:
+def _track(
+    changes: list[tuple[float, WorkPhase, str | None]], lives: Sequence[tuple[float, float]], until: float
+) -> list[Stretch]:
     """Return the stretches of one partition. After its end it may still be owned until it is released."""
     stretches: list[Stretch] = []
     changes = [(lives[0][0], WorkPhase.UNOWNED, None), *changes]
@@ -253,26 +252,6 @@ def _track(changes: list[tuple[float, WorkPhase, str | None]], lives: list[tuple
             pieces = [(max(start, born), min(end, gone)) for born, gone in lives]
         stretches += [Stretch(a, b, phase, owner) for a, b in pieces if a < b]
     return stretches
-
-
-def _existing(scenario: Scenario) -> dict[Partition, list[tuple[float, float]]]:
-    """Return the periods in which each partition exists."""
-    cluster = SimulatedCluster(scenario)
-    lives: dict[Partition, list[tuple[float, float]]] = {}
-    there: dict[Partition, float] = dict.fromkeys(cluster.partitions, 0.0)
-    for event in in_time(scenario):
-        if not (event.scale or event.queues or event.group):
-            continue
-        at = number(event.at)
-        cluster.happen(event, at)
-        now = cluster.partitions
-        for partition in [partition for partition in there if partition not in now]:
-            lives.setdefault(partition, []).append((there.pop(partition), at))
-        for partition in now:
-            there.setdefault(partition, at)
-    for partition, born in there.items():
-        lives.setdefault(partition, []).append((born, number(scenario.until)))
-    return lives
 
 
 def _spells(scenario: Scenario, lines: Iterable[Line], until: float) -> Iterator[Spell]:

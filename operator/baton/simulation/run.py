@@ -3,7 +3,7 @@ out."""
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -138,6 +138,8 @@ class ScenarioCosts:
         self._fresh: set[Partition] = set()
         """The unowned partitions that were never granted."""
         self._known: frozenset[Partition] = frozenset()
+        self.existence: dict[Partition, list[tuple[float, float]]] = {}
+        """The periods in which each partition exists; the end of the last one may be infinite."""
         self._paused: dict[Partition, float] = {}
         self._last: dict[Partition, str] = {}
         self._dual: set[Partition] = set()
@@ -165,6 +167,10 @@ class ScenarioCosts:
         partitions = self._cluster.partitions
         if partitions is self._known:
             return
+        for partition in partitions - self._known:
+            self.existence.setdefault(partition, []).append((number(self._now), math.inf))
+        for partition in self._known - partitions:
+            self.existence[partition][-1] = (self.existence[partition][-1][0], number(self._now))
         self._unowned |= partitions - self._known
         self._fresh |= partitions - self._known
         self._unowned &= partitions
@@ -244,6 +250,8 @@ class Result:
     """The part of `unowned_seconds` before the first grants of partitions: the fleet's start, and new partitions."""
     lives: tuple[PodLife, ...]
     """The lives of all pods that ever joined."""
+    existence: Mapping[Partition, Sequence[tuple[float, float]]]
+    """The periods in which each partition exists; the end of the last one may be infinite."""
 
     @property
     def summary(self) -> Line:
@@ -311,6 +319,7 @@ class _Run:
             most_paused=self._tally.most_paused,
             unowned_at_first=number(self._tally.unowned_at_first),
             lives=tuple(self._cluster.lives),
+            existence=self._tally.existence,
         )
 
     def _next(self, event: float) -> float:

@@ -93,7 +93,7 @@ MEMBERS = 3
 
 
 def manifests(documents: Iterable[object]) -> list[Manifest]:
-    """The objects among documents, those in lists too. What has no kind is none."""
+    """The objects among the documents, including those in lists. An object has a kind."""
     found: list[Manifest] = []
     for document in documents:
         if isinstance(document, Mapping) and isinstance(document.get("kind"), str):
@@ -117,7 +117,7 @@ def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, Any
     }
     spec = _mapping(chosen, "spec")
     named = [str(queue.get("name")) for queue in _list(spec, "queues") if isinstance(queue, Mapping)]
-    if "queues" not in spec and spec.keys() <= _aliases(GroupPart):  # what is misspelled is told first
+    if "queues" not in spec and spec.keys() <= _aliases(GroupPart):  # misspelled fields are reported first
         raise FaultError(f"ConsumerGroup {name}: it names no queue; write spec.queues, or take what kubectl kustomize prints")
     for queue in named:
         if queue not in queues:
