@@ -1,8 +1,8 @@
 """`make demo` (python -m demo): the whole story on a real cluster, and the verdict. KEEP=1 leaves everything running.
 `make try` (python -m demo laptop): the same on processes of this machine.
 
-Exit code: 0 for a clean run; 1 for a broken promise: a gap, an unmarked duplicate, a violation of order, an accepted stale call,
-or a move that was to be spared, also where the story broke off; 2 where it broke off without one, or something else failed.
+Exit code: 0: clean. 1: a broken promise (a gap, an unmarked duplicate, a violation of order, an accepted stale call, an
+unnecessary move), even if the story broke off. 2: it broke off without one, or something else failed.
 """
 
 import os
@@ -37,7 +37,7 @@ def _perform(*, laptop: bool) -> int:
         console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     story = Story(plain=not console.is_terminal)
-    if laptop:  # each stage needs what may not be there for the other
+    if laptop:  # each stage needs modules that the other may lack
         from demo.on_laptop import OnLaptop, embedded_server
 
         try:

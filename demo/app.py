@@ -1,8 +1,8 @@
-"""The demo's Spark application, as a user would write it: its function works for a while and then tells the sink what it did.
+"""The demo's Spark application, as a user would write it: its function works for a while and then reports to the sink.
 
-A range may be worked on twice, as when an executor is killed, or stopped and woken up. So the sink keeps how far it has each
-partition, and takes a range only from there on. It does not look at epochs: a batch goes on under those that it was planned with,
-also when a partition was granted on meanwhile, and its rows come to no other executor.
+A range may be processed twice, for example after its executor was killed or stopped. So the sink records how far it has each
+partition, and accepts only later ranges. It ignores epochs: a batch continues at those it was planned with, even if a partition
+has been granted to another executor meanwhile, and no other executor gets its rows.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ end
 redis.call('HSETNX', KEYS[4], ARGV[5], ARGV[6])
 return late and 1 or 0
 """
-"""Keys: the last offset that it has, results, count of processed messages, when each owner had its first row. Arguments: first
-and last offset of the range, result, number of messages, epoch and executor, when it had the first of them."""
+"""Keys: the last offset, results, the number of processed messages, the time of each owner's first row. Arguments: first and last
+offset of the range, result, number of messages, epoch and executor, the time of the first row."""
 
 
 def report(
@@ -38,8 +38,8 @@ def report(
 ) -> None:  # fmt: skip
     """Report one partition's part of a batch to the sink at `server` (a client or a pipeline).
 
-    `span`: what grows from result to result, so that the sink knows one that comes too late: see SINK. Of each row: offset,
-    timestamp (milliseconds), key, sequence, and whether it was redelivered."""
+    `span`: the first and last offset, or other numbers that grow, by which the sink rejects late results: see SINK. `rows`:
+    offset, timestamp (milliseconds), key, sequence, and whether it was redelivered."""
     result = {"partition": partition, "epoch": epoch, "executor": executor, "batch": batch, "run": run, "rows": rows}
     keys = [f"demo:{{{root}}}:{partition}:{each}" for each in ("taken", "results", "count", "first")]
     told = json.dumps(result, separators=(",", ":"))
@@ -47,13 +47,13 @@ def report(
 
 
 SECONDS = float(os.environ.get("DEMO_SECONDS_PER_BATCH", "1.1"))
-"""What an executor spends on its part of a batch. It sleeps, for the demo's two cores have other work."""
+"""Seconds that an executor spends on its part of a batch, asleep, because the machine's two cores have other work."""
 
 _SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SMALL = {
-    # Five executors, their driver and a cluster share this machine's cores; an executor of the demo mostly sleeps.
+    # Five executors, a driver and a cluster share the machine's cores; executors mostly sleep.
     "spark.kubernetes.executor.request.cores": "200m",
-    # Halves what a JVM burns in its first minutes; an application that runs for longer would not want it.
+    # Halves a JVM's processor time in its first minutes; not for applications that run longer.
     "spark.driver.extraJavaOptions": _SOON,
     "spark.executor.extraJavaOptions": _SOON,
     "spark.ui.enabled": "false",
@@ -129,7 +129,7 @@ def main() -> None:
         executor_timeout=25,
         service_account="driver",
     )
-    settings |= SMALL | {"spark.jars": f"local:{baton.spark.jar()}"}  # its pods mount the same folders
+    settings |= SMALL | {"spark.jars": f"local:{baton.spark.jar()}"}  # the pods mount the same folders
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     queues = {os.environ["QUEUE"]: os.environ["BATON_REDIS_URL"]}
     fleet = baton.spark.Fleet(spark, group=group, queues=queues, holdup_timeout=5, warm_up=warm_up)  # no task takes a second

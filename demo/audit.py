@@ -1,7 +1,6 @@
-"""The verdict on a run, from the records alone: pure, no cluster, no clock.
+"""The verdict on a run, from its records. Pure.
 
-Whether anything was lost, done twice in silence or out of order is what `baton check-order` looks for too (baton.order). Here it
-is also looked for whether a stale owner was refused: see `_stale`.
+Like `baton check-order` (baton.order), it finds loss, unmarked repetition and disorder; also accepted stale owners: see `_stale`.
 """
 
 from collections import defaultdict
@@ -81,10 +80,10 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
     """Reads and commits that the queue accepted from a former owner.
 
     Three independent signs, without the queue's counters:
-    - a direct attempt with lost credentials was not refused;
-    - an entry was read under an epoch although it was added after a higher one was in force. Epoch 0, that
-      of entries which Spark borrowed, does not count;
-    - an entry whose only result was not taken was not given to another: a stale commit must have been accepted.
+    - a direct attempt with lost credentials was accepted;
+    - an entry was read at an epoch although it was added after a higher one was in force (except epoch 0, of entries that Spark
+      borrowed);
+    - an entry's only result was rejected by the sink, and no other member got the entry: a stale commit must have been accepted.
     """
     cases = [
         f"{attempt.operation} of partition {attempt.partition} under the lost epoch {attempt.epoch} was accepted"

@@ -10,7 +10,7 @@ from baton.consumer import Batch, Consumer
 from demo.app import report
 
 SECONDS = 0.2
-"""Seconds of work on a batch; mostly sleep, because the two cores have other work."""
+"""Seconds of work on a batch: sleep, because the two cores have other work."""
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
         for partition, entries in batch.by_partition().items():
             epoch = entries[0].epoch
             rows = [[each.offset, each.timestamp, each.key.decode(), int(each.value), each.redelivered] for each in entries]
-            # The sink takes nothing of an epoch that is over, as far as it has seen itself.
+            # The sink rejects results of epochs older than the newest it has seen.
             span = (epoch + 1, epoch)
             report(server, queue, name, partition.number, epoch, number, f"{os.getpid()}-{number}", span, began, rows)
 

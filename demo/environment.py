@@ -87,7 +87,7 @@ def _make() -> None:
 
 
 def _pip(command: str, *arguments: str) -> None:
-    # An environment that is broken meanwhile must not make it the system's Python, or the user's own packages.
+    # If the environment breaks meanwhile, pip must not install into the system's Python or the user's packages.
     options = ("--quiet", "--disable-pip-version-check", "--no-input", "--require-virtualenv")
     whole = [str(VENV / "bin" / "python"), "-m", "pip", command, *options, *arguments]
     run = subprocess.run(whole, check=False, stderr=subprocess.PIPE, text=True, env={**os.environ, "PIP_USER": "0"})

@@ -85,7 +85,7 @@ class OnCluster(Stage):
             yield f"----- {name}: kubectl {' '.join(arguments)}"
             try:
                 yield "\n".join(self._cluster.kubectl(*arguments).splitlines()[-_LINES:])
-            except Exception as error:  # it is all about finding out what is broken
+            except Exception as error:  # caused by what this looks for
                 yield f"{type(error).__name__}: {error}"
 
     def keep(self) -> str:

@@ -118,12 +118,12 @@ def stop_one(run: Run) -> None:
     try:
         gone = run.observer.wait(
             "its deadline, and its partitions in other hands",
-            # The status is written after the ledger, and says both how many moved and how many deadlines were missed.
+            # The status, with the numbers of moves and of missed deadlines, is written after the ledger.
             lambda picture: _elsewhere(picture, victim, set(grants)) and picture.moves > before.moves,
             _REBALANCE,
         )
         missed = gone.deadline_misses - before.deadline_misses
-        if missed <= len(grants):  # only its partitions were to be let go of: more are not all its own
+        if missed <= len(grants):  # more would include those of other members
             run.missed_by_stopped += missed
         why = "the deadline passed" if missed else "it had nothing in hand"
         run.story.good(f"{why}: {format_numbers(grants)} went on without it")

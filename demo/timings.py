@@ -11,13 +11,12 @@ from demo.picture import Picture
 class Timings:
     """Collects from successive pictures; times are seconds since 1970.
 
-    - `ready_to_ledger`: a pod serves (Ready, and its driver knows it), and the holddown that it was to wait for is over ->
-      the ledger has a key for it. The delay is asked for; this is what comes on top.
-    - `ledger_to_executor`: the ledger names the next owner of a partition -> this executor has its first row. The batch that
-      runs meanwhile ends first.
-    - `pauses`: a partition is taken back in the ledger -> the ledger names its next owner. Its owner may still finish what it has
-      read in that time; no new entries are read.
-    - `batches`: the user's function has a micro-batch of Spark's -> it is done with it.
+    - `ready_to_ledger`: a pod serves (it is Ready and its driver knows it) and its holddown is over -> the ledger has a key for
+      it: the time on top of the configured delay.
+    - `ledger_to_executor`: the ledger names the next owner of a partition -> this executor has its first row, after the batch
+      that runs meanwhile.
+    - `pauses`: a partition is revoked in the ledger -> the ledger names its next owner. The owner may finish what it has read.
+    - `batches`: the user's function gets one of Spark's micro-batches -> it returns.
     - `orphaned`: a partition's owner died, or vanished from the ledger without a hand-off -> the ledger names the next one.
     """
 
