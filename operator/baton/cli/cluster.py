@@ -7,7 +7,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,15 +24,6 @@ class KubeconfigError(ValueError):
     """A kubeconfig does not name an API server. The message is one line, with a cure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """A context of a kubeconfig."""
-
-    name: str
-    server: str
-    namespace: str
-
-
 def default_kubeconfig() -> Path | None:
     """The kubeconfig that kubectl would use; None in a pod, which uses its service account. Several files are one path, as in
     KUBECONFIG."""
@@ -43,8 +33,9 @@ def default_kubeconfig() -> Path | None:
     return Path(named) if named else Path.home() / ".kube" / "config"
 
 
-def context_of(kubeconfig: Path, name: str | None = None) -> Context:
-    """The context of this name, or the current one. If several files define something, the first wins, as for kubectl."""
+def context_of(kubeconfig: Path, name: str | None = None) -> tuple[str, str]:
+    """The name and the namespace of the context of this name, or of the current one. If several files define something, the first
+    wins, as for kubectl."""
     files = [Path(os.path.expanduser(one)) for one in str(kubeconfig).split(os.pathsep) if one]  # noqa: PTH111 -- Path's raises
     there = [file for file in files if file.exists()]
     if not there:
@@ -58,12 +49,11 @@ def context_of(kubeconfig: Path, name: str | None = None) -> Context:
     if name not in contexts:
         raise KubeconfigError(f"{kubeconfig}: there is no context {name!r}: {choice}")
     context = contexts[name]
-    cluster = clusters.get(str(context.get("cluster")), {})
-    if not cluster.get("server"):
+    if not clusters.get(str(context.get("cluster")), {}).get("server"):
         raise KubeconfigError(f"{kubeconfig}: the context {name} names no cluster with a server: correct contexts and clusters")
     if str(context.get("user")) not in users:
         raise KubeconfigError(f"{kubeconfig}: the context {name} names no user of users: correct contexts and users")
-    return Context(name, str(cluster["server"]), str(context.get("namespace") or "default"))
+    return name, str(context.get("namespace") or "default")
 
 
 def _read(file: Path) -> Mapping[str, object]:
@@ -150,14 +140,14 @@ def _meant(target: ClusterTarget) -> tuple[Path | None, str | None, str]:
     try:
         if file is None:
             return None, None, target.namespace or OWN_NAMESPACE.read_text(encoding="utf-8").strip()
-        chosen = context_of(file, target.context)
+        name, namespace = context_of(file, target.context)
     except KubeconfigError as error:
         raise NoAnswerError(str(error)) from None
     except OSError as error:
         raise NoAnswerError(
             f"{OWN_NAMESPACE}: {error.strerror}: use -n NAMESPACE, or --kubeconfig FILE for another cluster"
         ) from None
-    return file, chosen.name, target.namespace or chosen.namespace
+    return file, name, target.namespace or namespace
 
 
 def _missing(error: NotFoundError, namespace: str) -> str:

@@ -231,7 +231,6 @@ class Sequences:
         return True
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The gaps within these bounds."""
         begin = first
         for low, high in zip(self._firsts, self._lasts, strict=True):
             if low > last:

@@ -63,7 +63,6 @@ class Timeline:
         self._state: tuple[State, float | None] = (State.READY, None)
 
     def add(self, now: float, events: list[StepEvent]) -> None:
-        """Add the lines of one instant."""
         t = number(now)
         changes = [event for event in events if isinstance(event, StateChanged)]
         for event in events:
@@ -177,7 +176,6 @@ class ScenarioCosts:
         self._known = partitions
 
     def happened(self, events: list[StepEvent]) -> None:
-        """Take in the events of a step."""
         for event in events:
             match event:
                 case Revoked(partition=partition):

@@ -42,11 +42,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._go_to(0.0)
 
     def time(self) -> float:
-        """Return the seconds since the loop was made."""
         return self._now
 
     def advance(self) -> None:
-        """Advance to the first timer."""
         self._go_to(max(self._now, self._scheduled[0].when()))  # type: ignore[attr-defined]
 
     def _go_to(self, moment: float) -> None:

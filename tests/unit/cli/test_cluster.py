@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from baton.cli.cluster import Context, KubeconfigError, context_of, default_kubeconfig
+from baton.cli.cluster import KubeconfigError, context_of, default_kubeconfig
 from baton.cli.main import main
 from baton.cli.options import ClusterTarget
 
@@ -29,11 +29,11 @@ def written(folder: Path, content: Any, name: str = "config") -> Path:
 
 def test_the_current_context_is_used(tmp_path: Path) -> None:
     file = written(tmp_path, {**CLUSTERS, **USERS, **contexts("home", "shop"), "current-context": "home"})
-    assert context_of(file) == Context("home", "https://192.0.2.1", "shop")
+    assert context_of(file) == ("home", "shop")
 
 
 def test_the_namespace_defaults_to_default(tmp_path: Path) -> None:
-    assert context_of(written(tmp_path, {**CLUSTERS, **USERS, **contexts("home")}), "home").namespace == "default"
+    assert context_of(written(tmp_path, {**CLUSTERS, **USERS, **contexts("home")}), "home") == ("home", "default")
 
 
 def test_the_first_of_several_kubeconfigs_wins(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_the_first_of_several_kubeconfigs_wins(tmp_path: Path) -> None:
     two = written(tmp_path, {**contexts("home", "second"), **CLUSTERS, "current-context": "home"}, "two")
     three = written(tmp_path, {"current-context": "elsewhere"}, "three")
     files = Path(os.pathsep.join(map(str, (one, tmp_path / "missing", two, three))))
-    assert context_of(files).namespace == "first"
+    assert context_of(files) == ("home", "first")
 
 
 @pytest.mark.parametrize(
