@@ -44,7 +44,7 @@ def shown_progress(what: str, usual: str, stream: TextIO | None = None, moves: f
     line.show(f"cluster: {what} ({usual})")
     follower = threading.Thread(target=follow, name="progress", daemon=True)
     follower.start()
-    how = "not done"
+    how = "failed"
     try:
         yield progress
         how = "done"

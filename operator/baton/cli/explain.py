@@ -236,7 +236,7 @@ class PartitionLook:
             "group": look.group.name,
             "queue": self.partition.queue,
             "partition": self.partition.number,
-            "state": self.doing.value,
+            "state": self.doing,
             "owner": self.record.owner,
             "epoch": self.record.epoch,
             "since": None if history.since is None else to_text(history.since),

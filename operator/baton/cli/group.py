@@ -311,7 +311,7 @@ class PartitionRow(NamedTuple):
 
     queue: str
     partition: int
-    state: str
+    state: PartitionState
     owner: MemberId | None
     epoch: int
     to: MemberId | None
@@ -327,9 +327,9 @@ def partitions(state: GroupState | None) -> list[PartitionRow]:
 def _partition(state: GroupState, partition: Partition, doing: PartitionState) -> PartitionRow:
     record, move = state.records[partition], state.moves.get(partition)
     if move is None or move.quiet:
-        return PartitionRow(*partition, doing.value, record.owner, record.epoch, state.waiting.get(partition), None, "")
+        return PartitionRow(*partition, doing, record.owner, record.epoch, state.waiting.get(partition), None, "")
     deadline = None if move.giver is None else to_text(move.deadline)
-    return PartitionRow(*partition, doing.value, record.owner, record.epoch, move.receiver, deadline, move.why)
+    return PartitionRow(*partition, doing, record.owner, record.epoch, move.receiver, deadline, move.why)
 
 
 def _load(ledger: Mapping[str, str]) -> tuple[GroupState | None, str | None]:

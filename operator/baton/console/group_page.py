@@ -61,7 +61,7 @@ def columns(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slo
                 "queue": queue,
                 "numbers": None if numbers == list(range(len(of))) else numbers,
                 "owners": [UNOWNED if (name := mapped(row)) is None else number[name] for row in of],
-                "states": "".join(LETTERS[PartitionState(row.state)] for row in of),
+                "states": "".join(LETTERS[row.state] for row in of),
                 "epochs": [row.epoch for row in of],
                 "to": {str(at): number[row.to] for at, row in enumerate(of) if row.to is not None and row.to != row.owner},
             }
