@@ -3,8 +3,7 @@
 import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -25,27 +24,18 @@ from baton.model.wording import counted
 from baton.queues.dead_letters import DeadLetters, Letter, LetterId, LetterLine, OpenDeadLetters
 from baton.queues.kind import QueueKind, load
 from baton.queues.kinds import kind
+from baton.queues.opening import ServerAddress
 from baton.queues.protocol import QueueUnreachable
 
 F = TypeVar("F", bound=Callable[..., object])
+Opened = AbstractContextManager[tuple[str, DeadLetters]]
 
 VARIABLE = "BATON_REDIS_URL"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueServer:
-    """A queue, and how to reach its server."""
-
-    queue: str
-    """namespace/name"""
-    url: str = field(repr=False)
-    stands_in: str
-    """Where the URL comes from, for messages."""
-    kind: QueueKind
-
-
 def queue_options(command: F) -> F:
-    """Add QUEUE, --redis-url and the cluster's options, passed to the command as `server`."""
+    """Add QUEUE, --redis-url and the cluster's options. The command gets `opened`, a context manager with the queue's name and
+    its dead letters."""
 
     @click.argument("queue", type=QUEUE)
     @click.option(
@@ -57,17 +47,30 @@ def queue_options(command: F) -> F:
     )
     @cluster_options
     @wraps(command)
-    def with_server(*args: object, queue: str, redis_url: str | None, target: ClusterTarget, **rest: object) -> object:
+    def with_letters(*args: object, queue: str, redis_url: str | None, target: ClusterTarget, **rest: object) -> object:
         need_redis()
-        return command(*args, server=_server(queue, redis_url, target), **rest)
+        return command(*args, opened=_opened(queue, redis_url, target), **rest)
 
-    return cast(F, with_server)
+    return cast(F, with_letters)
 
 
-def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
+@contextmanager
+def _opened(queue: str, url: str | None, target: ClusterTarget) -> Iterator[tuple[str, DeadLetters]]:
+    """Open the dead letters at the URL, or (None) of the resource; end the command with a line if their server fails."""
     if url is None:
-        return ask(_of_resource(*target.within(queue)))
-    return QueueServer(within_server(queue, target), url, f"--redis-url or {VARIABLE}", kind("Redis"))
+        name, address, source = ask(_of_resource(*target.within(queue)))
+    else:
+        name, address, source = within_server(queue, target), ServerAddress(url, f"--redis-url or {VARIABLE}"), kind("Redis")
+    if source.dead_letters is None:
+        refuse(f"{name} has no dead letters: Baton keeps none for queues of type {source.name}")
+    open_letters: OpenDeadLetters = load(source.dead_letters)
+    try:
+        with closing(open_letters(address.text, name, address.stands_in)) as letters:
+            with waiting_for(f"the server of {name}"):
+                letters.counts()
+            yield name, letters
+    except QueueUnreachable as problem:
+        refuse(str(problem))
 
 
 def within_server(queue: str, target: ClusterTarget) -> str:
@@ -79,12 +82,12 @@ def within_server(queue: str, target: ClusterTarget) -> str:
         raise click.UsageError(f"a server has queues of many namespaces: use NAMESPACE/{name} or -n NAMESPACE") from None
 
 
-async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
+async def _of_resource(name: str, target: ClusterTarget) -> tuple[str, ServerAddress, QueueKind]:
     async with resource(name, target) as (api, queue, kind):
         address = await queue_address(api, queue)
         if address is None:
             raise has_no_server(queue, kind)
-        return QueueServer(queue.full_name, address.text, address.stands_in, kind)
+        return queue.full_name, address, kind
 
 
 @asynccontextmanager
@@ -267,19 +270,19 @@ def dead_letters() -> None:
 @click.option("--after", type=_LETTER, metavar="LETTER", help="Only dead letters after this one.")
 @click.option("--limit", type=bounded(1, MOST), default=50, show_default=True, help="List at most this many dead letters.")
 @output_option()
-def list_letters(server: QueueServer, partition: int | None, after: LetterId | None, limit: int, form: Form) -> None:
+def list_letters(opened: Opened, partition: int | None, after: LetterId | None, limit: int, form: Form) -> None:
     """List the dead letters of QUEUE by partition, the oldest first."""
-    with _letters(server) as letters:
+    with opened as (queue, letters):
         counts = _counts(letters, partition)
         found = _page(letters, counts, after, limit)
     following = str(found[limit - 1].letter) if len(found) > limit else None
     found = found[:limit]
     total = sum(counts.values())
     if form.for_programs:
-        say_object({"queue": server.queue, "count": total, "letters": [line_json(one) for one in found], "next": following}, form)
+        say_object({"queue": queue, "count": total, "letters": [line_json(one) for one in found], "next": following}, form)
         return
     of = f" of partition {partition}" if partition is not None else ""
-    say(f"{server.queue} has {counted(total, 'dead letter')}{of}.")
+    say(f"{queue} has {counted(total, 'dead letter')}{of}.")
     if found:
         console().print(letter_table(found))
     if following:
@@ -298,12 +301,12 @@ def list_letters(server: QueueServer, partition: int | None, after: LetterId | N
     help="Write the unchanged value to this file.",
 )
 @output_option()
-def show(server: QueueServer, letter: LetterId, as_hex: bool, file: Path | None, form: Form) -> None:
+def show(opened: Opened, letter: LetterId, as_hex: bool, file: Path | None, form: Form) -> None:
     """Show a dead letter, with its value."""
-    with _letters(server) as letters:
+    with opened as (queue, letters):
         found = letters.find(letter)
     if found is None:
-        _refuse_unknown(server, letter)
+        _refuse_unknown(queue, letter)
     if file is not None:
         try:
             file.write_bytes(found.value)
@@ -321,7 +324,7 @@ def show(server: QueueServer, letter: LetterId, as_hex: bool, file: Path | None,
 @click.argument("which", metavar="[LETTER...]", type=_LETTER, nargs=-1)
 @_all
 @_partition
-def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None) -> None:
+def redrive(opened: Opened, which: tuple[LetterId, ...], everything: bool, partition: int | None) -> None:
     """Send dead letters to the end of the queue again. Each is deleted once the queue has the entry.
 
     Entries are sent like a producer's, so keys keep their partitions, in the order in which they became dead letters. Safe to
@@ -329,14 +332,14 @@ def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, 
     """
     _one_of(which, everything, partition)
     sent = kept = missing = 0
-    with _letters(server) as letters:
+    with opened as (queue, letters):
         try:
             for portion in _portions(letters, which, partition):
                 done = letters.redrive(portion)
                 sent, kept, missing = sent + done.sent, kept + done.kept, missing + done.missing
         except QueueUnreachable as problem:
             refuse(f"{counted(sent, 'dead letter')} sent again, then: {problem} Run the command again: nothing is sent twice")
-    say(f"{server.queue}: {counted(sent, 'dead letter')} sent again")
+    say(f"{queue}: {counted(sent, 'dead letter')} sent again")
     if kept:
         say(
             f"{counted(kept, 'dead letter')} not sent again, because no producer of Baton sent them: inspect (show), then drop",
@@ -357,38 +360,24 @@ def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, 
 @_all
 @_partition
 @click.option("--yes", "-y", is_flag=True, help="Skip the confirmation.")
-def drop(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None, yes: bool) -> None:
+def drop(opened: Opened, which: tuple[LetterId, ...], everything: bool, partition: int | None, yes: bool) -> None:
     """Delete dead letters permanently. If a named one does not exist, none is deleted."""
     _one_of(which, everything, partition)
     dropped = 0
-    with _letters(server) as letters:
+    with opened as (queue, letters):
         for letter in which:
             if letters.find(letter) is None:
-                _refuse_unknown(server, letter)
+                _refuse_unknown(queue, letter)
         count = len(set(which)) or sum(_counts(letters, partition).values())
         if not yes and count:
-            agree(f"Permanently delete {counted(count, 'dead letter')} of {server.queue}?")
+            agree(f"Permanently delete {counted(count, 'dead letter')} of {queue}?")
         for portion in _portions(letters, which, partition):
             dropped += letters.drop(portion)
-    say(f"{server.queue}: {counted(dropped, 'dead letter')} deleted")
+    say(f"{queue}: {counted(dropped, 'dead letter')} deleted")
 
 
-def _refuse_unknown(server: QueueServer, letter: LetterId) -> NoReturn:
-    refuse(f"{server.queue} has no dead letter {letter}: `baton dead-letters list` lists them")
-
-
-@contextmanager
-def _letters(server: QueueServer) -> Iterator[DeadLetters]:
-    if server.kind.dead_letters is None:
-        refuse(f"{server.queue} has no dead letters: Baton keeps none for queues of type {server.kind.name}")
-    open_letters: OpenDeadLetters = load(server.kind.dead_letters)
-    try:
-        with closing(open_letters(server.url, server.queue, server.stands_in)) as letters:
-            with waiting_for(f"the server of {server.queue}"):
-                letters.counts()
-            yield letters
-    except QueueUnreachable as problem:
-        refuse(str(problem))
+def _refuse_unknown(queue: str, letter: LetterId) -> NoReturn:
+    refuse(f"{queue} has no dead letter {letter}: `baton dead-letters list` lists them")
 
 
 def _counts(letters: DeadLetters, partition: int | None) -> dict[int, int]:
