@@ -233,7 +233,7 @@ def groups_feed(api: Api, namespace: str | None = None) -> Feed:
 
 
 def group_feed(api: Api, operator_url: str | None, lag_cure: str, namespace: str, name: str) -> Feed:
-    """The feed of one group."""
+    """The feed of one group, which remembers the moves between renderings."""
     ledger = ledger_name(name)
     named = {"fieldSelector": f"metadata.name={name}"}
     about = {"fieldSelector": f"regarding.kind=ConsumerGroup,regarding.name={name}"}
@@ -251,32 +251,26 @@ def group_feed(api: Api, operator_url: str | None, lag_cure: str, namespace: str
         leader = await leader_of(api, ledger_of(seen.objects.get("ledger", {}).get((namespace, ledger)), name))
         return leader, await lag_of(api, namespace, name, leader, operator_url, partitions=False, cure=lag_cure)
 
-    return Feed(sources, _GroupPainter(namespace, name).paint, ask)
+    before: GroupState | None = None
+    moves: deque[TimelineEntry] = deque(maxlen=200)
+
+    def paint(seen: Seen) -> Json | None:
+        nonlocal before
+        if "group" not in seen.objects or "ledger" not in {*seen.objects, *seen.notes}:
+            return None
+        group = seen.objects["group"].get((namespace, name))
+        if group is None:
+            return {"gone": f"there is no ConsumerGroup {name} in namespace {namespace}"}
+        written = ledger_of(seen.objects.get("ledger", {}).get((namespace, ledger)), name) or {}
+        leader, lag = seen.asked or (None, None)
+        shown = look(group, written.get("data") or {}, seen.objects.get("queues", {}).values(), leader, now=time.time())
+        moves.extend(moves_between(before, shown.state, shown.now))
+        before = shown.state or before
+        events = of_events(seen.objects.get("events", {}).values())
+        return group_page(shown, (moves, events), lag, seen.notes.values())
+
+    return Feed(sources, paint, ask)
 
 
 async def _again(_: Seen) -> None:
     """Render again: a group whose operator is gone becomes Unknown only by the clock."""
-
-
-@dataclass
-class _GroupPainter:
-    """Renders a group's page, and remembers the moves between renderings."""
-
-    namespace: str
-    name: str
-    _before: GroupState | None = None
-    _moves: deque[TimelineEntry] = field(default_factory=lambda: deque(maxlen=200))
-
-    def paint(self, seen: Seen) -> Json | None:
-        if "group" not in seen.objects or "ledger" not in {*seen.objects, *seen.notes}:
-            return None
-        group = seen.objects["group"].get((self.namespace, self.name))
-        if group is None:
-            return {"gone": f"there is no ConsumerGroup {self.name} in namespace {self.namespace}"}
-        ledger = ledger_of(seen.objects.get("ledger", {}).get((self.namespace, ledger_name(self.name))), self.name) or {}
-        leader, lag = seen.asked or (None, None)
-        shown = look(group, ledger.get("data") or {}, seen.objects.get("queues", {}).values(), leader, now=time.time())
-        self._moves.extend(moves_between(self._before, shown.state, shown.now))
-        self._before = shown.state or self._before
-        events = of_events(seen.objects.get("events", {}).values())
-        return group_page(shown, (self._moves, events), lag, seen.notes.values())
