@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, TypedDict, TypeVar
 
@@ -356,7 +356,7 @@ def plan(
             raise click.UsageError(
                 "--assignor, --add, --remove, --partitions, -n, --context and --kubeconfig need --explain --group GROUP"
             )
-        sys.exit(_answer(_requests(file), _explained if explain else _as_json))
+        sys.exit(_answer(_requests(file), explain=explain))
     if not explain:
         raise click.UsageError("--group needs --explain")
     if file is not None:
@@ -366,37 +366,33 @@ def plan(
     _live(group, target, WhatIf(assignor, add, remove, dict(partitions)))
 
 
-def _answer(lines: Iterable[bytes], show: Callable[[int, bytes], bool]) -> bool:
+def _answer(lines: Iterable[bytes], *, explain: bool) -> bool:
     """Answer the lines, and return whether any was refused."""
     refused = False
     for number, line in enumerate(lines):
-        refused |= not show(number, line)
+        try:
+            if not explain:
+                say_json(answer_line(line), separators=(",", ":"))
+                continue
+            made = planned(line)
+            if number:
+                say()
+            _explain(made)
+        except RequestError as error:
+            refused = True
+            if explain:
+                say(f"baton plan: {error}", error=True)
+            else:
+                say_json({"error": str(error)}, separators=(",", ":"))
     return refused
 
 
-def _as_json(_: int, line: bytes) -> bool:
-    try:
-        say_json(answer_line(line), separators=(",", ":"))
-    except RequestError as error:
-        say_json({"error": str(error)}, separators=(",", ":"))
-        return False
-    return True
-
-
-def _explained(number: int, line: bytes) -> bool:
+def _explain(made: Planned) -> None:
     from baton.cli.rehearsal import Comparison
 
-    try:
-        made = planned(line)
-    except RequestError as error:
-        say(f"baton plan: {error}", error=True)
-        return False
-    if number:
-        say()
     withheld = frozenset(partition for hand in made.answer.withheld.values() for partition in hand)
     after = made.answer.owners()
     _print(Comparison(made.assignor, made.request, made.held, after, made.moves, made.lower_bound, withheld))
-    return True
 
 
 def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
