@@ -18,9 +18,8 @@ _MOVES, _REPEATS = 1.0, 60.0
 class Progress:
     """The progress of a piece of work."""
 
-    def __init__(self) -> None:
-        self.far = ""
-        """The progress in a few words, set by the working thread."""
+    far = ""
+    """The progress in a few words, set by the working thread."""
 
 
 @contextmanager

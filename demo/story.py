@@ -40,7 +40,6 @@ class Story:
         self._clock = clock
         self._begin = clock()
         self._lines: list[Line] = []
-        self._steps: list[Line] = []
         self._waiting = ""
         self._since = 0.0
         self._lock = threading.Lock()
@@ -56,8 +55,7 @@ class Story:
 
     @property
     def steps(self) -> tuple[Line, ...]:
-        with self._lock:
-            return tuple(self._steps)
+        return tuple(line for line in self.lines if line.voice is Voice.STEP)
 
     @property
     def waiting(self) -> str:
@@ -91,8 +89,6 @@ class Story:
         line = Line(self.elapsed, voice, text)
         with self._lock:
             self._lines.append(line)
-            if voice is Voice.STEP:
-                self._steps.append(line)
             if self._plain:
                 self._print(line.at, _MARKS[voice], text)
 

@@ -17,6 +17,7 @@ import click
 import baton
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.doctor import findings, read_facts
+from baton.cli.group import Manifest
 from baton.cli.operator import operator
 from baton.cli.options import GROUP, ClusterTarget, all_namespaces_option, cluster_options
 from baton.cli.printing import say
@@ -56,9 +57,6 @@ def archive(file: Path) -> Iterator[Callable[[str, str], None]]:
         except BaseException:
             file.unlink(missing_ok=True)
             raise
-
-
-Manifest = Mapping[str, Any]
 
 
 def resource_part(one: Manifest) -> Json:

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ import baton
 from baton.api import ConditionStatus
 from baton.api.crd import crds
 from baton.cli.cluster import ask, cluster, may
-from baton.cli.group import UNKNOWN, GroupLook, Leader, drained, leader_of, look
+from baton.cli.group import UNKNOWN, GroupLook, Leader, Manifest, drained, leader_of, look
 from baton.cli.options import ClusterTarget, Form, all_namespaces_option, cluster_options, output_option, say_object
 from baton.cli.printing import say
 from baton.controller.problems import Reason
@@ -31,8 +30,6 @@ from baton.kube.releases import release_of
 from baton.model.names import GROUP_LABEL, OPERATOR_SELECTOR, ledger_name
 from baton.model.times import read_seconds
 from baton.model.wording import counted, first_of
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +57,9 @@ class ClusterFacts:
     now: float
     kubernetes: str = ""
     """Such as v1.31.2."""
-    resources: Mapping[str, Json | None] = field(default_factory=dict)
+    resources: Mapping[str, Manifest | None] = field(default_factory=dict)
     """The CustomResourceDefinitions by name; None: not installed."""
-    operators: Sequence[Json] = ()
+    operators: Sequence[Manifest] = ()
     """The operators' Deployments."""
     groups: Sequence[GroupLook] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -154,8 +151,8 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
     )
 
 
-async def _definitions(api: Api, unread: dict[str, str]) -> dict[str, Json | None]:
-    made: dict[str, Json | None] = {}
+async def _definitions(api: Api, unread: dict[str, str]) -> dict[str, Manifest | None]:
+    made: dict[str, Manifest | None] = {}
     for one in crds():
         name = one["metadata"]["name"]
         try:
@@ -165,7 +162,7 @@ async def _definitions(api: Api, unread: dict[str, str]) -> dict[str, Json | Non
     return made
 
 
-async def _list(api: Api, path: str, key: str, unread: dict[str, str], **query: str) -> list[Json]:
+async def _list(api: Api, path: str, key: str, unread: dict[str, str], **query: str) -> list[Manifest]:
     try:
         return list((await api.get(path, **query))["items"])
     except ApiError as error:
@@ -173,10 +170,10 @@ async def _list(api: Api, path: str, key: str, unread: dict[str, str], **query: 
         return []
 
 
-async def _look(api: Api, group: Json, queues: Sequence[Json]) -> tuple[GroupLook, int]:
+async def _look(api: Api, group: Manifest, queues: Sequence[Manifest]) -> tuple[GroupLook, int]:
     """The group without the ledger's partitions and members, and the bytes of its ledger."""
     namespace, name = group["metadata"]["namespace"], group["metadata"]["name"]
-    ledger: Json | None = None
+    ledger: Manifest | None = None
     leader: Leader | None = None
     try:
         ledger = ledger_of(await api.find(core_path(namespace, "configmaps", ledger_name(name))), name)
@@ -210,7 +207,7 @@ async def _rights(
     ]
 
 
-def accounts(deployments: Sequence[Json], leaders: Sequence[Leader]) -> Sequence[tuple[str, tuple[str, ...]]]:
+def accounts(deployments: Sequence[Manifest], leaders: Sequence[Leader]) -> Sequence[tuple[str, tuple[str, ...]]]:
     """The operators' service accounts with the namespaces that each serves, at most MOST_OPERATORS. Those in whose namespace most
     groups have their leader come first, because a tenant can create a Deployment with an operator's labels."""
     of_groups = Counter(leader.lease.partition("/")[0] for leader in leaders)
@@ -218,22 +215,22 @@ def accounts(deployments: Sequence[Json], leaders: Sequence[Leader]) -> Sequence
     return [(account, served) for _, account, served in sorted(found)[:MOST_OPERATORS]]
 
 
-def _account(deployment: Json) -> str:
+def _account(deployment: Manifest) -> str:
     spec = deployment["spec"]["template"]["spec"]
     return f"system:serviceaccount:{deployment['metadata']['namespace']}:{spec.get('serviceAccountName') or 'default'}"
 
 
-def _served(deployment: Json) -> tuple[str, ...]:
+def _served(deployment: Manifest) -> tuple[str, ...]:
     """The namespaces that this operator serves; empty: all."""
     words = [word for one in deployment["spec"]["template"]["spec"]["containers"] for word in one.get("args") or ()]
     return tuple(sorted(str(word).removeprefix("--namespace=") for word in words if str(word).startswith("--namespace=")))
 
 
-def _is_deleted(one: Json) -> bool:
+def _is_deleted(one: Manifest) -> bool:
     return bool(one["metadata"].get("deletionTimestamp"))
 
 
-def _deleted(kind: str, one: Json) -> tuple[str, str, Sequence[str]]:
+def _deleted(kind: str, one: Manifest) -> tuple[str, str, Sequence[str]]:
     metadata = one["metadata"]
     full = f"{kind} {metadata['namespace']}/{metadata['name']}"
     return full, str(metadata["deletionTimestamp"]), [str(name) for name in metadata.get("finalizers") or ()]
@@ -297,12 +294,12 @@ def resources(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(Verdict.OK, f"CRD {name}", f"is from release {baton.__version__}")
 
 
-def _established(crd: Json) -> bool:
+def _established(crd: Manifest) -> bool:
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
 
 
-def _schemas(crd: Json) -> Mapping[str, object]:
+def _schemas(crd: Manifest) -> Mapping[str, object]:
     return {one["name"]: one.get("schema") for one in crd["spec"]["versions"]}
 
 
