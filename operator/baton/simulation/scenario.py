@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -29,30 +29,21 @@ class FaultError(Exception):
     """A mistake in a scenario: the line or the field, and the cure. The reader of the file adds the file's name."""
 
 
-class UnknownField(NamedTuple):
-    """A field that a schema does not have."""
-
-    field: str
-    """The path from the root of the schema, with dots."""
-    known: tuple[str, ...]
-    """The fields that the schema has in that place."""
-
-
-def unknown_field(schema: Mapping[str, Any], value: object) -> UnknownField | None:
-    """Return the first unknown field of a value; None: all are known."""
+def unknown_field(schema: Mapping[str, Any], value: object) -> tuple[str, tuple[str, ...]] | None:
+    """Return the path of the first unknown field of a value, and the fields that the schema has there; None: all are known."""
     if isinstance(value, list) and "items" in schema:
         below = ((str(place), one, schema["items"]) for place, one in enumerate(value))
     elif isinstance(value, Mapping) and "properties" in schema:
         known = tuple(schema["properties"])
         for field in value:
             if field not in known:
-                return UnknownField(str(field), known)
+                return str(field), known
         below = ((str(field), one, schema["properties"][field]) for field, one in value.items())
     else:
         return None
     for at, one, its_schema in below:
         if (found := unknown_field(its_schema, one)) is not None:
-            return UnknownField(f"{at}.{found.field}", found.known)
+            return f"{at}.{found[0]}", found[1]
     return None
 
 
@@ -109,7 +100,7 @@ class _SpecPart(_Part):
     @classmethod
     def _known_fields(cls, value: Any) -> Any:
         if (unknown := unknown_field(_schema(cls), value)) is not None:
-            raise PydanticCustomError("unknown_field", "", unknown._asdict())
+            raise PydanticCustomError("unknown_field", "", {"field": unknown[0], "known": unknown[1]})
         return value
 
 
