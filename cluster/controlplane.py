@@ -7,13 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.faults import ClusterError
 from cluster.network import ADDRESS, KUBERNETES_SERVICE, SERVICE_RANGE
 from cluster.pki import Authority, write_kubeconfig
 from cluster.ports import free_ports
 from cluster.processes import Registry
 from cluster.programs import kube
-from cluster.waiting import PATIENCE, wait_until
+from cluster.waiting import PATIENCE
 
 _LOOPBACK = "127.0.0.1"
 
@@ -135,11 +134,10 @@ class ControlPlane:
         """Wait until the API is ready. Raises ClusterError, with the end of a program's log if that has ended."""
 
         def ready() -> bool:
-            self.must_run()
+            self._registry.must_run("etcd")
             return self.ask("/readyz") is not None
 
-        if not wait_until(ready, PATIENCE):
-            raise ClusterError(f"the API server was not ready after {PATIENCE:.0f} s; see {self._folder}/log/kube-apiserver")
+        self._registry.wait("kube-apiserver", ready, f"the API server was not ready after {PATIENCE:.0f} s")
 
     def must_run(self) -> None:
         """Raise ClusterError with the end of its log if etcd or the API server has ended."""

@@ -17,7 +17,6 @@ from cluster.network import ADDRESS, BRIDGE, POD_RANGE, SERVICE_RANGE
 from cluster.packages import CNI_PROGRAMS
 from cluster.processes import Process, Registry, children
 from cluster.programs import KUBE, kube
-from cluster.waiting import PATIENCE, wait_until
 
 NAME = "node"
 _PAUSE_IMAGE = "localhost/pause:1"
@@ -70,7 +69,7 @@ class Node:
         name = f"--hostname-override={NAME}"
         self._registry.start("kube-proxy", kube("kube-proxy", "--kubeconfig=proxy.kubeconfig", name, *proxy, *listen))
         self._registry.start("coredns", kube("coredns", "-conf", "Corefile"))
-        self._wait_for_runtime()
+        self._registry.wait("containerd", lambda: self._ctr("version").returncode == 0, "containerd does not answer")
         self.load(images.pause(_PAUSE_IMAGE, KUBE.path()))
         files = (f"--config={self._folder}/kubelet.yaml", f"--kubeconfig={self._folder}/node.kubeconfig")
         folders = (f"--root-dir={self.kubelet_folder}", f"--cert-dir={self._folder}/kubelet-pki")
@@ -80,14 +79,6 @@ class Node:
         """Raise ClusterError with the end of its log if one of the node's programs has ended."""
         for program in ("containerd", "kubelet", "kube-proxy", "coredns"):
             self._registry.must_run(program)
-
-    def _wait_for_runtime(self) -> None:
-        def answers() -> bool:
-            self._registry.must_run("containerd")
-            return self._ctr("version").returncode == 0
-
-        if not wait_until(answers, PATIENCE):
-            raise ClusterError(f"containerd does not answer; see {self._folder}/log/containerd")
 
     def load(self, archive: Path) -> None:
         """Import an image archive. Raises ClusterError."""
@@ -196,13 +187,7 @@ class _Namespace:
         script = f"{_ENTER}\nexec {' '.join(kube('pause'))}"
         options = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         outer = self._registry.start(_NAMESPACE, ["unshare", *options, "sh", "-c", script, "sh", *_PRIVATE])
-
-        def entered() -> bool:
-            self._registry.must_run(_NAMESPACE)
-            return (self._folder / "entered").exists()
-
-        if not wait_until(entered, PATIENCE, every=0.01):
-            raise ClusterError(f"the node's namespaces were not made; see {self._folder}/log/{_NAMESPACE}")
+        self._registry.wait(_NAMESPACE, (self._folder / "entered").exists, "the node's namespaces were not made", every=0.01)
         self._first = children(outer.pid)[0]
 
     def start(self, name: str, command: list[str]) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,6 +155,16 @@ class Registry:
             log = self._logs / name
             tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
             raise ClusterError(f"{name} has stopped; the end of {log}:\n{tail}")
+
+    def wait(self, name: str, condition: Callable[[], bool], problem: str, every: float = 0.05) -> None:
+        """Wait until the condition is true. Raises ClusterError if the process ends first, or with `problem` after PATIENCE."""
+
+        def fulfilled() -> bool:
+            self.must_run(name)
+            return condition()
+
+        if not wait_until(fulfilled, PATIENCE, every):
+            raise ClusterError(f"{problem}; see {self._logs / name}")
 
     def _ended(self, process: Process) -> bool:
         if (owned := self._owned.get(process.pid)) is not None:

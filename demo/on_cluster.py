@@ -20,7 +20,6 @@ from cluster.cluster import OPERATOR_NAMESPACE
 from cluster.ports import free_ports
 from cluster.processes import Registry
 from cluster.programs import HELM, KUBE
-from cluster.waiting import PATIENCE, wait_until
 from demo import manifests
 from demo.manifests import GROUP, NAMESPACE, QUEUE, Json
 from demo.picture import Member, compose
@@ -158,9 +157,7 @@ def _start_redis(address: str, folder: Path) -> str:
             return False
 
     processes.start(_REDIS, command)
-    if not wait_until(answers, PATIENCE):
-        processes.must_run(_REDIS)
-        raise RuntimeError(f"{_REDIS} does not answer at {address}:{place[1]}")
+    processes.wait(_REDIS, answers, f"{_REDIS} does not answer at {address}:{place[1]}")
     return f"redis://{address}:{place[1]}/0"
 
 
