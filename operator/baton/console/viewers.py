@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 from baton.console.guard import RefusedRequestError, bearer, check_token
 from baton.kube.api import Api, connected
@@ -25,16 +25,6 @@ class Viewer:
     """A hash of the token; equal for equal tokens."""
 
 
-class Viewers(Protocol):
-    """The viewers of a console."""
-
-    token: str | None
-    """The console's token; None: each viewer has a token of Kubernetes."""
-
-    def of(self, authorization: str) -> AbstractAsyncContextManager[Viewer]:
-        """The viewer with this Authorization header, for one request. Raises RefusedRequestError."""
-
-
 class OnePerson:
     """The console of one person. The token of its URL grants the rights of that person's kubeconfig."""
 
@@ -44,7 +34,7 @@ class OnePerson:
 
     @asynccontextmanager
     async def of(self, authorization: str) -> AsyncIterator[Viewer]:
-        """See `Viewers`."""
+        """The viewer with this Authorization header, for one request. Raises RefusedRequestError."""
         check_token(bearer(authorization), self.token or "")
         yield self._viewer
 
@@ -53,6 +43,7 @@ class OwnRights:
     """The console of many viewers. Each has a token, which is sent to the API server and kept nowhere else."""
 
     token: str | None = None
+    """There is no token of the console."""
 
     def __init__(self, settings: Any, connect: Callable[[Any], AbstractAsyncContextManager[Api]] = connected) -> None:
         """`settings`: of the API server. Their credentials are not used."""
@@ -63,7 +54,7 @@ class OwnRights:
 
     @asynccontextmanager
     async def of(self, authorization: str) -> AsyncIterator[Viewer]:
-        """See `Viewers`. A viewer's connections stay open while it has a request."""
+        """As of `OnePerson`. A viewer's connections stay open while it has a request."""
         token = bearer(authorization)
         key = sha256(token.encode()).hexdigest()
         async with self._opening:
@@ -90,3 +81,6 @@ class OwnRights:
         settings.refresh_api_key_hook = None
         settings.username = settings.password = settings.cert_file = settings.key_file = None
         return settings
+
+
+Viewers = OnePerson | OwnRights
