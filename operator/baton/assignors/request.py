@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ranges import format_numbers
+from baton.model.wording import one_line
 
 NO_GENERATION = -1
 """The generation of a member that reports none (Kafka's DEFAULT_GENERATION)."""
@@ -138,8 +139,7 @@ def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
 
 def describe(error: BaseException) -> str:
     """The exception's type and message on one line, at most LONGEST characters of the message."""
-    words = " ".join(str(error).split())
-    words = words if len(words) <= LONGEST else words[:LONGEST] + "…"
+    words = one_line(str(error), LONGEST)
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 

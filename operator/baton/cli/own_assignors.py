@@ -8,6 +8,7 @@ from re import fullmatch
 
 from baton.assignors import INSTALLED_NAME, Assignor, install
 from baton.assignors.registry import Loader
+from baton.assignors.request import describe
 from baton.model.options import function
 
 GROUP = "baton.assignors"
@@ -38,9 +39,8 @@ def _load(points: list[EntryPoint]) -> Assignor:
     try:
         loaded: object = point.load()
     except (Exception, SystemExit) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(
-            f"its entry point {point.value} of {package} cannot be loaded ({told}): fix or reinstall that package"
+            f"its entry point {point.value} of {package} cannot be loaded ({describe(error)}): fix or reinstall that package"
         ) from error
     if not callable(loaded):
         raise ValueError(f"its entry point {point.value} of {package} is not a function: name a function that takes a Request")
