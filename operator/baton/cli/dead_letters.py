@@ -4,7 +4,6 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import NoReturn, TypeVar, cast
@@ -20,6 +19,7 @@ from baton.controller.adapters import SecretForbidden, queue_address
 from baton.kube.api import Api
 from baton.kube.errors import NotFoundError
 from baton.kube.objects import QueueView, queue_view, queues_path
+from baton.model.times import to_text
 from baton.model.wording import counted
 from baton.queues.dead_letters import DeadLetters, Letter, LetterId, LetterLine, OpenDeadLetters
 from baton.queues.kind import QueueKind, load
@@ -233,7 +233,7 @@ def _died(one: LetterLine | Letter) -> str:
 def moment(milliseconds: int) -> str:
     """A queue's timestamp in ISO format."""
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return to_text(milliseconds / 1000)
     except (ValueError, OverflowError, OSError):
         return "?"
 
