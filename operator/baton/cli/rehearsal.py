@@ -490,8 +490,7 @@ def _all(name: QueueName, queue: ObservedQueue) -> list[Partition]:
 
 def _notes(state: GroupState, seen: Observation, what_if: WhatIf) -> Iterable[str]:
     if state.moving:
-        one = state.moving == 1
-        yield f"{state.moving} {'hand-off is' if one else 'hand-offs are'} in progress; NOW shows the owners before."
+        yield f"{counted(state.moving, 'hand-off is', 'hand-offs are')} in progress; NOW shows the owners before."
     if seen.spec.paused:
         yield "The group is paused: none of this happens until it is resumed."
     if what_if.assignor is not None:

@@ -171,6 +171,7 @@ def group_page(
     every = partitions(look.state)
     shown = rows(list(look.members), every, look.vacant)
     written = look.status.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    proposal = look.status.proposal
     return {
         "namespace": look.group.namespace,
         "name": look.group.name,
@@ -200,7 +201,7 @@ def group_page(
             {"member": slot.member, "until": slot.expires, "partitions": short_numbers(slot.vacated or (), LONGEST_RANGES)}
             for slot in look.vacant[:MOST_HANDOFFS]
         ],
-        "proposal": look.status.proposal and {**written["proposal"], "pause": pause(look.status.proposal)},
+        "proposal": proposal and {**proposal.model_dump(mode="json", by_alias=True), "pause": pause(proposal)},
         "timeline": newest(*happened),
         "lag": None if lag is None else one_line(lag.text, 400),
         "notes": list(notes),
