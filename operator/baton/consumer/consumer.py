@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Literal, Self, Unpack
@@ -298,7 +298,7 @@ class Consumer:
         checked = CheckedOptions(
             max_entries=max_entries, max_bytes=max_bytes, max_wait=max_wait, deserializers=self._deserializers
         )
-        self._loop.serve(1, shared=True)
+        self._loop.serve(checked, shared=True)
         return BatchStream(self._loop, self._calling, checked)
 
     def transaction(self, entries: HeldEntry | Sequence[HeldEntry]) -> Transaction:
@@ -386,14 +386,9 @@ class Consumer:
                 self._loop.abort()
             yield
 
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
+    def _entered(self) -> AbstractContextManager[object]:
         """Enter the consumer for `run`, unless the program is in `with` already."""
-        if self._ending is not None:
-            yield
-            return
-        with self:
-            yield
+        return self if self._ending is None else nullcontext()
 
     def _checked(self, handler: UserHandler, **options: Unpack[HandlerOptions]) -> tuple[Handler, CheckedOptions]:
         call = decoding(handler)
@@ -403,12 +398,5 @@ class Consumer:
             call.check_options(batch=checked.batch is not None, manual_ack=checked.manual_ack)
             checked.deserializers = replace(self._deserializers, model=call.decode)
             call = call.call
-        self._loop.serve(
-            checked.concurrency,
-            by_key=checked.order == "key",
-            warn_after=checked.handler_warn_seconds,
-            timeout=checked.handler_timeout,
-            overdue=None if self._metrics is None else self._metrics.overdue,
-            retry=checked.policies,
-        )
+        self._loop.serve(checked)
         return call, checked

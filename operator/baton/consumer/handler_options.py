@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from baton.consumer.dispatcher import BatchSize
 from baton.consumer.entry import HeldEntry, by_policy
@@ -23,9 +23,11 @@ from baton.consumer.outcome import (
     policies,
 )
 from baton.consumer.partition import EntrySequence
-from baton.model.ids import QueueName
 from baton.model.options import function, number, whole
 from baton.model.wording import one_line
+
+if TYPE_CHECKING:
+    from baton.consumer.metrics import ConsumerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -100,20 +102,9 @@ class HandlerOptions(TypedDict, total=False):
     retry: Backoff | Policies | None
 
 
-class Measures(Protocol):
-    """Measures handlers; `baton.consumer.metrics.ConsumerMetrics` is one."""
-
-    def handling(self, queue: QueueName, seconds: float, outcome: str, attempts: int) -> None:
-        """Record one call of a handler. `outcome`: `returned`, `retry` or `dead_letter`. `attempts`: number of this attempt,
-        counted from 1."""
-
-    def overdue(self, queue: QueueName) -> None:
-        """Record that a handler took longer than `handler_timeout`."""
-
-
 @dataclass(slots=True)
 class CheckedOptions:
-    """HandlerOptions after their check, with the deserializers and measures that workers use."""
+    """HandlerOptions after their check, with the deserializers and metrics that workers use."""
 
     concurrency: int = 1
     order: Order = "partition"
@@ -126,7 +117,7 @@ class CheckedOptions:
     handler_timeout: float | None = None
     retry: Backoff | Policies | None = None
     deserializers: Deserializers = field(default_factory=Deserializers)
-    measures: Measures | None = None
+    measures: "ConsumerMetrics | None" = None
     batch: BatchSize | None = field(init=False, default=None)
     """Limits of a batch; None: the handler takes single entries."""
     policies: Policies = field(init=False)

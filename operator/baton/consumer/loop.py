@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import TypeVar
 from weakref import WeakSet
 
@@ -16,6 +15,7 @@ from baton.consumer.callbacks import Call, Callbacks, Place
 from baton.consumer.dispatcher import Delivery, Outcomes, Want
 from baton.consumer.ending import GracePeriod, Left
 from baton.consumer.entry import Acknowledgement, HeldEntry
+from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.outcome import Policies
 from baton.consumer.partition import HeldPartition
 from baton.consumer.session import Session
@@ -80,39 +80,18 @@ class ConsumerLoop:
             "this consumer runs in the parent process, from which this one was forked: read and acknowledge there"
         )
 
-    def serve(
-        self,
-        workers: int,
-        *,
-        by_key: bool = False,
-        shared: bool = False,
-        warn_after: float = inf,
-        timeout: float | None = None,
-        overdue: Callable[[QueueName], object] | None = None,
-        retry: Policies | None = None,
-    ) -> None:
-        """Set how entries are worked on; call it before the first `take`. Raises RuntimeError the second time, unless both calls
-        are `shared`.
-
-        Args:
-            workers: Number of workers.
-            by_key: Whether keys of a partition are worked on concurrently.
-            shared: Whether entries are handed out although earlier ones of their partition have not come back.
-            warn_after: Seconds after which a running handler is logged.
-            timeout: Maximum seconds of a handler; None: no limit.
-            overdue: Called with the queue of a handler that exceeds `timeout`.
-            retry: The program's retry policies.
-        """
+    def serve(self, options: CheckedOptions, *, shared: bool = False) -> None:
+        """Set how entries are worked on; call it before the first `take`. `shared`: hand out entries although earlier ones of
+        their partition have not come back. Raises RuntimeError the second time, unless both calls are `shared`."""
         again = self._shared is not None and self._thread.ident is not None and not self._ended.is_set()
         if again and not (self._shared and shared):
             raise RuntimeError("run(), serve() or batches() may be called only once: use that one, or make another consumer")
-        self._shared, self.retry = shared, retry or {}
+        self._shared, self.retry = shared, options.policies
 
         def begin() -> None:
-            self._turns.dispatcher.workers, self._turns.dispatcher.shared = workers, shared
-            self._turns.holdings.divide(by_key=by_key)
-            slow = self._turns.slow
-            slow.warn_after, slow.timeout, slow.overdue = warn_after, timeout or inf, overdue
+            self._turns.dispatcher.workers, self._turns.dispatcher.shared = options.concurrency, shared
+            self._turns.holdings.divide(by_key=options.order == "key")
+            self._turns.slow.options = options
 
         self._inbox.put(begin)
 

@@ -68,7 +68,7 @@ class ConsumerMetrics:
         return measured, assignments
 
     def handling(self, queue: QueueName, seconds: float, outcome: str, attempts: int) -> None:
-        """Record a handler's call; see `Measures`."""
+        """Record a handler's call. `outcome`: returned, retry or dead_letter. `attempts`: number of this attempt, from 1."""
         self._handling.labels(queue, outcome).observe(seconds)
         if outcome != "retry":
             self._attempts.labels(queue).observe(attempts)

@@ -18,6 +18,7 @@ from baton.consumer.callbacks import Call, Callbacks, Notices
 from baton.consumer.dispatcher import Delivery, Dispatcher, Outcomes
 from baton.consumer.ending import GracePeriod
 from baton.consumer.entry import Acknowledgement, HeldEntry, OutcomeListener, shown_key
+from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.outcome import ACK, Nack
 from baton.consumer.partition import HeldPartition, HeldPartitions, Notice, Phase
 from baton.consumer.queue_requests import QueueRequests
@@ -42,12 +43,7 @@ class SlowProgram:
 
     def __init__(self, holdings: HeldPartitions, out: Collection[Delivery]) -> None:
         """`out`: the deliveries that workers have."""
-        self.warn_after = 60.0
-        """Seconds after which a running handler is logged."""
-        self.timeout = inf
-        """Maximum seconds of a handler (`handler_timeout`)."""
-        self.overdue: Callable[[QueueName], object] | None = None
-        """Called with the queue of a handler that exceeds `timeout`."""
+        self.options = CheckedOptions()
         self._holdings = holdings
         self._out = out
         self._looked_at = -inf
@@ -66,12 +62,12 @@ class SlowProgram:
         self._looked_at = now
         for delivery in self._out:
             since, current = delivery.current_since, delivery.current
-            if current and now - since >= self.warn_after * 2**delivery.warnings:
+            if current and now - since >= self.options.handler_warn_seconds * 2**delivery.warnings:
                 log.warning("the handler has not returned from %s", _described(current, now - since))
                 delivery.warnings += 1
-            if current and now - since >= self.timeout and delivery.exceed():
-                if self.overdue is not None:
-                    self.overdue(current[0].sequence.holding.partition.queue)
+            if current and now - since >= (self.options.handler_timeout or inf) and delivery.exceed():
+                if self.options.measures is not None:
+                    self.options.measures.overdue(current[0].sequence.holding.partition.queue)
                 log.error("the handler has exceeded its handler_timeout and continues with %s", _described(current, now - since))
         for queue, is_full in self._holdings.limits():
             if not is_full():
