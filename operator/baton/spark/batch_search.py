@@ -8,7 +8,7 @@ from typing import NamedTuple
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.logged_ranges import Ahead, AheadAnswer, AheadRequest, Gone, LaterQuery, Stale
 from baton.spark.context import FleetContext
-from baton.spark.ledger import LedgerGrants, PartitionGrant
+from baton.spark.ledger import LedgerSnapshot, PartitionGrant
 from baton.spark.offsets import MAX_BYTES, Positions, SourceError, StreamOptions
 from baton.spark.queues import FleetQueues, QueueAwayError, Range
 from baton.spark.ranges import beyond, lost, superseded
@@ -246,8 +246,8 @@ class BatchSearch:
         due: list[Candidate] = []
         idle: list[Candidate] = []
 
-        def pick(ownership: LedgerGrants) -> list[PartitionGrant]:
-            found, waiting = self._due.split(self._candidates(query, ownership, start), self._context.clock())
+        def pick(ledger: LedgerSnapshot) -> list[PartitionGrant]:
+            found, waiting = self._due.split(self._candidates(query, ledger, start), self._context.clock())
             due.extend(found)
             idle.extend(waiting)
             return [candidate.grant for candidate in found]
@@ -283,11 +283,11 @@ class BatchSearch:
         """AvailableNow: partitions that are not read to their end."""
         return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, last) < last)
 
-    def _candidates(self, query: Mapping[QueueName, int], ownership: LedgerGrants, start: Positions) -> Iterator[Candidate]:
+    def _candidates(self, query: Mapping[QueueName, int], ledger: LedgerSnapshot, start: Positions) -> Iterator[Candidate]:
         """Partitions that may be read: they are not being revoked, their owner is a registered executor, and their queue has
         given the query a number."""
         executors = self._context.executors()
-        for partition, grant in ownership.owners.items():
+        for partition, grant in ledger.owners.items():
             position = start.get(partition)
             if position is None or grant.member not in executors or grant.queue not in query:
                 continue

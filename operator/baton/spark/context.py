@@ -35,9 +35,9 @@ class FleetContext:
 
     def view(self, behind: Mapping[Partition, int]) -> FleetView:
         """Return the fleet's gauges. `behind`: unread entries of every partition."""
-        ownership, executors, names = self.ledger.read().ownership, self.executors(), self.queues.names
-        owned = sum(grant.queue in names and grant.member in executors for grant in ownership.owned)
-        revoking = sum(grant.queue in names for grant in ownership.revoking)
+        ledger, executors, names = self.ledger.read(), self.executors(), self.queues.names
+        owned = sum(grant.queue in names and grant.member in executors for grant in ledger.owned)
+        revoking = sum(grant.queue in names for grant in ledger.revoking)
         lag: dict[QueueName, int] = dict.fromkeys(sorted(names), 0)
         for partition, rows in behind.items():
             lag[partition.queue] = lag.get(partition.queue, 0) + rows

@@ -44,38 +44,6 @@ class PartitionGrant(NamedTuple):
         return Release(self.uid, *self.partition, self.epoch)
 
 
-@dataclass(frozen=True)
-class LedgerGrants:
-    """The ledger by grants instead of members."""
-
-    owned: frozenset[PartitionGrant] = frozenset()
-    revoking: frozenset[PartitionGrant] = frozenset()
-
-    @cached_property
-    def owners(self) -> Mapping[Partition, PartitionGrant]:
-        """The owned grants by partition. If a former owner's key still exists beside the next owner's, the later grant counts."""
-        return {one.partition: one for one in sorted(self.owned, key=lambda one: one.epoch)}
-
-    @cached_property
-    def partitions(self) -> frozenset[Partition]:
-        """Partitions that an executor owns or has to release."""
-        return frozenset(one.partition for one in self.owned | self.revoking)
-
-
-def ledger_grants(entries: Iterable[MemberEntry]) -> LedgerGrants:
-    """The grants in the members' keys of the ledger."""
-    known = tuple(entries)
-    return LedgerGrants(
-        owned=frozenset(grant for entry in known for grant in _grants(entry, entry.owned)),
-        revoking=frozenset(grant for entry in known for grant in _grants(entry, entry.revoking)),
-    )
-
-
-def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[PartitionGrant]:
-    for partition, epoch in flat(queues):
-        yield PartitionGrant(partition, epoch, entry.member, entry.uid)
-
-
 # -- the size of the fleet
 
 
@@ -110,13 +78,31 @@ class LedgerSnapshot:
     scale: RequestedScale | None = None
 
     @cached_property
-    def ownership(self) -> LedgerGrants:
-        return ledger_grants(self.entries.values())
+    def owned(self) -> frozenset[PartitionGrant]:
+        return frozenset(grant for entry in self.entries.values() for grant in _grants(entry, entry.owned))
+
+    @cached_property
+    def revoking(self) -> frozenset[PartitionGrant]:
+        return frozenset(grant for entry in self.entries.values() for grant in _grants(entry, entry.revoking))
+
+    @cached_property
+    def owners(self) -> Mapping[Partition, PartitionGrant]:
+        """The owned grants by partition. If a former owner's key still exists beside the next owner's, the later grant counts."""
+        return {one.partition: one for one in sorted(self.owned, key=lambda one: one.epoch)}
+
+    @cached_property
+    def partitions(self) -> frozenset[Partition]:
+        """Partitions that an executor owns or has to release."""
+        return frozenset(one.partition for one in self.owned | self.revoking)
 
     @property
     def generation(self) -> int:
         """The newest generation of the keys; 0 without keys."""
         return max((entry.generation for entry in self.entries.values()), default=0)
+
+
+def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[PartitionGrant]:
+    return (PartitionGrant(partition, epoch, entry.member, entry.uid) for partition, epoch in flat(queues))
 
 
 def parse(data: Mapping[str, str]) -> tuple[LedgerSnapshot, Mapping[str, str]]:
@@ -274,10 +260,10 @@ class GrantsInUse:
         self._released: frozenset[Release] = frozenset()
         ledger.on_change(self.review)
 
-    def take(self, choose: Callable[[LedgerGrants], Iterable[PartitionGrant]]) -> list[PartitionGrant]:
+    def take(self, choose: Callable[[LedgerSnapshot], Iterable[PartitionGrant]]) -> list[PartitionGrant]:
         """Take the grants that `choose` picks from the newest ledger. They are not released until they are put back."""
         with self._lock:
-            chosen = list(choose(self._ledger.read().ownership))
+            chosen = list(choose(self._ledger.read()))
             self._taken.update(chosen)
             return chosen
 
@@ -293,7 +279,7 @@ class GrantsInUse:
     def review(self) -> None:
         """Update the releases, and report them if they have changed."""
         with self._lock:
-            released = frozenset(grant.released() for grant in self._ledger.read().ownership.revoking - self._taken.keys())
+            released = frozenset(grant.released() for grant in self._ledger.read().revoking - self._taken.keys())
             if released == self._released:
                 return
             self._released = released
@@ -310,5 +296,5 @@ class GrantsInUse:
 
     def missed(self) -> frozenset[MemberId]:
         """Members that missed a deadline: a partition in a running batch was granted to another member."""
-        owners = self._ledger.read().ownership.owners
+        owners = self._ledger.read().owners
         return frozenset(grant.member for grant in self.taken() if owners.get(grant.partition, grant).uid != grant.uid)

@@ -27,7 +27,7 @@ from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
 from baton.spark.executors import Executor, Executors, by_pod, location
 from baton.spark.finishing import Finishing
 from baton.spark.fleet_loop import FleetLoop
-from baton.spark.ledger import GrantsInUse, LedgerGrants
+from baton.spark.ledger import GrantsInUse
 from baton.spark.queries import GroupQueries, running_in
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts, FleetView, RangeReport, parse_reports
@@ -135,9 +135,9 @@ def stopped(spark: SparkSession) -> bool:
 # -- queues that are missing in Fleet(queues=…)
 
 
-def unread_queues(ownership: LedgerGrants, named: Set[QueueName]) -> str:
-    """Describe the queues of which the fleet owns partitions that are not `named`, and the fix; empty if there are none."""
-    unread = sorted({partition.queue for partition in ownership.partitions} - named)
+def unread_queues(partitions: Set[Partition], named: Set[QueueName]) -> str:
+    """Describe the queues of the fleet's partitions that are not `named`, and the fix; empty if there are none."""
+    unread = sorted({partition.queue for partition in partitions} - named)
     if not unread:
         return ""
     which = "queue" if len(unread) == 1 else "queues"
@@ -191,7 +191,6 @@ class RunningFleet:
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
         self.lost = ""
         """Why the fleet ended without a `stop`; empty if it did not."""
-        self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
         self._closing = ExitStack()
         """Closes everything that was started, in reverse order."""
@@ -322,7 +321,7 @@ class RunningFleet:
         return self.alive()
 
     def _trouble(self) -> str:
-        unread = unread_queues(self._ledger.read().ownership, self._queues.names)
+        unread = unread_queues(self._ledger.read().partitions, self._queues.names)
         return " ".join(filter(None, (self._ledger.trouble(), self._queues.trouble(), unread)))
 
     def _follow_start(self) -> None:
@@ -330,7 +329,7 @@ class RunningFleet:
             return
         if self._ready:
             self._start.done("executors")
-        if self._ready.keys() & {grant.member for grant in self._ledger.read().ownership.owned}:
+        if self._ready.keys() & {grant.member for grant in self._ledger.read().owned}:
             self._start.done("partitions")
         if self._counts.statistics().rows:
             self._start.done("first batch")
@@ -347,8 +346,7 @@ class RunningFleet:
         self.closed.set()
 
     def _report_releases(self, releases: frozenset[Release]) -> None:
-        self._counts.add("releases", len(releases - self._released))
-        self._released = releases
+        self._counts.add("releases", len(releases - self._session.status.releases))
         self._session.update(releases=releases)
 
     def _executors_are(self, ready: tuple[Executor, ...]) -> None:

@@ -334,7 +334,7 @@ class Stream:
         them, so that Spark logs where their reading begins."""
         if not start:
             return first_positions(self._options.starting, self._context.queues)
-        existing = self._context.ledger.read().ownership.partitions | (self._search.target or {}).keys()
+        existing = self._context.ledger.read().partitions | (self._search.target or {}).keys()
         asked = self._query.known.keys() - self._context.queues.late()
         missing = frozenset(one for one in existing - start.keys() if one.queue in asked)
         return committed_positions(missing, self._context.queues) if missing else {}
@@ -359,7 +359,7 @@ class Stream:
     def _await_owners(self, todo: list[Range], executors: Mapping[MemberId, Executor], end: Positions, batch: str) -> None:
         """Wait until a repeated batch has owners: after a restart of the driver the executors are new, and the ledger needs time
         to follow. After repeat_wait, other executors borrow the ranges without an owner."""
-        found = owners(self._context.ledger.read().ownership.owners, executors, [one.partition for one in todo])
+        found = owners(self._context.ledger.read().owners, executors, [one.partition for one in todo])
         missing = sorted(one.partition for one in todo if one.partition not in found)
         if missing:  # a partition that its queue no longer has gets no owner; it was emptied, such as by setting a batch aside
             existing = self._context.queues.positions({one.queue for one in missing})
@@ -385,9 +385,9 @@ class Stream:
         grants: frozenset[PartitionGrant],
         addresses: Mapping[QueueName, Mapping[str, Any]],
     ) -> dict[str, Any]:
-        ownership, recorded = self._context.ledger.read().ownership, self._recorded
-        revoking = {one.partition: one for one in ownership.revoking & grants}
-        owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
+        ledger, recorded = self._context.ledger.read(), self._recorded
+        revoking = {one.partition: one for one in ledger.revoking & grants}
+        owned = owners({**ledger.owners, **revoking}, executors, [one.partition for one in recorded])
         found = [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()]
         tasks = range_tasks(
             [(one["executor"], one["end"] - one["start"]) for one in found], {one.id: one.slots for one in executors.values()}
