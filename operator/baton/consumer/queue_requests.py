@@ -56,45 +56,36 @@ class QueueRequests:
         number, epoch = holding.partition.number, holding.epoch
         new = holding.phase is Phase.SERVING
         found = True
-        with self._asking(holding, reader):
+
+        def read() -> None:
+            nonlocal found
             try:
                 entries = Entries.of(reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new))
-                holding.take_in(entries, self._read)
-                holding.read_before = holding.read_before or new or not entries
-                self._read += len(entries)
-                if entries:
-                    self._measure(entries)
-                found = bool(entries) or not new
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger arrives here (a terminating pod never sees it).
                 holding.let_go()
                 holding.read_before = True
+                return
+            holding.take_in(entries, self._read)
+            holding.read_before = holding.read_before or new or not entries
+            self._read += len(entries)
+            if entries:
+                self._measure(entries)
+            found = bool(entries) or not new
+
+        self._ask(holding, reader, read)
         return found
 
     def settle(self, holding: HeldPartition, reader: Reader) -> bool:
         """Send acknowledgements and dead letters. Returns False if the queue does not have all of them, or the partition is
         lost."""
-        number, epoch = holding.partition.number, holding.epoch
-        if holding.settled:
-            holding.acknowledged(taken=True)
-            return True
-        sent = False
-        with self._asking(holding, reader, alone=bool(holding.together)):
-            if holding.handled:
-                _acknowledge(holding, reader)
-            sent = True
-        if sent and holding.aside:
-            sent = False
-            with self._asking(holding, reader, alone=True):
-                while holding.aside:
-                    offset, why = holding.aside[0]
-                    reader.set_aside(number, epoch, offset, why)
-                    log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, offset, one_line(why, 500))
-                    holding.aside.pop(0)
-                sent = True
-        if sent:
-            holding.acknowledged(taken=True)
-        return sent
+        if not holding.settled:
+            if not self._ask(holding, reader, lambda: _acknowledge(holding, reader), alone=bool(holding.together)):
+                return False
+            if holding.aside and not self._ask(holding, reader, lambda: _set_aside(holding, reader), alone=True):
+                return False
+        holding.acknowledged(taken=True)
+        return True
 
     def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
         """Return whether the first waiting entry may be handed out. Verifies the ownership unless it is sure, and has the queue
@@ -105,36 +96,32 @@ class QueueRequests:
             return True
         if time.monotonic() < self.not_before(holding):
             return False  # the queue has just not answered for another sequence
-        answered = False
-        with self._asking(holding, reader, alone=failure is not None):
-            if failure is not None:
-                self._again(sequence, reader, first, failure.why)
-            else:
-                reader.verify(holding.partition.number, holding.epoch)
-            answered = True
+        if failure is not None:
+            answered = self._ask(holding, reader, lambda: _again(sequence, reader, first, failure.why), alone=True)
+        else:
+            answered = self.verify(holding, reader)
         return answered and bool(sequence.waiting) and sequence.waiting[0].offset not in sequence.failed
 
     def begin_again(self, sequence: EntrySequence, reader: Reader) -> bool:
         """Return whether the first waiting entry, a leftover, may be handed out. Has the queue count the delivery, if it counts
         them."""
         holding, first = sequence.holding, sequence.waiting[0]
+        number, epoch = holding.partition.number, holding.epoch
         count = getattr(reader, "begin_again", None)
-        answered, again = False, True
-        with self._asking(holding, reader, alone=True):
-            if count is None:
-                reader.verify(holding.partition.number, holding.epoch)
-            else:
-                again = count(holding.partition.number, holding.epoch, first.offset, first.times)
-            answered = True
-        if answered and not again:
-            log.error("%s/%d entry %s was finished, or is a dead letter now", *holding.partition, first.offset)
-            sequence.waiting.popleft()
-        return answered and again and bool(sequence.waiting)
 
-    def verify(self, holding: HeldPartition, reader: Reader) -> None:
-        """Ask the queue whether the partition is still ours."""
-        with self._asking(holding, reader):
-            reader.verify(holding.partition.number, holding.epoch)
+        def begin() -> None:
+            if count is None:
+                reader.verify(number, epoch)
+            elif not count(number, epoch, first.offset, first.times):
+                log.error("%s/%d entry %s was finished, or is a dead letter now", *holding.partition, first.offset)
+                sequence.waiting.popleft()
+
+        answered = self._ask(holding, reader, begin, alone=True)
+        return answered and bool(sequence.waiting) and sequence.waiting[0] is first
+
+    def verify(self, holding: HeldPartition, reader: Reader) -> bool:
+        """Ask the queue whether the partition is still ours. Returns False if it is not, or the queue does not answer."""
+        return self._ask(holding, reader, lambda: reader.verify(holding.partition.number, holding.epoch))
 
     def keep(self, holding: HeldPartition, reader: Reader) -> bool:
         """Have the queue treat the partition as in use until it is released, if the queue needs that. Returns False if the queue
@@ -144,18 +131,13 @@ class QueueRequests:
             return True
         if time.monotonic() < self.not_before(holding):
             return False
-        kept = False
-        with self._asking(holding, reader):
-            keep(holding.partition.number, holding.epoch)
-            kept = True
-        return kept
+        return self._ask(holding, reader, lambda: keep(holding.partition.number, holding.epoch))
 
     def stay_sure(self, holding: HeldPartition, reader: Reader) -> None:
         """Verify the ownership while a worker takes long. If the partition is revoked, first flush its acknowledgements: there
         may be no time for them with the last entry."""
         if holding.letting_go:
-            with self._asking(holding, reader):
-                reader.ack(holding.partition.number, holding.epoch, [])
+            self._ask(holding, reader, lambda: reader.ack(holding.partition.number, holding.epoch, []))
         if not holding.over and time.monotonic() >= self.not_before(holding):
             self.verify(holding, reader)
 
@@ -230,31 +212,19 @@ class QueueRequests:
         finally:
             self.asking_since = before
 
-    def _again(self, sequence: EntrySequence, reader: Reader, entry: HeldEntry, why: str) -> None:
-        """Have the queue count a retry of the entry, which becomes a dead letter if it failed too often."""
-        holding = sequence.holding
-        again = reader.retry(holding.partition.number, holding.epoch, entry.offset, why)
-        sequence.failed.pop(entry.offset, None)
-        if again:
-            sequence.waiting[0] = redelivered = copy(entry)
-            redelivered.redelivered = True
-        else:
-            log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, entry.offset, one_line(why, 500))
-            sequence.waiting.popleft()
-            sequence.tries.pop(entry.offset, None)
-
-    @contextmanager
-    def _asking(self, holding: HeldPartition, reader: Reader, *, alone: bool = False) -> Iterator[None]:
-        """Send a request for a partition, and record its result. `alone`: a dead letter, a failure or a transaction, which a
-        queue may reject although it answers; then only this partition waits."""
+    def _ask(self, holding: HeldPartition, reader: Reader, request: Callable[[], object], *, alone: bool = False) -> bool:
+        """Send a request for a partition, and record its result. Returns False if the queue does not answer, or rejects it.
+        `alone`: a dead letter, a failure or a transaction, which a queue may reject although it answers; then only this partition
+        waits."""
         queue = holding.partition.queue
         before, self.asking_since = self.asking_since, time.monotonic()  # as in `asked`, which is slower
         try:
-            yield
+            request()
             holding.sure_at = reader.sure_at(holding.partition.number)
             self._answered(queue)
             if alone or (holding.outage is not None and holding.outage.of_all):
                 holding.outage = None
+            return True
         except StaleOwner as refusal:
             self._answered(queue)
             if holding.in_hand or not holding.settled or refusal.other_process:
@@ -268,12 +238,13 @@ class QueueRequests:
         except QueueUnreachable as problem:
             if not alone:
                 self._outages[queue] = _outage(self._outages.get(queue), problem)
-                return
-            self.verify(holding, reader)
-            if not self.away(queue):
-                holding.outage = _outage(holding.outage, problem)
+            else:
+                self.verify(holding, reader)
+                if not self.away(queue):
+                    holding.outage = _outage(holding.outage, problem)
         finally:
             self.asking_since = before
+        return False
 
     def _answered(self, queue: QueueName) -> None:
         if (outage := self._outages.pop(queue, None)) is not None:
@@ -292,10 +263,34 @@ def _outage(before: Outage | None, problem: QueueUnreachable) -> Outage:
 
 def _acknowledge(holding: HeldPartition, reader: Reader) -> None:
     number, epoch, soon = holding.partition.number, holding.epoch, not holding.receipts
+    if not holding.handled:
+        return
     if holding.together:
         cast("TransactionalReader", reader).ack(number, epoch, holding.handled, soon=soon, together=holding.together)
     else:
         reader.ack(number, epoch, holding.handled, soon=soon)
+
+
+def _set_aside(holding: HeldPartition, reader: Reader) -> None:
+    while holding.aside:
+        offset, why = holding.aside[0]
+        reader.set_aside(holding.partition.number, holding.epoch, offset, why)
+        log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, offset, one_line(why, 500))
+        holding.aside.pop(0)
+
+
+def _again(sequence: EntrySequence, reader: Reader, entry: HeldEntry, why: str) -> None:
+    """Have the queue count a retry of the entry, which becomes a dead letter if it failed too often."""
+    holding = sequence.holding
+    again = reader.retry(holding.partition.number, holding.epoch, entry.offset, why)
+    sequence.failed.pop(entry.offset, None)
+    if again:
+        sequence.waiting[0] = redelivered = copy(entry)
+        redelivered.redelivered = True
+    else:
+        log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, entry.offset, one_line(why, 500))
+        sequence.waiting.popleft()
+        sequence.tries.pop(entry.offset, None)
 
 
 def alike(one: str, other: str) -> bool:
