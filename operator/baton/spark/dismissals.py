@@ -37,10 +37,8 @@ class WatchedPods:
         """The grace period counts from when this process first sees the deletion, because clocks differ."""
         path, only = f"/api/v1/namespaces/{segments(namespace)}/pods", f"{GROUP_LABEL}={group},{SPARK_ROLE_LABEL}=executor"
         self._followed = FollowedObjects(api, path, f"the executors' pods of {group}", self._see, labelSelector=only)
-        self._followed.start()
 
     def until(self) -> Mapping[MemberId, float]:
-        """Return the terminating pods, as `Leaving` does."""
         return self._until
 
     def close(self) -> None:
@@ -93,7 +91,6 @@ class Dismissals:
         return tuple(one for one in executors if left.get(one.pod, LAST + 1) > LAST)
 
     def kill(self, ids: Collection[str], fleet: Iterable[Executor]) -> None:
-        """Kill these executors now."""
         ended = frozenset(self._executors.end(ids))
         self._killed |= {one.pod: self._clock() for one in fleet if one.id in ended}
 

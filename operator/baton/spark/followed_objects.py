@@ -29,10 +29,7 @@ class FollowedObjects:
         self._closed = threading.Event()
         self._unreachable = False
         self._watch: ListWatch | None = None
-        self._thread = threading.Thread(target=self._run, name=f"baton-follow {what}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        threading.Thread(target=self._run, name=f"baton-follow {what}", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()

@@ -136,7 +136,6 @@ class LedgerView:
         self._lock = threading.Lock()
 
     def read(self) -> LedgerSnapshot:
-        """Return the newest state."""
         return self._ledger
 
     def trouble(self) -> str:
@@ -178,7 +177,6 @@ class WatchedLedger(LedgerView):
         self._group, self._exists, self._trouble = group, False, ""
         path, what = f"/api/v1/namespaces/{segments(namespace)}/configmaps", f"the ledger {namespace}/{name}"
         self._followed = FollowedObjects(api, path, what, self._see_all, fieldSelector=f"metadata.name={name}")
-        self._followed.start()
 
     def close(self) -> None:
         self._followed.close()
