@@ -250,17 +250,13 @@ class Turns:
         if worked and not self.dispatcher.wants and self._run_one_request(within=_SHORT_WORK):
             return
         if not worked and not self._finished():
-            self._rest(begun)
+            until = min(self._wake_at(begun), self._grace.next)
+            self._run_one_request(within=max(0.0, until - time.monotonic()))
 
     def _run_requests(self) -> None:
         with suppress(Empty):
             while True:
                 self.inbox.get_nowait()()
-
-    def _rest(self, begun: float) -> None:
-        """Wait until a request comes or something is due."""
-        until = min(self._wake_at(begun), self._grace.next)
-        self._run_one_request(within=max(0.0, until - time.monotonic()))
 
     def _wake_at(self, begun: float) -> float:
         """Return when something is due (monotonic), including what fell due since the current turn has `begun`. Also tell the

@@ -89,7 +89,6 @@ class Decisions:
             found.done(parse_offset(end))
 
     def streams(self) -> list[Stream]:
-        """The open streams."""
         return list(self._streams.values())
 
     def last_plan(self) -> str:

@@ -86,26 +86,21 @@ class SparkExecutors:
         return tuple(sorted(found, key=lambda executor: (len(executor.id), executor.id)))
 
     def resize(self, total: int) -> None:
-        jvm = self._gateway.jvm
-        empty = jvm.scala.collection.immutable.HashMap()
-        self._context.requestTotalExecutors(total, 0, empty)
+        self._context.requestTotalExecutors(total, 0, self._gateway.jvm.scala.collection.immutable.HashMap())
 
     def end(self, ids: Iterable[str], *, idle: bool = False) -> Collection[str]:
         # SparkContext.killExecutors would also lower the total that `resize` has set.
         adjust_total, count_failures, force = False, False, not idle
-        killed = self._backend.killExecutors(scala_seq(self._gateway, ids), adjust_total, count_failures, force)
+        jvm = self._gateway.jvm
+        listed = jvm.java.util.ArrayList()
+        for one in ids:
+            listed.add(one)
+        chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
+        killed = self._backend.killExecutors(chosen, adjust_total, count_failures, force)
         return [killed.apply(i) for i in range(killed.size())]
 
     def jobs(self) -> int:
         return len(self._context.statusTracker().getActiveJobIds())
-
-
-def scala_seq(gateway: Any, items: Iterable[Any]) -> Any:
-    """Convert Java objects or strings to a Scala Seq."""
-    array = gateway.jvm.java.util.ArrayList()
-    for item in items:
-        array.add(item)
-    return gateway.jvm.scala.jdk.javaapi.CollectionConverters.asScala(array).toSeq()
 
 
 def _pod_name_prefix(spark: SparkSession) -> str:

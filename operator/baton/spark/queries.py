@@ -163,7 +163,6 @@ class GroupQueries:
         )
 
     def stop(self) -> None:
-        """Stop the group's running queries."""
         stop_queries(self._running, self._ids())
 
     def _ids(self) -> set[str]:

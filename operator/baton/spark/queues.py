@@ -60,7 +60,6 @@ class QueueOutages:
         """Since when each is unreachable (monotonic seconds), and why."""
 
     def queues(self) -> frozenset[QueueName]:
-        """Return the unreachable queues."""
         return frozenset(self._away.copy())
 
     def since_before(self, then: float) -> Iterable[str]:
@@ -197,7 +196,6 @@ class FleetQueues:
 
     @property
     def without_dead_letters(self) -> frozenset[QueueName]:
-        """Queues without dead letters."""
         return frozenset(name for name, queue in self._queues.items() if not queue.sets_aside)
 
     def answer(self) -> bool:

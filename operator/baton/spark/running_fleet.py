@@ -115,7 +115,6 @@ class SparkLife:
         """Why the JVM counts as gone; empty while it does not."""
 
     def look(self) -> None:
-        """Ask the JVM."""
         try:
             self.runs = not self._stopped()
         except Exception as error:  # a temporary error of py4j, or there is no JVM any more
@@ -279,7 +278,6 @@ class RunningFleet:
         self._stopping.wait(seconds)
 
     def without_dead_letters(self) -> frozenset[QueueName]:
-        """Queues without dead letters."""
         return self._queues.without_dead_letters
 
     def view(self) -> FleetView:

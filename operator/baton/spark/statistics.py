@@ -119,7 +119,6 @@ class Counts:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def batch(self, ranges: int, outcomes: Mapping[Partition, How], reports: Iterable[RangeReport]) -> None:
-        """Count a finished batch."""
         with self._lock:
             if ranges:
                 self._counts["batches"] += 1
