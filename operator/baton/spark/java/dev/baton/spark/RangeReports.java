@@ -3,7 +3,9 @@ package dev.baton.spark;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import org.apache.spark.SparkContext;
 import org.apache.spark.util.AccumulatorV2;
 import scala.Option;
@@ -13,7 +15,8 @@ public final class RangeReports extends AccumulatorV2<String, List<String>> {
   private static final long serialVersionUID = 1;
   private static final Map<String, RangeReports> BY_STREAM = new ConcurrentHashMap<>();
 
-  private final List<String> reports = new ArrayList<>();
+  /** A task adds reports while a heartbeat of its executor sends them. */
+  private final Queue<String> reports = new ConcurrentLinkedQueue<>();
 
   /** Returns the reports of a stream. The accumulator has no name, because Spark's UI would show the reports of a named one. */
   static RangeReports of(String stream) {
@@ -34,52 +37,42 @@ public final class RangeReports extends AccumulatorV2<String, List<String>> {
   /** Returns the reports of a stream since the last call, as a JSON list. */
   public static String drain(String stream) {
     RangeReports found = BY_STREAM.get(stream);
-    if (found == null) return "[]";
-    return found.drain();
-  }
-
-  private synchronized String drain() {
-    String all = "[" + String.join(",", reports) + "]";
-    reports.clear();
-    return all;
+    List<String> all = new ArrayList<>();
+    if (found != null) {
+      for (String one = found.reports.poll(); one != null; one = found.reports.poll()) all.add(one);
+    }
+    return "[" + String.join(",", all) + "]";
   }
 
   @Override
-  public synchronized boolean isZero() {
+  public boolean isZero() {
     return reports.isEmpty();
   }
 
   @Override
-  public synchronized AccumulatorV2<String, List<String>> copy() {
+  public AccumulatorV2<String, List<String>> copy() {
     RangeReports other = new RangeReports();
     other.reports.addAll(reports);
     return other;
   }
 
   @Override
-  public synchronized void reset() {
+  public void reset() {
     reports.clear();
   }
 
   @Override
-  public synchronized void add(String report) {
+  public void add(String report) {
     reports.add(report);
   }
 
   @Override
   public void merge(AccumulatorV2<String, List<String>> other) {
-    List<String> theirs = other.value();
-    synchronized (this) {
-      reports.addAll(theirs);
-    }
+    reports.addAll(other.value());
   }
 
   @Override
-  public synchronized List<String> value() {
+  public List<String> value() {
     return new ArrayList<>(reports);
-  }
-
-  private synchronized void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
-    out.defaultWriteObject();
   }
 }
