@@ -35,7 +35,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     this.name = name;
     this.columns = columns;
     this.query = query;
-    if (query != null) query.sparkSession().streams().addListener(new DoneBatches(group, name, toString(), query));
+    if (query != null) query.sparkSession().streams().addListener(new DoneBatches());
   }
 
   @Override
@@ -136,29 +136,16 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
    * Spark sends a progress after it has written the commit log. (A listener in Python would need a py4j call for each field.) Each
    * session has its own listeners, so this one belongs to the query's session.
    */
-  private static final class DoneBatches extends StreamingQueryListener {
-    private final Group group;
-    private final String stream;
-    private final String description;
-    private final StreamExecution query;
-
-    /** @param description the stream's description in a progress */
-    DoneBatches(Group group, String stream, String description, StreamExecution query) {
-      this.group = group;
-      this.stream = stream;
-      this.description = description;
-      this.query = query;
-    }
-
+  private final class DoneBatches extends StreamingQueryListener {
     @Override
     public void onQueryProgress(QueryProgressEvent event) {
       for (SourceProgress source : event.progress().sources()) {
         String end = source.endOffset();
-        if (!description.equals(source.description()) || end == null || !end.startsWith("{")) continue;
+        if (!BatonStream.this.toString().equals(source.description()) || end == null || !end.startsWith("{")) continue;
         try {
-          group.ask(decisions -> decisions.commit(stream, end));
+          group.ask(decisions -> decisions.commit(name, end));
         } catch (RuntimeException failed) {
-          LOG.info("A finished batch of {} was not reported; the next batch will report it: {}", stream, failed.getMessage());
+          LOG.info("A finished batch of {} was not reported; the next batch will report it: {}", name, failed.getMessage());
         }
       }
     }

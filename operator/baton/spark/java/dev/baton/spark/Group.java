@@ -130,6 +130,15 @@ public final class Group {
     }
   }
 
+  /** Parses a queue's server. */
+  static JsonNode server(String json) {
+    try {
+      return JSON.readTree(json);
+    } catch (JsonProcessingException malformed) {
+      throw new IllegalArgumentException("A queue's server is not JSON"); // not logged, because it has a password
+    }
+  }
+
   private Decisions decisions() {
     Decisions found = BY_NAME.get(name);
     if (found != null) return found;

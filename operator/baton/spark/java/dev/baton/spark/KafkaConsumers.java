@@ -1,6 +1,5 @@
 package dev.baton.spark;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -48,11 +47,7 @@ final class KafkaConsumers implements ServerRetries.Server {
 
   KafkaConsumers(String server) {
     this.server = server;
-    try {
-      this.config = Group.JSON.readTree(server);
-    } catch (JsonProcessingException malformed) {
-      throw new IllegalArgumentException("A topic's server is not JSON"); // not logged, because it has a password
-    }
+    this.config = Group.server(server);
   }
 
   /** Takes a consumer of the partition, at this position, for the caller's exclusive use. Throws KafkaException. */

@@ -1,6 +1,5 @@
 package dev.baton.spark;
 
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -114,13 +113,10 @@ final class RangeReader<E> implements AutoCloseable {
   }
 
   private void report(String how) {
-    Map<String, Object> report = new LinkedHashMap<>();
-    report.put("queue", range.queue());
-    report.put("partition", range.partition());
-    report.put("end", range.end());
-    report.put("how", how);
-    report.put("rows", rows);
-    report.put("bytes", row.bytes());
-    reports.add(Group.json(report));
+    String queue = range.queue();
+    int partition = range.partition();
+    reports.add(
+        Group.json(
+            Map.of("queue", queue, "partition", partition, "end", range.end(), "how", how, "rows", rows, "bytes", row.bytes())));
   }
 }

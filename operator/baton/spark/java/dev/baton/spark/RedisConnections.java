@@ -1,6 +1,5 @@
 package dev.baton.spark;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.LinkedHashSet;
 import java.util.Map;
@@ -40,11 +39,7 @@ final class RedisConnections implements ServerRetries.Server {
   private volatile ConnectionProvider provider;
 
   private RedisConnections(String server) {
-    try {
-      this.config = Group.JSON.readTree(server);
-    } catch (JsonProcessingException malformed) {
-      throw new IllegalArgumentException("A queue's server is not JSON"); // not logged, because it has a password
-    }
+    this.config = Group.server(server);
   }
 
   static RedisConnections to(String server) {

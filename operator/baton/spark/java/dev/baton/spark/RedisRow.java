@@ -17,6 +17,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class RedisRow extends EntryRow<Object> {
   private static final byte[][] NAMES = {{'k'}, {'v'}, {'t'}, {'h'}};
   private static final int MOST_DIGITS = 16;
+  private static final int UNLIMITED = Integer.MAX_VALUE; // producers limit the size of an entry
+  private static final JsonFactory JSON =
+      JsonFactory.builder()
+          .streamReadConstraints(StreamReadConstraints.builder().maxNameLength(UNLIMITED).maxStringLength(UNLIMITED).build())
+          .build();
 
   RedisRow(Range range, StructType columns) {
     super(range, columns);
@@ -35,7 +40,7 @@ final class RedisRow extends EntryRow<Object> {
     byte[] time = (byte[]) fields.get(5);
     int size = key.length + value.length + (packed == null ? 0 : packed.length);
     boolean again = number <= range.redeliveredTo();
-    fill(number, digits(time, time.length), again, key, value, size, () -> Headers.unpack(packed));
+    fill(number, digits(time, time.length), again, key, value, size, () -> headers(packed));
     return true;
   }
 
@@ -76,34 +81,26 @@ final class RedisRow extends EntryRow<Object> {
     return number;
   }
 
-  /** Parses an entry's headers: a JSON object of strings, with bytes encoded as ISO 8859-1 characters (headers.py). */
-  private static final class Headers {
-    private static final int UNLIMITED = Integer.MAX_VALUE; // producers limit the size of an entry
-    private static final JsonFactory JSON =
-        JsonFactory.builder()
-            .streamReadConstraints(StreamReadConstraints.builder().maxNameLength(UNLIMITED).maxStringLength(UNLIMITED).build())
-            .build();
-
-    private Headers() {}
-
-    /** Returns no headers for bytes that no Baton producer writes. */
-    static Map<UTF8String, byte[]> unpack(byte[] packed) {
-      if (packed == null || packed.length == 0) return Map.of();
-      Map<UTF8String, byte[]> found = new LinkedHashMap<>();
-      try (JsonParser parser = JSON.createParser(packed)) {
-        if (parser.nextToken() != JsonToken.START_OBJECT) return Map.of();
-        while (parser.nextToken() == JsonToken.FIELD_NAME) {
-          UTF8String name = UTF8String.fromString(parser.currentName());
-          if (parser.nextToken() != JsonToken.VALUE_STRING) return Map.of();
-          String text = parser.getText();
-          if (text.chars().anyMatch(character -> character > 255)) return Map.of();
-          found.put(name, text.getBytes(StandardCharsets.ISO_8859_1));
-        }
-        if (parser.nextToken() != null) return Map.of();
-      } catch (IOException malformed) {
-        return Map.of();
+  /**
+   * Parses an entry's headers: a JSON object of strings, with bytes encoded as ISO 8859-1 characters (headers.py). Returns no
+   * headers for bytes that no Baton producer writes.
+   */
+  private static Map<UTF8String, byte[]> headers(byte[] packed) {
+    if (packed == null || packed.length == 0) return Map.of();
+    Map<UTF8String, byte[]> found = new LinkedHashMap<>();
+    try (JsonParser parser = JSON.createParser(packed)) {
+      if (parser.nextToken() != JsonToken.START_OBJECT) return Map.of();
+      while (parser.nextToken() == JsonToken.FIELD_NAME) {
+        UTF8String name = UTF8String.fromString(parser.currentName());
+        if (parser.nextToken() != JsonToken.VALUE_STRING) return Map.of();
+        String text = parser.getText();
+        if (text.chars().anyMatch(character -> character > 255)) return Map.of();
+        found.put(name, text.getBytes(StandardCharsets.ISO_8859_1));
       }
-      return found;
+      if (parser.nextToken() != null) return Map.of();
+    } catch (IOException malformed) {
+      return Map.of();
     }
+    return found;
   }
 }

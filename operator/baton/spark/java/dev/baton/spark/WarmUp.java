@@ -2,7 +2,6 @@ package dev.baton.spark;
 
 import java.io.IOException;
 import java.io.Serializable;
-import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -44,6 +43,7 @@ import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.OutputWriter;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec;
+import org.apache.spark.sql.execution.datasources.v2.PartitionReaderFromIterator;
 import org.apache.spark.sql.execution.datasources.v2.V2TableWriteExec;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
@@ -214,24 +214,8 @@ public final class WarmUp {
 
     PartitionReader<InternalRow> reader(StructType columns) {
       for (Range range : ranges) RangeReader.of(range, columns, null).ask();
-      return new PartitionReader<>() {
-        private boolean left = sample;
-
-        @Override
-        public boolean next() {
-          boolean found = left;
-          left = false;
-          return found;
-        }
-
-        @Override
-        public InternalRow get() {
-          return SampleRow.of(columns);
-        }
-
-        @Override
-        public void close() {}
-      };
+      List<InternalRow> rows = sample ? List.of(sampleRow(columns)) : List.of();
+      return new PartitionReaderFromIterator<>(CollectionConverters.asScala(rows.iterator()));
     }
   }
 
@@ -270,23 +254,17 @@ public final class WarmUp {
     public void stop() {}
   }
 
-  /** A made-up row. */
-  private static final class SampleRow {
-    private SampleRow() {}
+  private static InternalRow sampleRow(StructType columns) {
+    return new GenericInternalRow(Stream.of(columns.fields()).map(column -> sampleValue(column.dataType())).toArray());
+  }
 
-    static InternalRow of(StructType columns) {
-      return new GenericInternalRow(Stream.of(columns.fields()).map(column -> value(column.dataType())).toArray());
-    }
-
-    /** Null for other types. */
-    private static Object value(DataType type) {
-      if (type instanceof StringType) return UTF8String.fromString("a");
-      if (type instanceof BinaryType) return new byte[] {'a'};
-      if (type instanceof IntegerType || type instanceof DateType) return 0;
-      if (type instanceof LongType || type instanceof TimestampType) return 0L;
-      if (type instanceof DoubleType) return 0.0;
-      return type instanceof BooleanType ? false : null;
-    }
+  private static Object sampleValue(DataType type) {
+    if (type instanceof StringType) return UTF8String.fromString("a");
+    if (type instanceof BinaryType) return new byte[] {'a'};
+    if (type instanceof IntegerType || type instanceof DateType) return 0;
+    if (type instanceof LongType || type instanceof TimestampType) return 0L;
+    if (type instanceof DoubleType) return 0.0;
+    return type instanceof BooleanType ? false : null;
   }
 
   /** Writes a row like a query's file sink, to warm up an executor. */
@@ -313,7 +291,7 @@ public final class WarmUp {
         try {
           TaskAttemptContext task = new TaskAttemptContextImpl(configuration.value(), new TaskAttemptID());
           OutputWriter writer = writers.newInstance(temporary.resolve("row").toUri().toString(), schema, task);
-          writer.write(SampleRow.of(schema));
+          writer.write(sampleRow(schema));
           writer.close();
         } finally {
           try (Stream<Path> all = Files.walk(temporary)) {
