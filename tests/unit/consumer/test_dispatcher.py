@@ -14,6 +14,7 @@ import pytest
 from baton.consumer import Batch, Consumer, Retry, turns
 from baton.consumer.dispatcher import BatchSize, Delivery, Dispatcher, Want
 from baton.consumer.entry import HeldEntry
+from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.outcome import ACK, Nack
 from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.consumer.queue_requests import QueueRequests
@@ -49,7 +50,7 @@ def test_one_worker_gets_entries_of_several_partitions_at_once() -> None:
     consumer = queue.consumer()
     handed: list[list[tuple[int, int]]] = []
     with consumer:
-        consumer._loop.serve(1)
+        consumer._loop.serve(CheckedOptions())
         while sum(map(len, handed)) < 2 * EACH:
             handed.append([(entry.partition, int(entry.offset)) for entry in acknowledged(consumer)])
     assert len(handed[0]) == 1, "the speed of the handler is still unknown"
@@ -82,7 +83,7 @@ def test_an_unreachable_queue_is_not_polled_before_its_backoff_ends(batch: Batch
         queue.send("k", "v", partition=partition)
     reader.asked_early = 0
     with queue.consumer() as consumer:
-        consumer._loop.serve(1)
+        consumer._loop.serve(CheckedOptions())
         consumer._loop.want(want := Want(batch))
         until(lambda: reader.refused >= 3)
         reader.away = False
@@ -107,7 +108,7 @@ def test_a_batch_asks_few_of_many_partitions_and_all_get_a_turn(
     fill(queue)
     handed: list[int] = []
     with queue.consumer() as consumer:
-        consumer._loop.serve(1)
+        consumer._loop.serve(CheckedOptions())
         while len(handed) < many:
             handed += {entry.partition for entry in acknowledged(consumer, BatchSize(EACH))}
         asked = reader.asked
@@ -129,7 +130,7 @@ def test_an_entry_that_arrives_during_an_empty_turn_comes_in_the_next(monkeypatc
     monkeypatch.setattr(turns, "_IDLE", HOUR)
     queue, _ = queue_of(Fills)
     with queue.consumer() as consumer:
-        consumer._loop.serve(1)
+        consumer._loop.serve(CheckedOptions())
         consumer._loop.want(want := Want())
         assert isinstance(want.answer.result(PATIENCE), Delivery)
 
@@ -221,7 +222,7 @@ def left_over(
 def test_leftovers_come_one_by_one_least_delivered_first() -> None:
     handed: list[list[int]] = []
     with left_over(TIMES).consumer() as consumer:
-        consumer._loop.serve(1)
+        consumer._loop.serve(CheckedOptions())
         while len(handed) < len(OWNED):
             handed.append([entry.partition for entry in acknowledged(consumer)])
     assert handed == [[partition] for partition in LEAST_OFTEN_FIRST]
@@ -252,7 +253,7 @@ def test_a_batch_of_leftovers_has_one_partition() -> None:
 
 def test_a_slow_leftover_does_not_block_the_others() -> None:
     with left_over(TIMES).consumer() as consumer:
-        consumer._loop.serve(len(OWNED))
+        consumer._loop.serve(CheckedOptions(concurrency=len(OWNED)))
         taken = [consumer._loop.take(Want()) for _ in OWNED]  # and none is given back
         handed = [[entry.partition for entry in delivery.entries] for delivery in taken if isinstance(delivery, Delivery)]
     assert handed == [[partition] for partition in LEAST_OFTEN_FIRST]

@@ -193,7 +193,7 @@ def test_an_entry_whose_handler_raised_system_exit_goes_to_no_other_worker(batch
         queue.send("k", "v", partition=0)
     with queue.consumer() as consumer:
         loop = consumer._loop
-        loop.serve(2)
+        loop.serve(CheckedOptions(concurrency=2))
 
         def take() -> Delivery:
             answer = loop.take(Want(batch))

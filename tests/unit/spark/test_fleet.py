@@ -13,10 +13,9 @@ from pyspark.sql.connect.session import SparkSession
 
 from baton.model.ids import QueueName
 from baton.spark import Directory, Fleet
-from baton.spark.ledger import LedgerGrants
 from baton.spark.running_fleet import LATE, STEPS, SparkLife, StartTimes, unread_queues
 from baton.spark.session import FleetSession
-from tests.unit.spark.builders import grant
+from tests.ids import a_partition
 from tests.waiting import PATIENCE, until
 
 
@@ -263,13 +262,12 @@ ORDERS = frozenset({QueueName("orders")})
 
 
 def test_a_fleet_that_reads_all_its_queues_has_no_trouble() -> None:
-    assert unread_queues(LedgerGrants(), ORDERS) == ""
-    assert unread_queues(LedgerGrants(frozenset({grant("a", 0)}), frozenset({grant("b", 1)})), ORDERS) == ""
+    assert unread_queues(set(), ORDERS) == ""
+    assert unread_queues({a_partition("orders", 0), a_partition("orders", 1)}, ORDERS) == ""
 
 
 def test_owned_queues_the_fleet_does_not_read_are_named_with_the_cure() -> None:
-    owned = frozenset({grant("a", 0), grant("a", 0, queue="parcels")})
-    said = unread_queues(LedgerGrants(owned, frozenset({grant("b", 1, queue="letters")})), ORDERS)
+    said = unread_queues({a_partition(queue, 0) for queue in ("orders", "parcels", "letters")}, ORDERS)
     assert said.startswith("The fleet owns partitions of queues letters, parcels and does not read them: add each with its URL")
 
 

@@ -15,15 +15,19 @@ from baton.model import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
 from baton.spark.followed_objects import FollowedObjects
-from baton.spark.ledger import GrantsInUse, LedgerGrants, MountedLedger, PartitionGrant, RequestedScale, ledger_grants, parse
+from baton.spark.ledger import GrantsInUse, LedgerSnapshot, MountedLedger, PartitionGrant, RequestedScale, parse
 from tests.ids import a_partition
 from tests.unit.spark.builders import entry, grant
 from tests.waiting import PATIENCE
 from tests.written_ledger import WrittenLedger
 
 
+def snapshot(*entries: MemberEntry) -> LedgerSnapshot:
+    return LedgerSnapshot({one.member: one for one in entries})
+
+
 def test_grants_in_the_ledger_are_listed_once() -> None:
-    found = ledger_grants([entry("exec-1", {0: 3, 1: 3}, {2: 4}), entry("exec-2", {5: 1})])
+    found = snapshot(entry("exec-1", {0: 3, 1: 3}, {2: 4}), entry("exec-2", {5: 1}))
     assert found.owned == {grant("exec-1", 0, 3), grant("exec-1", 1, 3), grant("exec-2", 5, 1)}
     assert found.revoking == {grant("exec-1", 2, 4)}
     assert found.partitions == {a_partition("orders", number) for number in (0, 1, 2, 5)}
@@ -32,7 +36,7 @@ def test_grants_in_the_ledger_are_listed_once() -> None:
 def test_the_later_of_two_grants_of_a_partition_counts() -> None:
     for gone, next_owner in (("exec-1", "exec-2"), ("exec-2", "exec-1")):
         for entries in ([entry(gone, {0: 3}), entry(next_owner, {0: 4})], [entry(next_owner, {0: 4}), entry(gone, {0: 3})]):
-            assert ledger_grants(entries).owners == {a_partition("orders", 0): grant(next_owner, 0, 4)}
+            assert snapshot(*entries).owners == {a_partition("orders", 0): grant(next_owner, 0, 4)}
 
 
 def test_members_and_size_are_read_from_the_ledger() -> None:
@@ -123,8 +127,8 @@ def grants_in_use(ledger: WrittenLedger, said: Said) -> GrantsInUse:
     return GrantsInUse(ledger, said.append)
 
 
-def owned(ownership: LedgerGrants) -> list[PartitionGrant]:
-    return sorted(ownership.owned)
+def owned(ledger: LedgerSnapshot) -> list[PartitionGrant]:
+    return sorted(ledger.owned)
 
 
 def test_a_partition_in_no_batch_is_released_at_once(ledger: WrittenLedger, grants_in_use: GrantsInUse, said: Said) -> None:
@@ -258,7 +262,6 @@ def followed(server: Server, monkeypatch: pytest.MonkeyPatch, shortest: float = 
     seen: list[list[str]] = []
     api: Any = server
     objects = FollowedObjects(api, "/pods", "pods", lambda them: seen.append([one["metadata"]["name"] for one in them]))
-    objects.start()
     assert server.over.wait(PATIENCE)
     objects.close()
     return seen
