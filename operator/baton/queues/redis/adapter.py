@@ -1,6 +1,6 @@
 """The operator's adapter of a partitioned queue on Redis streams."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,12 +13,19 @@ from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Ownership, QueueCheck, QueueConflict, Resizing
 from baton.queues.redis import records, scripts
 from baton.queues.redis.announcements import Announcer
-from baton.queues.redis.backlog import PartitionCheck, VanishedEntries, read_checks
-from baton.queues.redis.batches import Batches, Hint, ScriptRun
+from baton.queues.redis.backlog import (
+    PartitionCheck,
+    VanishedEntries,
+    WaitingEntries,
+    read_checks,
+    read_entry,
+    read_offsets,
+    read_waiting,
+)
+from baton.queues.redis.batches import ScriptRun
 from baton.queues.redis.explanations import claimed_by_other
 from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.kind import KIND
-from baton.queues.redis.offsets import OffsetScripts, WaitingEntries
 from baton.queues.redis.records import ResizeRecord
 from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.routing import SLOTS, RoutingTable
@@ -118,12 +125,17 @@ def _even(count: int) -> str:
 
 T = TypeVar("T")
 
-_LOOKED_AT = 256
-"""Partitions per script, so that the server is blocked for only a few milliseconds."""
+_LOOKED_AT, _OFFSETS_AT_ONCE = 256, 64
+"""Partitions per script check and offsets, so that the server is blocked for only a few milliseconds."""
 _LONGEST_REST, _REST_FOR_EACH = 10.0, 0.01
 """Seconds between two checks of a queue: at most, and for each queue at the same server. A check takes about 0.5 ms."""
 _TABLES, _SLOTS_TEXT = 24, 16
 """KiB of answers: three tables of 1024 partitions; the records of 1024 slots."""
+_BEGINNING = (-1, 0)
+_NOT_SET: Mapping[bytes | None, str] = {
+    b"GRANTED": "was granted to another pod meanwhile",
+    b"OUTSIDE": "has no such entry (any more)",
+}
 
 
 class RedisQueue:
@@ -164,7 +176,6 @@ class RedisQueue:
         connections = Connections.shared(self._url, files) if shared and self._url.cluster is None else None
         self._transport = Transport(self._url, queue, self._announcing, files, connections)
         self._resizer = Resizer(self._transport, queue, self._keys)
-        self._offsets = OffsetScripts(self._transport, queue, claimant, self._keys)
         self._made: tuple[str, int] | None = None
         """Run id and number of partitions for which all partitions are known to exist."""
         self._vanished = VanishedEntries(self._url.place, queue)
@@ -191,7 +202,7 @@ class RedisQueue:
         if asked := [
             partition for partition, one in enumerate(seen) if one.backlog.gone or (one.backlog.lag and partition in idle)
         ]:
-            waiting = await self._offsets.waiting(asked)
+            waiting = await self._ask_offsets(asked, read_waiting)
         vanished = {n: one.lost + (waiting[n].vanished if n in waiting else 0) for n, one in enumerate(seen)}
         checked = checked._replace(
             oldest=max((one.age for one in waiting.values() if one.age is not None), default=None) if all_idle else None,
@@ -244,17 +255,16 @@ class RedisQueue:
             return None if change is None else await self._resizer.advance(change)
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None) -> int:
-        hints, arguments = self._announcing.hints(partition), (epoch, "" if within is None else round(within * 1000))
-        return await self._batched(self._transport.durably, records.number, scripts.PAUSE, partition, *arguments, hints=hints)
+        arguments = epoch, "" if within is None else round(within * 1000)
+        run = ScriptRun(scripts.PAUSE, self._keys(partition), arguments, self._announcing.hints(partition))
+        return await self._transport.batched(self._transport.durably, records.number, run)
 
     async def outstanding(self, partition: int) -> int:
-        return await self._batched(self._transport.asking, records.number, scripts.OUTSTANDING, partition)
+        return await self._transport.run(scripts.OUTSTANDING, self._keys(partition), (), records.number)
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
-        hints, arguments = self._announcing.hints(partition, uid), (uid or "", epoch)
-        answer = await self._batched(
-            self._transport.durably, records.scalars(3), scripts.GRANT, partition, *arguments, hints=hints
-        )
+        run = ScriptRun(scripts.GRANT, self._keys(partition), (uid or "", epoch), self._announcing.hints(partition, uid))
+        answer = await self._transport.batched(self._transport.durably, records.scalars(3), run)
         with self._transport.explained():
             owner = records.owner(answer)
         self._announcing.set_owner(partition, owner.uid)
@@ -265,13 +275,33 @@ class RedisQueue:
         return True
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        return await self._offsets.offsets(await self._count() or 0)
+        found = await self._ask_offsets(range(await self._count() or 0), read_offsets)
+        return {partition: one for partition, one in found.items() if one is not None}
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
-        return await self._offsets.reach(partition, end, since)
+        behind, entries = _BEGINNING, 0
+        while True:
+            arguments = ("" if behind == _BEGINNING else "{}-{}".format(*behind), end, "" if since is None else since)
+            answer = await self._transport.run(scripts.REACH, self._keys(partition), arguments, records.scalars(3))
+            with self._transport.explained():
+                entries += records.recorded(answer[1], "entries")
+                if not answer[2]:
+                    return Reached(records.recorded(answer[0], "offset"), entries)
+                before, behind = behind, read_entry(answer[2])
+                if behind <= before:
+                    raise records.OddAnswerError("an entry that is not after the previous one")
 
     async def set_offset(self, partition: int, epoch: Epoch, offset: int) -> None:
-        await self._offsets.skip(partition, epoch, offset)
+        """See SetsOffsets. Offsets only move forward, because finished entries are deleted."""
+        group, uid = await self._transport.fields(queue_key(self._queue), "group", "uid")
+        if uid != self._claimant.uid.encode():
+            raise QueueConflict(claimed_by_other(self._queue, self._claimant, group, uid or b""))
+        answer: bytes | None = b"MORE"
+        while answer == b"MORE":
+            run = ScriptRun(scripts.SKIP, self._keys(partition), (epoch, offset))
+            answer = await self._transport.batched(self._transport.durably, records.text, run)
+        if answer != b"OK":
+            raise QueueConflict(f"{self._queue}/{partition} {_NOT_SET.get(answer, 'is no partition of this queue')}")
 
     async def close(self) -> None:
         await self._transport.close()
@@ -286,17 +316,6 @@ class RedisQueue:
             for partition in partitions
         ]
         await self._transport.all(self._transport.asking, requests, records.text)
-
-    async def _batched(
-        self,
-        batches: Batches,
-        read: Callable[[object], T],
-        script: scripts.Script,
-        partition: int,
-        *arguments: object,
-        hints: Sequence[Hint] = (),
-    ) -> T:
-        return await self._transport.batched(batches, read, ScriptRun(script, self._keys(partition), arguments, hints))
 
     async def _count(self) -> int | None:
         (count,) = await self._transport.fields(queue_key(self._queue), "partitions")
@@ -313,6 +332,20 @@ class RedisQueue:
             with self._transport.explained():
                 if max(records.recorded(count, "partitions") for count in found[-1][1:3]) <= first + _LOOKED_AT:
                     break
+        return found
+
+    async def _ask_offsets(self, partitions: Iterable[int], read: Callable[[object], T]) -> dict[int, T]:
+        """Run the script offsets once for each 64 partitions. A script that has looked at much data stops early, and the rest is
+        asked again."""
+        keys = partition_keys(self._queue, ANY_PARTITION)
+        left, found = list(partitions), dict[int, T]()
+        while left:
+            parts = [left[begin : begin + _OFFSETS_AT_ONCE] for begin in range(0, len(left), _OFFSETS_AT_ONCE)]
+            runs = [ScriptRun(scripts.OFFSETS, keys, part, weight=len(part)) for part in parts]
+            answered = await self._transport.all(self._transport.asking, runs, records.some(read))
+            for part, answers in zip(parts, answered, strict=True):
+                found |= zip(part, answers, strict=False)
+            left = [partition for partition in left if partition not in found]
         return found
 
     def _keys(self, partition: int) -> PartitionKeys:

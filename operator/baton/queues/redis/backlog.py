@@ -1,13 +1,15 @@
-"""Backlogs of partitions, and the operator's checks of them. Reading them needs no ownership of the partitions."""
+"""Backlogs of partitions, their offsets, and the operator's checks of them. Reading them needs no ownership of the partitions."""
 
 import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from re import fullmatch
 from typing import Any, NamedTuple
 
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
+from baton.queues.offsets import PartitionOffsets
 from baton.queues.protocol import Ownership
 from baton.queues.redis import records
 from baton.queues.redis.keys import PartitionKeys
@@ -118,3 +120,45 @@ def _check(
         letters=letters,
         refused=refused,
     )
+
+
+class WaitingEntries(NamedTuple):
+    """The unfinished entries of a partition."""
+
+    age: float | None
+    """Seconds since the oldest unfinished entry was sent. None: there is no entry to read."""
+    vanished: int
+    """Entries that vanished unfinished and were not counted before."""
+    oldest: str
+    """The oldest unfinished entry that was handed out; empty: none."""
+    times: int
+    """How often the oldest entry was handed out."""
+
+
+def read_waiting(raw: object) -> WaitingEntries:
+    """Parse an answer of the script `offsets`. Raises OddAnswerError and ForeignRecord."""
+    if raw == []:
+        return WaitingEntries(None, 0, "", 0)
+    *_, age, vanished, oldest, times = records.scalars(8)(raw)
+    return WaitingEntries(
+        None if age == b"" else records.recorded(age, "offsets") / 1000,
+        records.recorded(vanished, "offsets"),
+        "{}-{}".format(*read_entry(oldest)) if oldest else "",
+        records.recorded(times, "offsets"),
+    )
+
+
+def read_offsets(raw: object) -> PartitionOffsets | None:
+    """As `read_waiting`. None: the partition does not exist."""
+    if raw == []:
+        return None
+    first, end, lag, pending = (records.recorded(one, "offsets") for one in records.scalars(8)(raw)[:4])
+    return PartitionOffsets(first, first, end, max(0, lag), pending)
+
+
+def read_entry(raw: bytes | int | None) -> tuple[int, int]:
+    """Parse an entry's id into its two numbers. Raises OddAnswerError."""
+    found = fullmatch(rb"([0-9]{1,20})-([0-9]{1,20})", raw) if isinstance(raw, bytes) else None
+    if found is None:
+        raise OddAnswerError("no entry where one belongs")
+    return int(found[1]), int(found[2])
