@@ -223,7 +223,9 @@ class _Finder:
                 address = answer[0].decode(), int(answer[1]) if answer[1].isdigit() else 0
         elif isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
             address = answer.moved_to[0] or host[0], answer.moved_to[1]
-        elif isinstance(answer, int) or (isinstance(answer, Exception) and (_still_there(answer) or is_denial(answer))):
+        elif isinstance(answer, NotPrimaryError) and answer.status == "ASK":
+            return host  # the slot is being moved and still belongs to this node
+        elif isinstance(answer, int) or (isinstance(answer, Exception) and is_denial(answer)):
             return host  # after a denial, the request itself will be denied too, and that error is explained
         if address is not None and can_be_resolved(address[0]) and 0 < address[1] < 2**16:
             return address
@@ -237,11 +239,6 @@ class _Finder:
         found = UnlocatedError("refused" if refused else "silent", text)
         found.__cause__ = answer if isinstance(answer, Exception) else None  # such as an unreadable file
         return found
-
-
-def _still_there(error: Exception) -> bool:
-    """Whether the slot is being moved and still belongs to this node."""
-    return isinstance(error, NotPrimaryError) and error.status == "ASK"
 
 
 class _ThreadFinder(_Finder):

@@ -145,12 +145,6 @@ class Positions:
         return Position(epoch, self._made, more=more)
 
 
-def holds(position: Position, outstanding: int, *, full: bool = False) -> None:
-    """Note how many entries the member holds. `full`: the limit is reached, so the partition waits in line."""
-    position.outstanding = outstanding
-    position.in_line = (position.in_line or position.asked) if full else 0
-
-
 _ACKS = 5000
 MOST_BYTES = 64_000_000
 """Default limit of an answer, in bytes."""
@@ -212,7 +206,8 @@ class RedisReader:
             position.in_line = 0
         position.more = more == 1 or not new
         position.tail = last
-        holds(position, outstanding, full=full == 1)
+        position.outstanding = outstanding
+        position.in_line = (position.in_line or position.asked) if full == 1 else 0
         if not times:
             return entries
         found = Entries(entries)

@@ -16,7 +16,6 @@ from baton.queues.redis import records, scripts
 from baton.queues.redis.batches import Batches, ScriptRun
 from baton.queues.redis.keys import PartitionKeys, queue_key
 from baton.queues.redis.records import ResizeRecord, Way
-from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.transport import Transport
 
 _PAIRS = 1000
@@ -29,7 +28,7 @@ _WAYS = 4
 """Ways that are unblocked in one round trip, which the server executes without a break."""
 _FOR = 1.0
 """Seconds of copying sequences, or of unblocking, before `advance` returns."""
-_LINE = r"([0-9]+:.+) ([0-9]+ [0-9]+)"
+_LINE = rb"([0-9]+:.+) ([0-9]+ [0-9]+)"
 
 
 class Resizer:
@@ -58,7 +57,8 @@ class Resizer:
             return _resizing(change, (), more=True)
         history, drained = await self._drained(change)
         left = await self._unblock(change, history, drained)
-        if not left and await self._end(change, history):
+        arguments = history, change.version
+        if not left and await self._transport.run(scripts.RESIZED, [self._queue], arguments, records.number) != 0:
             return None
         return _resizing(change, {source for source, _ in left}, more=any(source in drained for source, _ in left))
 
@@ -93,7 +93,7 @@ class Resizer:
         until = time.monotonic() + _FOR
         while uncopied:
             cursors = dict(islice(uncopied.items(), _SOURCES))
-            known: dict[int, list[str]] = defaultdict(list)
+            known: dict[int, list[bytes]] = defaultdict(list)
             for _ in range(_PAGES):
                 cursors.update(await self._pages(change, cursors, known))
             await self._remember(known)
@@ -104,7 +104,7 @@ class Resizer:
                 break
         return not uncopied
 
-    async def _pages(self, change: ResizeRecord, cursors: Mapping[int, str], known: Mapping[int, list[str]]) -> dict[int, str]:
+    async def _pages(self, change: ResizeRecord, cursors: Mapping[int, str], known: Mapping[int, list[bytes]]) -> dict[int, str]:
         """Add the next page of each source partition to `known`, by target. Returns the next cursors, "" at the end."""
         sources = [source for source, cursor in cursors.items() if cursor]
         asked = [
@@ -113,17 +113,17 @@ class Resizer:
         found: dict[int, str] = {}
         pages = await self._transport.all(self._transport.asking, asked, records.fields(2))
         for source, page in zip(sources, pages, strict=True):
-            for line in (page[1] or b"").decode(errors="surrogateescape").split("\n"):
+            for line in (page[1] or b"").split(b"\n"):
                 if (told := fullmatch(_LINE, line)) is not None:
-                    slot = int(told[1].partition(":")[0])
+                    slot = int(told[1].partition(b":")[0])
                     known[change.after.partitions[slot]] += (told[1], told[2])
             cursor = records.word(page[0], "cursor")
             found[source] = "" if cursor == "0" else cursor
         return found
 
-    async def _remember(self, known: Mapping[int, Sequence[str]]) -> None:
+    async def _remember(self, known: Mapping[int, Sequence[bytes]]) -> None:
         requests = [
-            ScriptRun(scripts.REMEMBER, self._keys(target), [_raw(text) for text in pairs[start : start + 2 * _PAIRS]])
+            ScriptRun(scripts.REMEMBER, self._keys(target), pairs[start : start + 2 * _PAIRS])
             for target, pairs in known.items()
             for start in range(0, len(pairs), 2 * _PAIRS)
         ]
@@ -158,9 +158,6 @@ class Resizer:
                 break
         return set(change.ways) - done
 
-    async def _end(self, change: ResizeRecord, history: str) -> bool:
-        return bool(await self._transport.run(scripts.RESIZED, [self._queue], (history, change.version), records.number))
-
     async def _all(
         self, script: scripts.Script, change: ResizeRecord, history: str, ways: Iterable[Way], batches: Batches
     ) -> list[int]:
@@ -176,13 +173,5 @@ def _history(raw: object) -> str:
     return records.word(records.text(raw), "master_replid")
 
 
-def _raw(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
-
-
 def _resizing(change: ResizeRecord, waits_for: Iterable[int], *, more: bool) -> Resizing:
-    return Resizing(_count(change.before), change.partitions, tuple(sorted(waits_for)), more)
-
-
-def _count(table: RoutingTable) -> int:
-    return max(table.partitions) + 1
+    return Resizing(max(change.before.partitions) + 1, change.partitions, tuple(sorted(waits_for)), more)

@@ -272,7 +272,8 @@ class Transport:
         self._announcing.answered(answered[len(requests) : waited_from])
         if self._background is not None:
             self._background.send(announcements)
-        if not all(_arrived(reply) for reply in answered[waited_from:]):
+        # If the server denies WAIT, there is nothing to wait for.
+        if not all(isinstance(reply, ResponseError) or records.number(reply) >= 1 for reply in answered[waited_from:]):
             log.warning(
                 "%s: no replica has received a change of owner in %s after %d ms", self._url.place, self._queue, _DURABLE_WITHIN
             )
@@ -291,8 +292,3 @@ class Transport:
         except Exception as error:
             words = f"{type(error).__name__}: {self._url.hidden(error)}"
             raise QueueUnreachable(f"{self._url.place}: unexpected failure at {self._queue} ({words}).") from None
-
-
-def _arrived(reply: object) -> bool:
-    """Whether a replica has the change. True also if the server denies WAIT, as there is nothing to wait for."""
-    return isinstance(reply, ResponseError) or records.number(reply) >= 1
