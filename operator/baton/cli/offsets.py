@@ -23,7 +23,7 @@ from baton.model.extras import cure
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted, first_of
 from baton.queues.kind import QueueKind
-from baton.queues.offsets import PartitionOffsets, Reached, ReadsOffsets, SetsOffsets
+from baton.queues.offsets import PartitionOffsets, Reached, SetsOffsets
 from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -219,7 +219,7 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tupl
 async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, PartitionOffsets]:
     """The offsets of a queue of the group, by partition. Raises NoAnswerError."""
     async with adapter_of(api, seen, name) as (adapter, kind):
-        if not isinstance(adapter, ReadsOffsets):
+        if not isinstance(adapter, SetsOffsets):
             raise NoAnswerError(f"{name}: Baton cannot read offsets of queues of type {kind.name}")
         return await adapter.offsets()
 

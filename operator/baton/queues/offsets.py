@@ -1,4 +1,4 @@
-"""A group's offsets in the partitions of a queue, and setting them by hand: optional protocols of an adapter."""
+"""A group's offsets in the partitions of a queue, and setting them by hand: an optional protocol of an adapter."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -31,16 +31,11 @@ class Reached(NamedTuple):
 
 
 @runtime_checkable
-class ReadsOffsets(QueueAdapter, Protocol):
-    """An adapter that reads offsets. Methods may raise QueueUnreachable."""
+class SetsOffsets(QueueAdapter, Protocol):
+    """An adapter that reads and sets offsets. Methods may raise QueueUnreachable."""
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """Return the known offsets by partition. Changes nothing."""
-
-
-@runtime_checkable
-class SetsOffsets(ReadsOffsets, Protocol):
-    """An adapter that also sets offsets."""
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
         """Find the first existing entry that was sent at `since` (milliseconds since 1970) or later, or `end` if that comes

@@ -222,7 +222,7 @@ class KafkaQueue:
         return self._given_up
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        """See ReadsOffsets. Does not wait for commits under way."""
+        """See SetsOffsets. Does not wait for commits under way."""
         topic = await self._described()
         return await self._offsets_of(topic, tuple(sorted(topic.leaders)))
 
