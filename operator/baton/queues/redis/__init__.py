@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from baton.model.extras import extra
 
 if TYPE_CHECKING:
-    from baton.queues.entry import Entry
-    from baton.queues.fence import PartitionPaused, StaleOwner
     from baton.queues.producer_side import Sent
     from baton.queues.redis.adapter import RedisQueue
     from baton.queues.redis.announcements import RedisAnnouncements
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncPendingSend",
     "AsyncRedisProducer",
-    "Entry",
-    "PartitionPaused",
     "PendingSend",
     "RedisAnnouncements",
     "RedisDeadLetters",
@@ -31,12 +27,9 @@ __all__ = [
     "RedisQueue",
     "RedisReader",
     "Sent",
-    "StaleOwner",
 ]
 
 _MODULES = {
-    "entry": ("Entry",),
-    "fence": ("PartitionPaused", "StaleOwner"),
     "producer_side": ("Sent",),
     "redis.adapter": ("RedisQueue",),
     "redis.announcements": ("RedisAnnouncements",),

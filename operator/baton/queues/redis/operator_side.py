@@ -1,7 +1,7 @@
 """The operator's side of Redis queues: creates the adapter from a queue's spec."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from importlib import import_module
 
 from baton.model.extras import extra
 from baton.queues.onlooker import Onlooker
@@ -10,15 +10,16 @@ from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.queues.redis.resource import RedisSource
 from baton.queues.redis.url import SCHEMES
 
-if TYPE_CHECKING:
-    from baton.queues.redis import RedisQueue
-
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     """`OpenQueueSide` of Redis."""
-    kind = await asyncio.to_thread(_adapter)  # importing redis-py would block the event loop
+    with extra("redis"):
+        # In a thread, because the first import takes long.
+        await asyncio.to_thread(import_module, "baton.queues.redis.adapter")
+        from baton.queues.redis.adapter import RedisQueue
+
     where = await address(queue)
-    return kind(
+    return RedisQueue(
         where.text,
         queue=queue.full_name,
         claimant=claimant,
@@ -28,12 +29,6 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
         tls_folder=queue.tls_files,
         shared=True,
     )
-
-
-def _adapter() -> "type[RedisQueue]":
-    from baton.queues.redis import RedisQueue
-
-    return RedisQueue
 
 
 async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: str | None = None) -> Onlooker:
