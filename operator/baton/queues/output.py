@@ -58,11 +58,9 @@ class FinishedTogether(NamedTuple):
     """Outputs, in the order of sending."""
 
 
-def _bytes(name: str, value: _Bytes) -> bytes | None:
-    return None if value is None else _taken(name, value)
-
-
-def _taken(name: str, value: object) -> bytes:
+def _bytes(name: str, value: object) -> bytes | None:
+    if value is None:
+        return None
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
