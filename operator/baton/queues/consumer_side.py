@@ -43,7 +43,7 @@ class Reader(Protocol):
         """Count a failed delivery of an entry. False: the entry exceeded maxRedeliveries and is a dead letter now."""
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
-        """Move an entry that cannot succeed to the dead letters."""
+        """Move an entry that cannot succeed to the dead letters, with the reason `why`."""
 
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = ...) -> Mapping[int, QueueUnreachable]:
         """Release partitions: the pod does nothing more with entries read under these epochs. Takes up to `within` seconds to
@@ -89,10 +89,10 @@ class Announcements(Protocol):
         """Wait for announcements and return the current owner records of the partitions; empty after `timeout` seconds."""
 
     def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
-        """Return the current owner records of these partitions."""
+        """Return the current owner records of these partitions, as far as they exist."""
 
     def interrupt(self) -> None:
-        """End a `wait` of another thread."""
+        """End the current `wait` of another thread, or the next one."""
 
     def close(self) -> None: ...
 

@@ -121,9 +121,10 @@ FinishAnswer = Finished | Unlogged | LaterQuery
 
 
 class LoggedRanges(Protocol):
-    """One queue, for the driver of a query. `baton.queues.redis.ranges.RedisRanges` documents the methods.
+    """One queue, for the driver of a query. Answers are in the order of what was asked.
 
-    Every method raises QueueUnreachable. All requests come from one thread; another may be in `wait`, which `interrupt` ends.
+    Every method raises QueueUnreachable, and may be repeated after that. All requests come from one thread; another may be in
+    `wait`, which `interrupt` ends.
     """
 
     sizes_known: bool
@@ -132,16 +133,40 @@ class LoggedRanges(Protocol):
     sets_aside: bool
     """Whether ranges can be moved to dead letters."""
 
-    def begin(self) -> int: ...
-    def fence(self, query: int, partitions: Sequence[int]) -> int: ...
-    def positions(self) -> Mapping[int, PartitionBounds]: ...
-    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]: ...
-    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]: ...
-    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]: ...
-    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]: ...
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...
-    def interrupt(self) -> None: ...
-    def address(self) -> Mapping[str, object]: ...
+    def begin(self) -> int:
+        """Start a query and return its number. Requests of all earlier queries are rejected from now on."""
+
+    def fence(self, query: int, partitions: Sequence[int]) -> int:
+        """Make these partitions reject queries earlier than `query`. Returns the latest query of these partitions: `query`, or a
+        later one that has fenced it."""
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        """Return the bounds of all partitions."""
+
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
+        """Return how far the next ranges may reach. Nothing is recorded: until it is logged, a range belongs to no query."""
+
+    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
+        """Log ranges, so that they can be read even after a change of owner, and finish everything before their starts. Logging a
+        range again gives the same answer."""
+
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
+        """Finish ranges. Finishing again changes nothing."""
+
+    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
+        """Move the entries of ranges to the dead letters and finish the ranges. Setting aside again changes nothing."""
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        """Wait until there may be something new in one of these partitions, or a new grant. Returns these partitions; the empty
+        set after `timeout` seconds. A partition for which `ahead` was not called, or did not reach the end, ends the wait at
+        once."""
+
+    def interrupt(self) -> None:
+        """End the current wait of another thread, or the next one."""
+
+    def address(self) -> Mapping[str, object]:
+        """Return what readers in executors need to connect, for JSON. It contains the password, so it must never be shown."""
+
     def close(self) -> None: ...
 
 

@@ -77,12 +77,10 @@ class Pauses:
         """The epoch of each partition's owner, as last reported."""
 
     def begin(self, partition: int, epoch: Epoch) -> None:
-        """Note a pause under this epoch."""
         self._paused[partition] = epoch
         self.let_go.discard(partition)
 
     def epoch(self, partition: int) -> Epoch | None:
-        """Return the epoch under which the partition was last paused."""
         return self._paused.get(partition)
 
     def outstanding(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Ownership:
@@ -106,7 +104,6 @@ class Pauses:
         return record.uid is not None and handed_over and record.epoch > self._reported.get(partition, Epoch(0))
 
     def reported(self, partition: int, epoch: Epoch) -> None:
-        """Note that the owner under this epoch was reported."""
         self._reported[partition] = epoch
 
 
@@ -464,7 +461,6 @@ class KafkaQueue:
         return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Ownership) else left
 
     def _handed_over(self, partition: int, record: Record) -> Ownership:
-        """Report and announce that the partition was handed over to this record's owner."""
         self._refuse_others(record)
         self._pauses.reported(partition, record.epoch)
         self._announcer.granted(partition, record.epoch, record.uid)

@@ -154,7 +154,6 @@ class KafkaAnnouncer:
         """The pods that were to receive a partition, by mark; None: two have the same."""
 
     def owned(self, partition: int, uid: Uid | None) -> None:
-        """Note the partition's owner."""
         self._owners[partition] = mark(uid)
 
     def paused(self, partition: int, epoch: int, within: float | None, then: Ownership | None, *, direct: bool) -> None:
@@ -174,7 +173,6 @@ class KafkaAnnouncer:
         self.owned(partition, uid)
 
     async def close(self) -> None:
-        """Stop, and send nothing more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -240,8 +238,8 @@ _GRANTED_WITHIN = 3.0
 
 
 class KafkaAnnouncements:
-    """One pod's announcements, for all queues of its group. One thread waits; any thread may look, or interrupt. Raises
-    QueueUnreachable."""
+    """`Announcements` (baton.queues.consumer_side) to one pod, for all queues of its group. One thread waits; any thread may
+    look, or interrupt it."""
 
     def __init__(
         self,
@@ -283,7 +281,6 @@ class KafkaAnnouncements:
         self._interrupted = threading.Event()
 
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
-        """Return the present owner records of partitions with announced changes; nothing after `timeout` seconds."""
         until = time.monotonic() + timeout
         while not self._interrupted.is_set():
             if time.monotonic() >= self._ask_at:
@@ -312,9 +309,8 @@ class KafkaAnnouncements:
         return {}
 
     def look(self, partitions: Iterable[Partition], *, beside_pending: bool = True) -> Mapping[Partition, Heard]:
-        """Return the present owner records of these partitions, as far as there are any. While a record is being written, the one
-        before counts, so a partition with a commit under way is not taken for one that is gone; `beside_pending` False: it is
-        left out."""
+        """See Announcements. While a record is being written, the one before counts, so a partition with a commit under way is
+        not taken for one that is gone; `beside_pending` False: it is left out."""
         wanted = {(self._topics[one.queue], one.number): one for one in partitions if one.queue in self._topics}
         found: dict[Partition, Heard] = {}
         for topic in {topic for topic, _ in wanted}:
@@ -333,7 +329,6 @@ class KafkaAnnouncements:
         return found
 
     def interrupt(self) -> None:
-        """End the present wait, or the next one."""
         self._interrupted.set()
 
     def close(self) -> None:

@@ -31,7 +31,6 @@ class EventLoopThread:
         self._users = 0
 
     def user(self) -> "LoopUser":
-        """Add a user."""
         with self._lock:
             if not self._users:
                 self._loop = asyncio.new_event_loop()

@@ -238,7 +238,6 @@ class FetchedPartition:
             self.next, self.end = offset, self.end if self.end == offset else None
 
     def leave(self) -> None:
-        """Take its messages out of the totals."""
         self._of_all.partitions -= 1
         self._grow(-len(self.messages), -self.size)
 
@@ -522,7 +521,6 @@ class Fetcher:
         return True
 
     def _add(self, fetched: FetchedPartition, run: list[Message]) -> None:
-        """Add messages of one partition, without errors."""
         if fetched.add(run):
             self._trouble = None
 

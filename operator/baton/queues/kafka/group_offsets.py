@@ -49,7 +49,6 @@ class GroupOffsets:
 
     @property
     def place(self) -> str:
-        """The broker's name in messages."""
         return self._client.address.place
 
     @property
@@ -88,7 +87,6 @@ class GroupOffsets:
         return await in_time((await self.found()).stable(partition, within), ASKED_WITHIN)
 
     async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        """See `PartitionTransactions.after_refusal`."""
         return await in_time((await self.found()).after_refusal(partition, refused), ASKED_WITHIN)
 
     async def commit(self, partition: int, wanted: Commit) -> None:
@@ -153,7 +151,6 @@ class GroupOffsets:
         return sum(lag(seen, begins, ends).values())
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.close()
 
     def _no_leader(self, partition: int, topic: str) -> PartitionUnavailable:

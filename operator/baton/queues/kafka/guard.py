@@ -64,7 +64,6 @@ class GuardMember:
 
     @property
     def joined(self) -> bool:
-        """Whether it is in the group."""
         return self._generation >= 0
 
     def start(self) -> None:

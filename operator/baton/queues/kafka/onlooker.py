@@ -75,7 +75,6 @@ class KafkaOnlooker:
                         yield self._entry(message)
 
     def producer(self) -> KafkaProducer:
-        """Return a producer, which the caller closes."""
         return KafkaProducer(self._address, self._topic)
 
     def close(self) -> None:

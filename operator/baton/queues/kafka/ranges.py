@@ -86,7 +86,7 @@ class QueryRanges:
         """Partitions that were read to their end, and their last position then; _NEVER: only a grant helps."""
 
     async def begin(self) -> int:
-        """See `KafkaRanges.begin`. After an error, the next call goes on with the same number: a very large topic takes several
+        """See `LoggedRanges.begin`. After an error, the next call goes on with the same number: a very large topic takes several
         calls."""
         self._topic_id = (await self.topic(fresh=True)).topic_id
         partitions = await self._partitions()
@@ -100,7 +100,6 @@ class QueryRanges:
 
     @property
     def name(self) -> str:
-        """The topic's name."""
         return self._transactions.topic
 
     async def topic(self, *, fresh: bool = False) -> Topic:
@@ -110,7 +109,7 @@ class QueryRanges:
         return self._topic
 
     async def fence(self, query: int, partitions: Iterable[int]) -> int:
-        """See `KafkaRanges.fence`."""
+        """See `LoggedRanges.fence`."""
         return max(map(_query, (await self._claimed(query, partitions)).values()), default=query)
 
     async def positions(self) -> dict[int, PartitionBounds]:
@@ -370,8 +369,8 @@ def _reserved(start: int, end: int) -> int:
 
 
 class KafkaRanges:
-    """`LoggedRanges` of a topic. Every method raises QueueUnreachable, also before the operator's first
-    grant, and may be repeated after that. One thread asks; another may be in `wait` meanwhile."""
+    """`LoggedRanges` (baton.queues.logged_ranges) of a topic. Every method raises QueueUnreachable also before the operator's
+    first grant."""
 
     sizes_known = False
     sets_aside = False
@@ -393,29 +392,24 @@ class KafkaRanges:
         self._opened: QueryRanges | None = None
 
     def begin(self) -> int:
-        """Begin a query and return its number, the time in microseconds or more. All earlier queries are refused from now on."""
+        """See LoggedRanges. The number is the time in microseconds or more."""
         return self._loop.run(self._begin(), ASKED_WITHIN)
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
-        """Return the latest query that one of these partitions knows: `query` unless there is a later one. Earlier ones are
-        refused from now on."""
         return self._ask(lambda topic: topic.fence(query, partitions))
 
     def positions(self) -> Mapping[int, PartitionBounds]:
-        """Return the positions of all partitions, once each has been granted: before, it is unknown where the group begins."""
+        """See LoggedRanges. Before each partition has been granted, it is unknown where the group begins."""
         return self._ask(lambda topic: topic.positions())
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        """Answer in the order of the requests, without the sizes of entries."""
         return self._ask(lambda topic: topic.ahead(query, requests))
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        """Check that these ranges exist, and record up to where entries may be handed out. Answers in order. The same range may
-        be logged again."""
+        """See LoggedRanges. Checks that the ranges exist, and records up to where entries may be handed out."""
         return self._ask(lambda topic: topic.log(query, ranges))
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        """Move the group's offsets to the ends of these ranges. Answers in order. Idempotent."""
         return self._ask(lambda topic: topic.finish(query, ranges))
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
@@ -423,8 +417,6 @@ class KafkaRanges:
         raise NotImplementedError
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        """Wait for new entries and return the partitions that have some; the empty set after `timeout` seconds. Returns at once
-        for a partition that `ahead` has not read to its end."""
         waits_from = self._open().waits_from
         places = {partition: waits_from.get(partition) for partition in partitions}
         woken = {partition for partition, place in places.items() if place is None}
@@ -436,16 +428,13 @@ class KafkaRanges:
         return woken
 
     def interrupt(self) -> None:
-        """End the present wait, or the next one."""
         self._loop.call(self._interrupted.set)
 
     def address(self) -> Mapping[str, object]:
-        """Return what a reader must know of the queue, as JSON values. It includes the password, so never show it."""
         topic = self._ask(lambda ranges: ranges.topic())
         return {"kind": "kafka", "server": reader_address(read(self._url), topic.name, topic.topic_id, self._group)}
 
     def close(self) -> None:
-        """Close the connections."""
         self._loop.close(self._client.close)
 
     # -- the topic

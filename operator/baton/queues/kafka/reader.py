@@ -197,17 +197,14 @@ class KafkaReader:
         return untaken | {number: QueueUnreachable(f"{place}/{number} is still being taken up") for number in under_way}
 
     def verify(self, partition: int, epoch: Epoch) -> None:
-        """Raise StaleOwner if the partition has another owner."""
         self._check_owner(partition, self._of(partition, epoch))
 
     def sure_at(self, partition: int) -> float:
-        """When the broker was last asked, by a look or a commit, with the answer that the partition is this process's
-        (monotonic). 0: not yet."""
+        """See `Reader`. A look or a commit confirms the ownership."""
         position = self._positions.get(partition)
         return position.sure_at if position is not None else 0.0
 
     def is_full(self) -> bool:
-        """Whether the pod has as many entries as maxDeliveredUnacked allows. Any thread may call."""
         mosts = [position.record.unacked for position in list(self._positions.values())]
         return any(most and self._in_hand >= most for most in mosts)
 

@@ -55,7 +55,6 @@ class Announcer:
         self._fails = False
 
     def set_owner(self, partition: int, uid: Uid | None) -> None:
-        """Remember the owner according to the queue."""
         if uid is None:
             self._owners.pop(partition, None)
         else:
@@ -168,7 +167,6 @@ class RedisAnnouncements:
             raise
 
     def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
-        """Return the current owner records of these partitions, as far as they exist."""
         found, failure = self._looked(partitions)
         if failure is not None:
             raise failure
@@ -211,7 +209,6 @@ class RedisAnnouncements:
         return found
 
     def interrupt(self) -> None:
-        """End the current wait of another thread, or the next one."""
         self._wakeup.interrupt()
 
     def close(self) -> None:

@@ -105,9 +105,8 @@ def _tls(options: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 class RedisRanges:
-    """`LoggedRanges` (baton.queues.logged_ranges) of one queue (`namespace/name`). Every method raises QueueUnreachable, also if
-    the queue or a partition does not exist, and may be repeated afterwards. All requests come from one thread; another may be in
-    `wait`.
+    """`LoggedRanges` (baton.queues.logged_ranges) of one queue (`namespace/name`). Every method raises QueueUnreachable also if
+    the queue or a partition does not exist.
     """
 
     sizes_known = True
@@ -123,7 +122,6 @@ class RedisRanges:
         """By partition that was read to its end, the id of its last wake-up."""
 
     def begin(self) -> int:
-        """Start a query and return its number. Requests of all earlier queries are rejected from now on."""
         everything = range(self.partitions())
         with explained(self._url, self._queue):
             with self._client.pipeline(transaction=False) as pipe:
@@ -138,8 +136,6 @@ class RedisRanges:
         return number
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
-        """Make these partitions reject queries earlier than `query`. Returns the latest query of these partitions: `query`, or a
-        later one that has fenced it."""
         answers = self._run(scripts.FENCE, [(partition, (query,)) for partition in partitions])
         return max((int(answer[1]) for answer in answers if answer[0] == "QUERY"), default=query)
 
@@ -152,7 +148,6 @@ class RedisRanges:
         return int(found[1])
 
     def positions(self) -> Mapping[int, PartitionBounds]:
-        """Return the bounds of all partitions."""
         everything = range(self.partitions())
         answers = self._run(scripts.BOUNDS, [(partition, ()) for partition in everything])
         return {
@@ -161,33 +156,23 @@ class RedisRanges:
         }
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        """Return how far the next ranges may reach, in the order of the requests. Nothing is recorded: until it is logged, a
-        range belongs to no query."""
         runs = [(one.partition, (query, one.uid, one.epoch, one.start, one.most_entries, one.most_bytes)) for one in requests]
         return [self._ahead(request, answer) for request, answer in zip(requests, self._run(scripts.AHEAD, runs), strict=True)]
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        """Log ranges, so that they can be read even after a change of owner, and finish everything before their starts. Answers
-        are in the order of the ranges; logging a range again gives the same answer."""
         runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
         return [_answer(fields, Logged) for fields in self._run(scripts.LOG, runs, missing=("GONE", "1", "0"))]
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        """Finish ranges. Answers are in the order of the ranges; finishing again changes nothing."""
         runs: list[Run] = [(one.partition, (query, one.end)) for one in ranges]
         return [_answer(fields, Finished) for fields in self._run(scripts.FINISH, runs, missing=("UNLOGGED",))]
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
-        """Move the entries of ranges to the dead letters and finish the ranges. Answers are in the order of the ranges; setting
-        aside again changes nothing."""
         runs = [(one.partition, (query, one.start, one.end, one.failures, why)) for one in ranges]
         return [_answer(fields, SetAside) for fields in self._run(scripts.ASIDE, runs, missing=("UNLOGGED",))]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        """Wait until there may be something new in one of these partitions, or a new grant. Returns these partitions; the empty
-        set after `timeout` seconds. A partition for which `ahead` was not called, or did not reach the end, ends the wait at
-        once. The server wakes the waiter; nothing is polled.
-        """
+        """See LoggedRanges. The server wakes the waiter; nothing is polled."""
         places = {partition: self._waits_from.get(partition) for partition in partitions}
         if ready := {partition for partition, place in places.items() if place is None}:
             return ready
@@ -203,11 +188,9 @@ class RedisRanges:
         return woken
 
     def interrupt(self) -> None:
-        """End the current wait of another thread, or the next one."""
         self._wakeup.interrupt()
 
     def address(self) -> Mapping[str, object]:
-        """Return what readers in executors need to connect, for JSON. It contains the password, so it must never be shown."""
         with explained(self._url, self._queue):
             server = server_address(self._url)
         keys, reading = partition_keys(self._queue, ANY_PARTITION), scripts.READING

@@ -244,7 +244,6 @@ class RedisReader:
         return again
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
-        """Move an entry that cannot succeed to the dead letters, with the reason `why`."""
         self._failed(partition, epoch, offset, why, final=True)
 
     def verify(self, partition: int, epoch: Epoch) -> None:
@@ -252,7 +251,6 @@ class RedisReader:
         self._ask(scripts.VERIFY, partition, (self._uid, epoch, self._known_as(position)))
 
     def keep(self, partition: int, epoch: Epoch) -> None:
-        """See `Reader`: the partition counts as in use until `let_go`, even while none of its entries is outstanding."""
         self._keep(self._positions.of(partition, epoch), partition, kept=True)
 
     def sure_at(self, partition: int) -> float:
@@ -325,7 +323,6 @@ class RedisReader:
         self._waiting.wait_for(partitions)
 
     def interrupt(self) -> None:
-        """End the current wait of another thread, or the next one."""
         self._wakeup.interrupt()
 
     def close(self) -> None:

@@ -240,7 +240,6 @@ class Transport:
         return server
 
     async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Callable[[Any], T]) -> T:
-        """Run one script."""
         return await self.batched(self.asking, read, ScriptRun(script, keys, arguments))
 
     async def batched(self, batches: Batches, read: Callable[[object], T], request: ScriptRun) -> T:
@@ -254,7 +253,6 @@ class Transport:
             return [read(answer) for answer in await batches.ask_all(requests)]
 
     async def fields(self, key: str, *names: str) -> list[bytes | None]:
-        """Read fields of a hash."""
         with self.explained():
             async with bounded():
                 answer: object = await self.connections.client.hmget(key, *names)
