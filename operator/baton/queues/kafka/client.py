@@ -72,11 +72,6 @@ class StaleToken(Exception):  # noqa: N818 - a fact about the caller
     """The token is not the latest of its transactional id."""
 
 
-def error_name(code: int) -> str:
-    """Return the name of an error code."""
-    return Code(code).name()
-
-
 def foreign_transaction(group: str, topic: str, partitions: str = "") -> str:
     """Return the problem and its cure. `partitions`: their numbers; empty: one partition."""
     where = f"partitions {partitions} of {topic}" if partitions else topic
@@ -467,7 +462,7 @@ class KafkaClient:
 
     def refused(self, what: str, code: int, topic: str, transactional_id: str = "") -> QueueUnreachable:
         """Return an error with the problem and its cure."""
-        who, group, answered = self.address.who, self.group, f"{what} was answered by {error_name(code)}"
+        who, group, answered = self.address.who, self.group, f"{what} was answered by {Code(code).name()}"
         match code:
             case Code.UNKNOWN_TOPIC_OR_PART:
                 why = f"there is no topic {topic}, or {who} may not see it: create it, or correct spec.source.kafka.topic"
@@ -478,7 +473,7 @@ class KafkaClient:
             case Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}/"
             case Code.CLUSTER_AUTHORIZATION_FAILED:
-                why = f"{who} may not do it: {error_name(code)}"
+                why = f"{who} may not do it: {Code(code).name()}"
             case Code.COORDINATOR_NOT_AVAILABLE | Code.NOT_COORDINATOR:
                 why = (
                     f"{answered}: the coordinator of the group {group} is away, or fewer replicas of __consumer_offsets or "

@@ -23,7 +23,6 @@ from baton.queues.kafka.client import (
     LeaveGroupRequest,
     SyncGroupRequest,
     TooOld,
-    error_name,
 )
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 
@@ -162,7 +161,7 @@ class GuardMember:
         """Note that it is not in the group; returns False."""
         if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
             self._member = _NO_MEMBER
-        self._out(f"{what} was answered by {error_name(code)}")
+        self._out(f"{what} was answered by {Code(code).name()}")
         return False
 
     def _out(self, why: str) -> None:

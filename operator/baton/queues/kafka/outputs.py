@@ -19,7 +19,6 @@ from baton.queues.kafka.client import (
     KafkaClient,
     ProduceRequest,
     StaleToken,
-    error_name,
     murmur2,
 )
 from baton.queues.kafka.record import Token
@@ -293,4 +292,4 @@ def _why(code: int, who: str) -> str:
         case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_FOR_PARTITION:
             return "one of its partitions has no leader: check whether all brokers run"
         case _:
-            return f"the brokers answer {error_name(code)}"
+            return f"the brokers answer {Code(code).name()}"
