@@ -6,6 +6,7 @@ returned entries go before those that follow them. So entries of a key never ove
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 from typing import NamedTuple
 
@@ -23,39 +24,33 @@ class Failed(NamedTuple):
     error: type[Exception] = QueueUnreachable
 
 
+@dataclass(slots=True, eq=False)
 class OutgoingEntry:
     """An entry to send, until its outcome is known."""
 
-    __slots__ = (
-        "deadline", "due", "headers", "key", "listener", "may_be_there", "outcome",
-        "producer", "sequence", "size", "slot", "value",
-    )  # fmt: skip
+    slot: int | None
+    """None: any slot. A negative number selects a partition (`to_partition`)."""
+    key: bytes
+    value: bytes
+    headers: bytes
+    """Packed."""
+    deadline: float
+    _: KW_ONLY
+    due: float = -inf
+    """The latest time to send it, by the same clock as `deadline`."""
+    producer: str = ""
+    """The name whose sequence it counts in. Empty: the outbox's, from its placement on."""
+    listener: "SendListener | None" = None
+    sequence: int = field(init=False)
+    may_be_there: bool = field(init=False)
+    """Whether it may be in the queue already: sent before by this producer or, under this name, by any producer."""
+    size: int = field(init=False)
+    outcome: Sent | Failed | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        slot: int | None,
-        key: bytes,
-        value: bytes,
-        headers: bytes,
-        deadline: float,
-        *,
-        due: float = -inf,
-        producer: str = "",
-        listener: "SendListener | None" = None,
-    ) -> None:
-        """`slot`: None for any slot; a negative number selects a partition (`to_partition`). `headers`: packed. `due`: the latest
-        time to send it, by the same clock as `deadline`. `producer`: the name whose sequence it counts in; '' for the
-        outbox's."""
-        self.slot = slot
-        self.key, self.value, self.headers = key, value, headers
-        self.deadline, self.due = deadline, due
-        self.producer = producer
-        self.sequence = 1 if producer else 0
-        self.may_be_there = bool(producer)
-        """Whether it may be in the queue already: sent before by this producer or, under this name, by any producer."""
-        self.listener = listener
-        self.size = len(key) + len(value) + len(headers)
-        self.outcome: Sent | Failed | None = None
+    def __post_init__(self) -> None:
+        self.sequence = 1 if self.producer else 0
+        self.may_be_there = bool(self.producer)
+        self.size = len(self.key) + len(self.value) + len(self.headers)
 
 
 class SendListener:
