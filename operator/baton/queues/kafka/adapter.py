@@ -197,7 +197,6 @@ class KafkaQueue:
         return self._outstanding(partition, epoch, now)
 
     async def outstanding(self, partition: int) -> int | Ownership:
-        """See `Pauses.outstanding`."""
         return self._outstanding(partition, self._pauses.epoch(partition), await self._now.of(partition))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:

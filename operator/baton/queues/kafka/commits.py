@@ -441,7 +441,6 @@ class OwnerCommits:
         return replace(record, reader=self._mark, released=False)
 
     def raise_if_lost(self, partition: int, position: ReadPosition) -> None:
-        """Raise StaleOwner if the partition is known to have another owner."""
         if position.lost is not None:
             raise StaleOwner(partition, self._uid, position.epoch, position.lost, other_process=position.other_process)
 

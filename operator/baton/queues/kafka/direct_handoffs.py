@@ -57,7 +57,6 @@ class DirectHandoffs:
             return self._is_new(partition, epoch)
 
     def begins(self, partition: Partition, epoch: Epoch) -> None:
-        """Note that the partition is read under this epoch."""
         with self._lock:
             self._begun[partition] = epoch
             self._handed_over.pop(partition, None)
@@ -72,7 +71,6 @@ class DirectHandoffs:
                 self._next[partition] = epoch, then, time.monotonic()
 
     def next_owner(self, partition: Partition, epoch: Epoch) -> Ownership | None:
-        """Return the next owner after the owner at this epoch."""
         with self._lock:
             under, then, _ = self._next.get(partition, (None, None, 0.0))
             return then if under == epoch else None

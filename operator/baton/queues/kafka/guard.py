@@ -140,7 +140,6 @@ class GuardMember:
         return True
 
     async def _beat(self) -> None:
-        """Send heartbeats until the group changes."""
         while True:
             await asyncio.sleep(_BEAT)
             answer = await self._ask(HeartbeatRequest(self._client.group, self._generation, self._member))

@@ -319,7 +319,6 @@ class QueryRanges:
 
 
 def _is_owned(seen: Committed) -> bool:
-    """Whether the partition has an owner."""
     return seen.record is not None and bool(seen.record.group) and seen.record.uid is not None
 
 

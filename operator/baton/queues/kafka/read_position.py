@@ -200,7 +200,6 @@ class ReadPosition:
 
     @property
     def needs_token(self) -> bool:
-        """Whether the next commit needs a new token."""
         return self.handed_over or (self.in_doubt and bool(self.outputs.due(self.offset)))
 
     @property
@@ -241,7 +240,6 @@ class ReadPosition:
         self.caught_up = self.caught_up or now > self.alone_from
 
     def handed_out(self, offsets: Sequence[int]) -> None:
-        """Note that these offsets were handed out, in order."""
         if self.first is None and offsets:
             self.first = offsets[0]
         self.progress.handed_out(offsets)

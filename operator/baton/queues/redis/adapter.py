@@ -52,7 +52,6 @@ class KnownSlots:
     """Number of partitions up to the last one with a record."""
 
     def add(self, partition: int, lines: str, highest: int) -> None:
-        """Add the records of one partition."""
         self.highest = max(self.highest, highest)
         self.partitions = partition + 1 if highest else self.partitions
         for line in lines.split(","):

@@ -182,7 +182,6 @@ class AsyncRedisProducer(Sending):
         return self._outbox.hurry()
 
     async def _until(self, done: Callable[[], bool], seconds: float | None) -> None:
-        """Wait until `done` is true or the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not done():

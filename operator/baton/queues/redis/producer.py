@@ -272,7 +272,6 @@ class RedisProducer(Sending, CloseOnExit):
             self._interrupted = False
 
     def _wake(self) -> None:
-        """Wake all waiting callers."""
         for alarm in self._alarms:
             if alarm.locked():
                 alarm.release()

@@ -121,7 +121,6 @@ class Connections:
         return found
 
     def join(self, namespace: str) -> None:
-        """Add a queue of this namespace."""
         self._namespaces[namespace] = self._namespaces.get(namespace, 0) + 1
 
     @property
@@ -197,7 +196,7 @@ class Transport:
             self._background = BackgroundSender(other, announcing)
         self.server: Server | None = None
         """The last description of the server; None: ask for it (again)."""
-        self.durably = Batches(self._send_durably)
+        self.asking, self.durably = self.connections.asking, Batches(self._send_durably)
         self._open = True
         self._url = url
         self._queue = queue
@@ -211,10 +210,6 @@ class Transport:
         await self.connections.leave(self._namespace)
         if self._background is not None:
             await self._background.close()
-
-    @property
-    def asking(self) -> Batches:
-        return self.connections.asking
 
     async def discover(self) -> Server:
         """Read the server's description. Raises QueueUnreachable also if the server is too old or a replica, or if only one of
@@ -248,7 +243,6 @@ class Transport:
             return read(await batches.ask(request))
 
     async def all(self, batches: Batches, requests: Sequence[ScriptRun], read: Callable[[object], T]) -> list[T]:
-        """Run many scripts and return their answers, in order."""
         with self.explained():
             return [read(answer) for answer in await batches.ask_all(requests)]
 
