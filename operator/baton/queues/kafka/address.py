@@ -7,6 +7,7 @@ import ssl
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -18,7 +19,6 @@ from baton.queues.protocol import QueueUnreachable
 # -- KafkaAddress
 
 SCHEMES = ("kafka", "kafkas")
-MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 EXAMPLE = "kafka://broker.shop:9092 or kafkas://user:password@broker.shop:9093/?ca=/etc/kafka/ca.pem"
 _SERVER = re.compile(r"(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9._-]+):[0-9]{1,5}")
 _OURS = re.compile(
@@ -31,6 +31,14 @@ _FILES = ("ca", "cert", "key")
 """Options that name PEM files."""
 
 
+class Mechanism(StrEnum):
+    """The SASL mechanism."""
+
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    PLAIN = "PLAIN"
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaAddress:
     """A cluster, and a user of it."""
@@ -39,7 +47,7 @@ class KafkaAddress:
     """host:port"""
     user: str | None = None
     password: str = field(default="", repr=False)
-    mechanism: str = MECHANISMS[0]
+    mechanism: str = Mechanism.SCRAM_SHA_512.value
     tls: bool = False
     ca: str = field(default="", repr=False)
     """Trusted certificates, PEM; empty: the system's."""
@@ -141,13 +149,13 @@ def read(url: str) -> KafkaAddress:
         raise QueueUnreachable(f"The address is not a URL of Kafka ({error}): write {EXAMPLE}") from None
     tls = parts.scheme == "kafkas"
     _refuse_idle(options, user=bool(user), tls=tls)
-    mechanism = options.pop("mechanism", MECHANISMS[0])
-    if mechanism not in MECHANISMS:
-        raise QueueUnreachable(f"The address has an unknown mechanism: use one of {', '.join(MECHANISMS)}")
-    if user and mechanism == "PLAIN" and not tls:
+    mechanism = options.pop("mechanism", Mechanism.SCRAM_SHA_512.value)
+    if mechanism not in tuple(Mechanism):
+        raise QueueUnreachable(f"The address has an unknown mechanism: use one of {', '.join(Mechanism)}")
+    if user and mechanism == Mechanism.PLAIN and not tls:
         raise QueueUnreachable(
             "The address has the mechanism PLAIN, which sends the password unencrypted, and no TLS: begin it with kafkas://, or "
-            f"use {MECHANISMS[0]}"
+            f"use {Mechanism.SCRAM_SHA_512}"
         )
     files = {name: options.pop(name, "") for name in _FILES}
     if bool(files["cert"]) != bool(files["key"]):

@@ -4,8 +4,8 @@ import asyncio
 from importlib import import_module
 
 from baton.model.extras import extra
-from baton.queues.kafka.address import KafkaAddress, read, servers
-from baton.queues.kafka.resource import KafkaSource, Mechanism, StartFrom
+from baton.queues.kafka.address import KafkaAddress, Mechanism, read, servers
+from baton.queues.kafka.resource import KafkaSource, StartFrom
 from baton.queues.onlooker import Onlooker
 from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from baton.queues.kafka.address import MECHANISMS
+from baton.queues.kafka.address import Mechanism
 from baton.schema.shape import SecretKey, Shape, SourceFields, rule, rules
 
 
@@ -14,17 +14,6 @@ class StartFrom(StrEnum):
 
     EARLIEST = "Earliest"
     LATEST = "Latest"
-
-
-class Mechanism(StrEnum):
-    """The SASL mechanism."""
-
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    PLAIN = "PLAIN"
-
-
-assert tuple(Mechanism) == MECHANISMS
 
 
 class PasswordKey(SecretKey):
