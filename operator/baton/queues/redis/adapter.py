@@ -11,17 +11,8 @@ from typing import TypeVar
 from baton.model.ids import Epoch, Uid
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Ownership, QueueCheck, QueueConflict, Resizing
-from baton.queues.redis import records, scripts
+from baton.queues.redis import backlog, records, scripts
 from baton.queues.redis.announcements import Announcer
-from baton.queues.redis.backlog import (
-    PartitionCheck,
-    VanishedEntries,
-    WaitingEntries,
-    read_checks,
-    read_entry,
-    read_offsets,
-    read_waiting,
-)
 from baton.queues.redis.batches import ScriptRun
 from baton.queues.redis.explanations import claimed_by_other
 from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
@@ -100,10 +91,10 @@ async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys]
     return found if found.highest else None
 
 
-def _read(run_id: str, looked: Sequence[Sequence[bytes | None]]) -> tuple[Sequence[PartitionCheck], QueueCheck]:
+def _read(run_id: str, looked: Sequence[Sequence[bytes | None]]) -> tuple[Sequence[backlog.PartitionCheck], QueueCheck]:
     """Parse the answers of the script check. Raises OddAnswerError and ForeignRecord."""
     born, count, *_ = looked[0]
-    seen = [one for *_, told in looked for one in read_checks(told)]
+    seen = [one for *_, told in looked for one in backlog.read_checks(told)]
     return seen, QueueCheck(
         None if born is None else f"{records.word(run_id, 'run_id')}/{records.word(born, 'born')}",
         None if count is None else records.count(count),
@@ -177,8 +168,8 @@ class RedisQueue:
         self._resizer = Resizer(self._transport, queue, self._keys)
         self._made: tuple[str, int] | None = None
         """Run id and number of partitions for which all partitions are known to exist."""
-        self._vanished = VanishedEntries(self._url.place, queue)
-        self._looked: tuple[object, Sequence[PartitionCheck], QueueCheck] = (None, (), QueueCheck())
+        self._vanished = backlog.VanishedEntries(self._url.place, queue)
+        self._looked: tuple[object, Sequence[backlog.PartitionCheck], QueueCheck] = (None, (), QueueCheck())
         """The raw answers of the last check, and their parsed values."""
         self._claimed: tuple[list[bytes | None], RoutingTable, ResizeRecord | None] | None = None
         """The raw answer of the last claim, and its parsed values."""
@@ -194,14 +185,14 @@ class RedisQueue:
             with self._transport.explained():
                 self._looked = (looked, *_read(*looked))
         _, seen, checked = self._looked
-        waiting: Mapping[int, WaitingEntries] = {}
+        waiting: Mapping[int, backlog.WaitingEntries] = {}
         finished = {partition: one.backlog.finished for partition, one in enumerate(seen)}
         idle = {partition for partition, count in finished.items() if self._finished.get(partition, count) == count}
         all_idle, self._finished = len(idle) == len(finished), finished
         if asked := [
             partition for partition, one in enumerate(seen) if one.backlog.gone or (one.backlog.lag and partition in idle)
         ]:
-            waiting = await self._ask_offsets(asked, read_waiting)
+            waiting = await self._ask_offsets(asked, backlog.read_waiting)
         vanished = {n: one.lost + (waiting[n].vanished if n in waiting else 0) for n, one in enumerate(seen)}
         checked = checked._replace(
             oldest=max((one.age for one in waiting.values() if one.age is not None), default=None) if all_idle else None,
@@ -274,7 +265,7 @@ class RedisQueue:
         return True
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        found = await self._ask_offsets(range(await self._count() or 0), read_offsets)
+        found = await self._ask_offsets(range(await self._count() or 0), backlog.read_offsets)
         return {partition: one for partition, one in found.items() if one is not None}
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
@@ -286,7 +277,7 @@ class RedisQueue:
                 entries += records.recorded(answer[1], "entries")
                 if not answer[2]:
                     return Reached(records.recorded(answer[0], "offset"), entries)
-                before, behind = behind, read_entry(answer[2])
+                before, behind = behind, backlog.read_entry(answer[2])
                 if behind <= before:
                     raise records.OddAnswerError("an entry that is not after the previous one")
 
