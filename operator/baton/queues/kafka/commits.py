@@ -302,8 +302,11 @@ class OwnerCommits:
         refused = await self._offsets.commit_several(wanted, within)
         for number, one in wanted.items():
             if number not in refused:
-                positions[number].in_doubt = before[number]
-                self._note_commit(positions[number], one.offset, one.record, asked_at)
+                position = positions[number]
+                position.in_doubt = before[number]
+                position.commit_taken(one.offset, one.record, asked_at)
+                if not names(one.record, self._uid, position.epoch):  # handed over: commit nothing more under this token
+                    position.lost = owner_of(one.record)
         return refused
 
     async def _follow_token(self, partition: int, position: ReadPosition) -> None:
@@ -425,13 +428,6 @@ class OwnerCommits:
             position.lost = owner_of(record)
             position.other_process = names(record, self._uid, position.epoch)
         return True
-
-    def _note_commit(self, position: ReadPosition, offset: int, record: Record, asked_at: float) -> None:
-        """Take in a commit that the broker took. A partition that this commit handed over is its receiver's: nothing more is
-        committed under this token."""
-        position.commit_taken(offset, record, asked_at)
-        if not names(record, self._uid, position.epoch):
-            position.lost = owner_of(record)
 
     def _record_with_mark(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
         """Return the record unchanged; if only the giver has written it, with this process's mark."""
