@@ -30,7 +30,7 @@ from baton.queues.logged_ranges import (
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import CONNECTION_OPTIONS, client
+from baton.queues.redis.connection import CONNECTION_OPTIONS, Command, ask, client
 from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.scripts import Script
@@ -264,19 +264,17 @@ class RedisRanges:
             raise refusal
         return [answers[nth] for nth in range(len(runs))]
 
-    def _ask(self, script: Script, parts: Sequence[Sequence[Run]], *, load: bool = False) -> list[Any]:
-        with self._client.pipeline(transaction=False) as pipe:
-            if load:
-                pipe.script_load(script.text)
-            for runs in parts:
-                keys = [key for partition, _ in runs for key in keys_of_ranges(self._keys(partition))]
-                arguments = [each for _, values in runs for each in (len(values), *values)]
-                pipe.evalsha(script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *arguments)
-            answers: list[Any] = pipe.execute(raise_on_error=False)
-        if load and isinstance(refusal := answers.pop(0), ResponseError):
-            raise refusal
-        if not load and any(isinstance(answer, NoScriptError) for answer in answers):
-            return self._ask(script, parts, load=True)  # repeats all: requests are idempotent
+    def _ask(self, script: Script, parts: Sequence[Sequence[Run]]) -> list[Any]:
+        commands: list[Command] = []
+        for runs in parts:
+            keys = [key for partition, _ in runs for key in keys_of_ranges(self._keys(partition))]
+            arguments = [each for _, values in runs for each in (len(values), *values)]
+            commands.append(("EVALSHA", script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *arguments))
+        answers = ask(self._client, commands)
+        if any(isinstance(answer, NoScriptError) for answer in answers):
+            loaded, *answers = ask(self._client, [("SCRIPT LOAD", script.text), *commands])  # all again: requests are idempotent
+            if isinstance(loaded, ResponseError):
+                raise loaded
         return answers
 
     def _keys(self, partition: int) -> PartitionKeys:
