@@ -145,10 +145,10 @@ def fitting_step(state: GroupState, observation: Observation, now: float, limit:
 def _granted_by_ledger(made: Step, observation: Observation) -> Iterator[Outcome]:
     """Yield the outcomes of grants at queues that cannot fence."""
     for one in made.effects:
-        of = one.partition
-        unfenced = isinstance(one, Grant) and not observation.queues[of.queue].fenced
-        if unfenced and made.state.moves[of].released is not ReleaseCause.DEADLINE:
-            yield Outcome(of, Ownership(one.uid, one.epoch))
+        if not isinstance(one, Grant) or observation.queues[one.partition.queue].fenced:
+            continue
+        if made.state.moves[one.partition].released is not ReleaseCause.DEADLINE:
+            yield Outcome(one.partition, Ownership(one.uid, one.epoch))
 
 
 def _fitting_step(state: GroupState, observation: Observation, now: float, limit: int) -> Fitted:
