@@ -445,7 +445,7 @@ class _Table:
                         changed = True
 
     def _move(self, partition: Partition, receiver: MemberId) -> None:
-        """Move this partition, or a partition of its queue that moved the opposite way back instead, which saves a move."""
+        """Move this partition. If another one moved the opposite way, move that one back instead, which saves a move."""
         giver = self._owner[partition]
         back = [p for p in self._moved.get((partition.queue, receiver, giver), ()) if self._owner[p] == giver]
         moving = min(back, default=partition)

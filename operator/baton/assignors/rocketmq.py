@@ -162,7 +162,7 @@ CONSISTENT_HASH = Declaration(
 
 
 def machine_room(request: Request) -> Answer:
-    """Exactly RocketMQ's answer. Option rooms: a partition without a replica in one of them gets no owner. Default: all rooms."""
+    """Exactly RocketMQ's answer. Option rooms: a partition without a replica in one of them gets no owner."""
     return queue_by_queue(request, sorted(request.members), _of_rooms(request))
 
 

@@ -54,7 +54,7 @@ class OwnRights:
 
     @asynccontextmanager
     async def of(self, authorization: str) -> AsyncIterator[Viewer]:
-        """As of `OnePerson`. A viewer's connections stay open while it has a request."""
+        """See `OnePerson.of`. A viewer's connections stay open while it has a request."""
         token = bearer(authorization)
         key = sha256(token.encode()).hexdigest()
         async with self._opening:

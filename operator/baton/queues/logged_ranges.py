@@ -147,8 +147,7 @@ class LoggedRanges(Protocol):
         """Return how far the next ranges may reach. Nothing is recorded: until it is logged, a range belongs to no query."""
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        """Log ranges, so that they can be read even after a change of owner, and finish everything before their starts. Logging a
-        range again gives the same answer."""
+        """Log ranges, so that they can be read even after a change of owner. Logging a range again gives the same answer."""
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         """Finish ranges. Finishing again changes nothing."""

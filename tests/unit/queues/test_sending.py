@@ -317,3 +317,37 @@ async def test_the_callers_of_one_round_trip_go_on_a_few_at_a_time() -> None:
         turn += 1
     assert went_on.total() == MOST
     assert max(went_on.values()) <= ANSWERED_AT_ONCE
+
+
+async def test_a_refusal_cancels_no_caller_whose_request_was_accepted() -> None:
+    """As where a task group asks for many grants, and one key has a foreign type: the others are accepted at the server."""
+    accepted: list[object] = []
+
+    async def send(requests: Sequence[ScriptRun]) -> Sequence[object]:
+        return [ValueError("foreign"), *range(1, len(requests))]
+
+    async def ask(batches: Batches) -> None:
+        accepted.append(await batches.ask(request(8)))
+
+    async def ask_all(batches: Batches) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(MOST):
+                tasks.create_task(ask(batches))
+
+    with pytest.raises(ExceptionGroup):
+        await ask_all(Batches(send))
+    assert len(accepted) == MOST - 1
+
+
+async def test_callers_get_answers_that_have_arrived_when_the_connection_closes() -> None:
+    batches, answered = Batches(Server().send), asyncio.Event()
+
+    async def ask() -> object:
+        answer = await batches.ask(request(8))
+        answered.set()
+        return answer
+
+    asking = asyncio.gather(*(ask() for _ in range(MOST)))
+    await answered.wait()
+    await batches.close()
+    assert len(await asking) == MOST

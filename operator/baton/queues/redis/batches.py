@@ -7,6 +7,7 @@ take one round trip and one wait.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import redis.asyncio as aioredis
@@ -119,15 +120,8 @@ class Batches:
     async def _carry(self, those: Sequence[tuple[ScriptRun, asyncio.Future[object]]]) -> None:
         try:
             answers = await self._send([request for request, _ in those])
-            for place, ((_, future), answer) in enumerate(zip(those, answers, strict=True), 1):
-                if future.done():
-                    pass  # its caller was cancelled
-                elif isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
-                if place % ANSWERED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            # Refusals last: a caller may then cancel others, which have their answers by now.
+            answered = sorted(zip(those, answers, strict=True), key=lambda one: isinstance(one[1], Exception))
         except asyncio.CancelledError:
             _end(those, QueueUnreachable("the connection was closed"))
             raise
@@ -136,12 +130,35 @@ class Batches:
             self._end_waiting(error)  # the server hangs, so they would only time out later
         except Exception as error:
             _end(those, error)
+        else:
+            await _hand_out((future, answer) for (_, future), answer in answered)
 
 
 def _end(those: Iterable[tuple[ScriptRun, asyncio.Future[Any]]], error: Exception) -> None:
     for _, future in those:
         if not future.done():
             future.set_exception(error)
+
+
+async def _hand_out(answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
+    """Give these callers their answers, a few at a time; if that is cancelled, the rest at once."""
+    rest = iter(answers)
+    try:
+        while some := list(islice(rest, ANSWERED_AT_ONCE)):
+            _give(some)
+            await asyncio.sleep(0)
+    finally:
+        _give(rest)
+
+
+def _give(answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
+    for future, answer in answers:
+        if future.done():
+            continue  # its caller was cancelled
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
 
 
 async def round_trip(

@@ -24,7 +24,7 @@ class Failed(NamedTuple):
     error: type[Exception] = QueueUnreachable
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class OutgoingEntry:
     """An entry to send, until its outcome is known."""
 

@@ -160,6 +160,7 @@ class RedisRanges:
         return [self._ahead(request, answer) for request, answer in zip(requests, self._run(scripts.AHEAD, runs), strict=True)]
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
+        """See LoggedRanges. Also finishes everything before their starts."""
         runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
         return [_answer(fields, Logged) for fields in self._run(scripts.LOG, runs, missing=("GONE", "1", "0"))]
 
