@@ -148,7 +148,11 @@ async def test_deleting_a_group_in_the_foreground_deletes_its_ledger(shop: World
     await shop.fleet("foreground", queue={"rebalance": {"maxHandoffSeconds": 0}})
     await shop.api.delete(groups_path(shop.namespace, "foreground"), propagationPolicy="Foreground")
     await shop.gone("foreground")
-    assert await shop.ledger_data("foreground") is None
+
+    async def no_ledger() -> bool:
+        return await shop.ledger_data("foreground") is None
+
+    await eventually(no_ledger, "the garbage collector has deleted the ledger's last version, too")
 
 
 async def test_a_queue_removed_from_a_group_is_taken_back_and_released(shop: World, redis_server: RedisServer) -> None:

@@ -41,7 +41,7 @@ async def test_a_pod_writes_its_own_lease_and_no_other(consumers: World, act: Ac
     message = await refused(b.write_lease(here, "baton-a", "orders", of_a, **RELEASES))
     assert "Lease baton-a is the session of the pod a, and only that pod writes it: this is the token of the pod b" in message
     assert "whose Lease is baton-b" in message
-    assert "the word of the pod c" in await refused(b.write_lease(here, "baton-c", "orders", "u-c"))
+    assert "the session of the pod c" in await refused(b.write_lease(here, "baton-c", "orders", "u-c"))
     message = await refused(b.write_lease(here, "baton-b", "orders", of_a))
     assert (
         f"spec.holderIdentity of Lease baton-b is the UID of the pod that writes it, or empty to give it up: set it to {of_b}"
@@ -58,10 +58,10 @@ async def test_a_pod_neither_relabels_nor_deletes_anothers_lease(consumers: Worl
     await a.write_lease(here, "baton-a", "orders", await uid(consumers, "a"))
     path = leases_path(here, "baton-a")
     lease = await b.get(path)
-    assert "word of the pod a" in await refused(b.replace(path, lease | {"metadata": lease["metadata"] | {"labels": {}}}))
+    assert "session of the pod a" in await refused(b.replace(path, lease | {"metadata": lease["metadata"] | {"labels": {}}}))
     other = lease["metadata"] | {"labels": {GROUP_LABEL: "returns"}}
-    assert "word of the pod a" in await refused(b.replace(path, lease | {"metadata": other}))
-    assert "word of the pod a" in await refused(b._request("DELETE", path))
+    assert "session of the pod a" in await refused(b.replace(path, lease | {"metadata": other}))
+    assert "session of the pod a" in await refused(b._request("DELETE", path))
     await a._request("DELETE", path)
 
 
@@ -96,7 +96,7 @@ async def test_a_pod_of_that_name_in_another_namespace_is_refused(consumers: Wor
     await grant(api, consumers.namespace, "from-beside", [LEASE_WRITER], service_account(elsewhere.namespace, "consumer"))
     stranger = await act(pod="a", account="consumer", world=elsewhere)
     message = await refused(stranger.write_lease(consumers.namespace, "baton-a", "orders", await uid(consumers, "a")))
-    assert "word of the pod a" in message
+    assert "session of the pod a" in message
 
 
 async def test_the_drivers_lease_is_written_by_accounts_that_may_join(consumers: World, act: ActAs) -> None:
@@ -112,10 +112,10 @@ async def test_the_drivers_lease_is_written_by_accounts_that_may_join(consumers:
         driver.write_lease(here, "orders-driver", "orders", of_consumer)
     )
     await driver.write_lease(here, "orders-driver", "orders", of_driver)
-    assert "word of the driver" in await refused(consumer.write_lease(here, "orders-driver", "orders", of_consumer))
-    assert "word of the driver" in await refused(driver.write_lease(here, "returns-driver", "returns", of_driver))
-    assert "word of the driver" in await refused(driver.write_lease(here, "orders-driver", "returns", of_driver))
-    assert "word of the pod a" in await refused(driver.write_lease(here, "baton-a", "orders", of_driver))
+    assert "session of the driver" in await refused(consumer.write_lease(here, "orders-driver", "orders", of_consumer))
+    assert "session of the driver" in await refused(driver.write_lease(here, "returns-driver", "returns", of_driver))
+    assert "session of the driver" in await refused(driver.write_lease(here, "orders-driver", "returns", of_driver))
+    assert "session of the pod a" in await refused(driver.write_lease(here, "baton-a", "orders", of_driver))
     await driver.write_lease(here, "orders-driver", "orders", "")
 
 
@@ -124,9 +124,9 @@ async def test_a_pod_named_like_a_driver_cannot_write_a_drivers_lease(consumers:
     sly = await act(pod="foo-driver", account="consumer")
     mine = await uid(consumers, "foo-driver")
     message = await refused(sly.write_lease(here, "baton-foo-driver", "baton-foo", mine))
-    assert "word of the driver of ConsumerGroup baton-foo" in message
+    assert "session of the driver of ConsumerGroup baton-foo" in message
     await consumers.session("-", mine, "baton-foo", name="baton-foo-driver")  # type: ignore[arg-type]
-    assert "word of the driver" in await refused(sly.write_lease(here, "baton-foo-driver", "orders", mine))
+    assert "session of the driver" in await refused(sly.write_lease(here, "baton-foo-driver", "orders", mine))
 
 
 async def test_sessions_of_consumers_and_drivers_work_with_their_pods_tokens(
