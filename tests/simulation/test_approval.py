@@ -10,10 +10,10 @@ from baton.engine import State, Step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome
 from baton.engine.results import Approved, Revoked
 from baton.model.ids import MemberId, Partition, QueueName
-from tests.unit.engine.group import Group
+from tests.simulation.every_step import CheckedGroup
 
 
-class Approving(Group):
+class Approving(CheckedGroup):
     """A group with a person who looks."""
 
     def __init__(self, partitions: int, spec: GroupSpec) -> None:
@@ -98,6 +98,7 @@ def test_no_partition_leaves_a_working_pod_without_an_approval(seed: int) -> Non
     group.spec = replace(group.spec, approval=Approval.AUTOMATIC)  # what still waits is carried out
     group.come_to_rest()
     assert summary(group.state).state is State.READY
+    group.check_rest()
 
 
 def test_some_proposals_are_made_and_approved() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from baton.api.group import Protocol
 from baton.engine import Grant
 from baton.engine.observation import Outcome
-from baton.simulation import Result, parse_scenario, simulate
-from tests.unit.engine.group import Group
+from baton.simulation import parse_scenario
+from baton.simulation.run import Line
+from tests.simulation.every_step import CheckedGroup, simulate_checked
 
 CALM = 60.0
 """Seconds between two batches of operations: longer than any rebalance of these fleets takes."""
@@ -66,10 +67,12 @@ class Story:
         return None
 
 
-def lived(events: list[dict[str, Any]], until: float, queues: dict[str, Any] | None = None, **group: Any) -> Result:
+def lived(events: list[dict[str, Any]], until: float, queues: dict[str, Any] | None = None, **group: Any) -> Line:
+    """Return the summary, and `grants_to_others`: the moves counted here."""
     rebalance = {"delaySeconds": 5, "maxHandoffSeconds": 3, **group.pop("rebalance", {})}
     whole = {"queues": queues or {"orders": 8}, "group": {"rebalance": rebalance, **group}, "events": events, "until": until}
-    return simulate(parse_scenario(whole))
+    result, checks = simulate_checked(parse_scenario(whole))
+    return {**result.summary, "grants_to_others": checks.moves}
 
 
 @given(
@@ -89,8 +92,8 @@ def test_solace_never_moves_more_than_the_lower_bound(
     for number, batch in enumerate(batches):
         story.batch(number * CALM, [one for one in batch if pay is not None or one[0] != "subscribe"])
     rebalance = {"maxConcurrentHandoffs": bound}
-    summary = lived(story.events, CALM * (len(batches) + 1), queues, protocol=protocol.value, rebalance=rebalance).summary
-    assert summary["moves"] == summary["lower_bound"]
+    summary = lived(story.events, CALM * (len(batches) + 1), queues, protocol=protocol.value, rebalance=rebalance)
+    assert summary["moves"] == summary["grants_to_others"] == summary["lower_bound"]
     assert (summary["state"], summary["dual_ownership"], summary["epoch_regressions"]) == ("Ready", 0, 0)
     if story.there and pay is None:
         loads = [len(summary["assignment"].get(name, {}).get("orders", ())) for name in story.there]
@@ -101,10 +104,10 @@ def test_solace_never_moves_more_than_the_lower_bound(
 def test_a_fleet_that_is_back_within_the_delay_moves_nothing(first: list[str], gone: list[str], partitions: int) -> None:
     story = Story()
     story.batch(0.0, [("join", name) for name in first])
-    before = lived(story.events, CALM, {"orders": partitions}).summary
+    before = lived(story.events, CALM, {"orders": partitions})
     story.batch(CALM, [("leave", name) for name in gone])
     story.batch(CALM + 3, [("join", name) for name in gone if name in first])
-    after = lived(story.events, CALM + 4, {"orders": partitions}).summary
+    after = lived(story.events, CALM + 4, {"orders": partitions})
     assert after["state"] == "Ready"
     if len(first) <= partitions:
         assert (after["moves"], after["assignment"]) == (0, before["assignment"])
@@ -113,7 +116,7 @@ def test_a_fleet_that_is_back_within_the_delay_moves_nothing(first: list[str], g
 @given(st.lists(MEMBERSHIP, min_size=1, max_size=5), st.lists(st.tuples(MASK, st.sampled_from([0, 0.5, 3])), max_size=8))
 def test_partitions_that_do_not_move_are_never_paused(life: list[Operation], faults: list[tuple[int, float]]) -> None:
     """The ledger is written, and only some of the grants are carried out."""
-    group = Group(8).start("a", "b")
+    group = CheckedGroup(8).start("a", "b")
     for operation in life:
         match operation:
             case ("join", str(name)) if name not in group.members:

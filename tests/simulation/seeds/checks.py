@@ -25,15 +25,13 @@ if TYPE_CHECKING:
 # Invariants of every step of the engine, also of steps whose ledger is never written
 
 
-SAMPLE = 6
-"""One step in six is repeated, to check that repetition and order change nothing."""
-
-
 class StepChecks:
     """Checks the steps of one group."""
 
-    def __init__(self) -> None:
+    def __init__(self, sample: int = 6) -> None:
+        """`sample`: one step in so many is repeated, to check that repetition and order change nothing."""
         self.steps = 0
+        self._sample = sample
 
     def stepped(self, before: GroupState, seen: Observation, made: Step, now: float) -> bool:
         """Check a step. Returns whether the group is settled. Raises InvariantError."""
@@ -45,7 +43,7 @@ class StepChecks:
         settled = summary(state).settled
         if settled:
             _settled_is_settled(state)
-        if self.steps % SAMPLE == 0:
+        if self.steps % self._sample == 0:
             if load(dump(state)) != state:
                 raise InvariantError("the ledger does not read back as it was written")
             other = step(replace(before, view=None), _repeated(seen), now)
