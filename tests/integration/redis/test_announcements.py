@@ -207,6 +207,17 @@ async def test_announcements_made_during_an_outage_are_heard_afterwards(tmp_path
         until(lambda: pod.values()[-1] == b"b")
 
 
+async def test_partitions_are_granted_and_emptied_while_redis_is_full(tmp_path: Path) -> None:
+    async with own_queue() as (_, queue), operating(queue, tmp_path) as operator:
+        pod = operator.hearing()
+        queue.send("a", "b")
+        with queue.raw() as raw:
+            raw.config_set("maxmemory", 1)
+        await granted(queue, pod, 0, 1)
+        until(lambda: pod.values() == [b"a", b"b"])
+        await acknowledged(queue)
+
+
 async def test_each_round_trip_announces_once_per_pod(queue: Queue, raw: Any) -> None:
     one, other = Uid(str(uuid4())), Uid(str(uuid4()))
     await queue.operator.check()

@@ -114,6 +114,22 @@ async def test_on_revoked_can_still_acknowledge_when_the_grace_period_ends(opera
     assert await lag(queue) == 0
 
 
+async def test_entries_acknowledged_in_on_revoked_are_not_redelivered(operator: Operator, queue: Queue) -> None:
+    kept: list[Entry] = []
+
+    def flush(partitions: Sequence[Partition], time_left: float | None) -> None:
+        for entry in kept:
+            entry.ack()
+
+    queue.send("a", "b", "c")
+    pod = await operator.owner(0, handler=kept.append, callbacks=Callbacks(on_revoked=flush), manual_ack=True)
+    until(lambda: len(kept) == 3)
+    assert await queue.operator.outstanding(0) == 3
+    pod.gives_back((0, 1))
+    assert await queue.operator.outstanding(0) == 0
+    assert await lag(queue) == 0
+
+
 async def test_a_running_handler_returns_before_on_revoked_is_called(operator: Operator, queue: Queue) -> None:
     told, gate = Told(), Gate()
 

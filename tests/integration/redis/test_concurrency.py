@@ -8,7 +8,6 @@ from collections import defaultdict
 import pytest
 
 from baton.consumer import Batch, Entry
-from baton.consumer.handler import Handler
 from baton.model.ids import Epoch
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import Gate, Operator, Pod, acknowledged, lag
@@ -157,24 +156,27 @@ async def test_shutdown_waits_for_every_workers_entry(operator: Operator, queue:
     assert await lag(queue) == 2
 
 
-def leave_at_three(entry: Entry) -> None:
-    if entry.value == b"3":
-        raise SystemExit(7)
-
-
-async def leave_at_three_in_a_coroutine(entry: Entry) -> None:
-    leave_at_three(entry)
-
-
 @pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("handle", [leave_at_three, leave_at_three_in_a_coroutine])
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
 async def test_a_handler_that_ends_the_process_has_what_it_handled_acknowledged(
-    operator: Operator, queue: Queue, handle: Handler, concurrency: int
+    operator: Operator, queue: Queue, kind: str, concurrency: int
 ) -> None:
+    handled: list[bytes] = []
+
+    def leave_at_three(entry: Entry) -> None:
+        if entry.value == b"3":
+            raise SystemExit(7)
+        handled.append(entry.value)
+
+    async def leave_at_three_async(entry: Entry) -> None:
+        leave_at_three(entry)
+
     queue.send(*map(str, range(6)))
-    pod = await operator.owner(0, handler=handle, concurrency=concurrency)
+    handler = leave_at_three if kind == "threads" else leave_at_three_async
+    pod = await operator.owner(0, handler=handler, concurrency=concurrency)
     until(pod.gone)
     assert pod.exit == 7
+    assert handled == [b"0", b"1", b"2"]
     assert await lag(queue) == 3
 
 

@@ -1,5 +1,6 @@
 """A plain pod's consumer against a real Redis and a ledger in a directory; the test plays the operator."""
 
+import logging
 import threading
 import time
 from dataclasses import replace
@@ -286,6 +287,29 @@ async def test_entries_of_a_lost_partition_leave_room_for_the_others(operator: O
     gate.open()
     until(lambda: pod.values() == [b"a", b"b", b"c"])
     until(lambda: other.log == [(1, b"x", True)])
+
+
+async def test_a_partition_taken_with_an_entry_in_hand_is_logged_as_lost(
+    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An idle one is logged as handed off."""
+    caplog.set_level(logging.INFO, "baton.consumer")
+    pod, other = operator.pod("a"), operator.pod("b")
+    pod.before = gate = Gate(lambda entry: entry.value == b"x")
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("a")
+    until(lambda: pod.values() == [b"a"])
+    await acknowledged(queue)
+    await operator.grant(other, (0, 2))
+    until(lambda: "is handed off" in caplog.text)
+    queue.send("x", partition=1)
+    gate.reached()
+    await operator.grant(other, (1, 2))
+    gate.open()
+    until(lambda: "is lost" in caplog.text)
+    levels = {record.getMessage().split(":")[0].partition("/")[2]: record.levelno for record in caplog.records}
+    assert levels["0 is handed off"] == logging.INFO
+    assert levels["1 is lost"] == logging.WARNING
 
 
 async def test_entries_in_hand_come_again_when_the_ledger_names_their_partition_again(operator: Operator, queue: Queue) -> None:

@@ -1,5 +1,6 @@
 """Primary and replica change places behind one address. Connections to the former primary stay open, as behind a Service."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator
@@ -9,7 +10,7 @@ import pytest
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisProducer
+from baton.queues.redis import AsyncRedisProducer, RedisProducer
 from tests.integration.redis.conftest import make_queue, own_queue
 from tests.integration.redis.pods import operating
 from tests.integration.redis.test_resizing import ONE
@@ -115,6 +116,29 @@ async def test_clients_of_the_former_primary_retry_within_their_patience(pair: P
         until(lambda: len(pod.log) == 2)
         queue.send("2")
         until(lambda: pod.values() == [b"0", b"1", b"2"])
+    await queue.close()
+
+
+async def test_lingering_sends_continue_at_the_new_primary(pair: Pair) -> None:
+    """None is lost, duplicated or reordered."""
+    queue = await make_queue(pair.address.url)
+    values: list[bytes] = []
+    async with AsyncRedisProducer(pair.address.url, queue.name, patience=PATIENCE, max_entries=20) as tasks:
+        with RedisProducer(pair.address.url, queue.name, patience=PATIENCE, max_entries=20) as threads:
+            for part in range(3):
+                for number in range(part * 100, part * 100 + 100):
+                    await tasks.produce(queue.key(0), str(number))
+                    threads.produce(queue.key(1), str(number))
+                    values.append(b"%d" % number)
+                await tasks.flush()
+                await asyncio.to_thread(threads.flush)
+                pair.change_places()
+            assert not (await tasks.send(queue.key(0), "last")).duplicate
+            assert not (await asyncio.to_thread(threads.send, queue.key(1), "last")).duplicate
+    await queue.operator.check()
+    for partition in (0, 1):
+        owner = await queue.granted("a", 1, partition)
+        assert [entry.value for entry in owner.read(partition, ONE, 1000)] == [*values, b"last"]
     await queue.close()
 
 

@@ -126,6 +126,24 @@ async def test_a_waiting_reader_sends_no_requests(queue: Queue, raw: redis.Redis
     assert waiting.result() == set()
 
 
+async def test_a_repeated_wait_costs_a_single_request(queue: Queue, raw: redis.Redis) -> None:
+    owner = await queue.granted("a", ONE)
+    owner.read(0, ONE)
+
+    def calls_after_an_entry() -> dict[str, int]:
+        """Return the clients' calls so far of each command, after an entry has ended a wait."""
+        waiting = Waiting(owner, 0)
+        waiting.until_blocked(queue)
+        queue.send("an entry")
+        assert waiting.result() == {0}
+        assert len(owner.read(0, ONE)) == 1
+        stats: Any = raw.info("commandstats")
+        return {name: stats[f"cmdstat_{name}"]["calls"] for name in ("client|id", "eval", "xread")}
+
+    first, second = calls_after_an_entry(), calls_after_an_entry()
+    assert {name: second[name] - first[name] for name in first} == {"client|id": 0, "eval": 0, "xread": 1}
+
+
 async def test_a_partition_granted_again_is_ready_at_the_new_epoch(queue: Queue) -> None:
     reader = await queue.granted("a", 1)
     assert reader.read(0, Epoch(1)) == []
