@@ -7,14 +7,14 @@ from io import StringIO
 from rich.console import Console
 
 from demo.audit import audit
-from demo.chart import chart
+from demo.chart import averaged, chart, sampled
 from demo.picture import Member, Picture
 from demo.records import Evidence
 from demo.report import Totals, clean, line, table
 from demo.stage import Moment
-from demo.story import Line, Voice
+from demo.story import Line, Voice, clock_text
 from demo.timings import Timings, milliseconds
-from demo.view import Colours
+from demo.view import Colours, spark
 
 
 def test_the_line_has_the_fields_of_the_contract() -> None:
@@ -124,6 +124,27 @@ def test_milliseconds_of_nothing_are_zero() -> None:
 # -- The chart at the end: what held at each moment, in as many columns as there are.
 
 
+def test_each_column_shows_the_moment_at_its_end() -> None:
+    early, late = Moment(0.5, {0: "a"}), Moment(2.5, {0: "b"})
+    assert sampled([early, late], 4, end=4.0) == [early, early, late, late]
+    assert sampled([late], 4, end=4.0) == [None, None, late, late]
+
+
+def test_rates_are_averaged_over_each_column() -> None:
+    assert averaged([(0.0, 1), (1.0, 3), (2.0, 5), (9.0, 7)], 2, end=4.0) == (2, 5)
+    assert averaged([], 2, end=4.0) == (0, 0)
+
+
+def test_a_column_without_rates_repeats_the_last_one() -> None:
+    assert averaged([(1.0, 3), (3.0, 5)], 4, end=4.0) == (0, 3, 3, 5)
+
+
+def test_bars_are_as_high_as_their_values() -> None:
+    assert spark((0.0, 4.0, 8.0)) == "▁▅█"
+    assert spark(()) == ""
+    assert spark((0.0, 0.0)) == "▁▁"
+
+
 def test_the_chart_has_a_row_per_partition_and_a_mark_per_step() -> None:
     console = Console(width=60, record=True, file=None, force_terminal=False, quiet=True)
     moments = [
@@ -142,6 +163,10 @@ def test_the_chart_has_a_row_per_partition_and_a_mark_per_step() -> None:
     assert "a exec-1" in captured.get() and "2 scale out" in captured.get()
 
 
+def test_the_clock_shows_minutes_and_seconds() -> None:
+    assert [clock_text(seconds) for seconds in (0, 9.96, 65.25)] == ["0:00.0", "0:10.0", "1:05.2"]
+
+
 def test_the_legend_keeps_letter_and_name_together() -> None:
     names = [f"orders-6710aa-exec-{number}" for number in range(1, 8)]
     console = Console(width=112, force_terminal=False)
@@ -149,3 +174,8 @@ def test_the_legend_keeps_letter_and_name_together() -> None:
         moments = [Moment(0.0, dict(enumerate(names))), Moment(1.0, {})]
         console.print(chart(moments, [], [], 7, Colours(), 100))
     assert all(f"{letter} {name}" in captured.get() for letter, name in zip("abcdefg", names, strict=True))
+
+
+def test_each_member_has_a_different_colour() -> None:
+    colours = Colours()
+    assert len({colours.of(f"orders-{number}") for number in range(1, 8)}) == 7

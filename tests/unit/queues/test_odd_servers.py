@@ -1,6 +1,7 @@
 """Odd servers at a queue's address: the operator bounds what it reads, and reports that it is not a Redis."""
 
 import asyncio
+import inspect
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from redis.exceptions import ConnectionError, InvalidResponse  # noqa: A004 - the library's name
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.offsets import SetsOffsets
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisQueue, connection
 from baton.queues.redis.connection import MOST_BYTES, async_client
@@ -180,3 +182,8 @@ def test_any_odd_answer_is_reported_in_a_readable_sentence(info: bytes, others: 
                 await queue.close()
 
     asyncio.run(ask())
+
+
+def test_the_questions_cover_every_method_of_the_adapter() -> None:
+    methods = {name for name, _ in inspect.getmembers(SetsOffsets, inspect.isfunction) if not name.startswith("_")}
+    assert methods - {"close"} == {question.partition(" ")[0] for question in QUESTIONS}

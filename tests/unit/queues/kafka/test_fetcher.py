@@ -127,6 +127,13 @@ def test_partitions_above_their_share_rest_until_half_is_left(fetcher: Fetcher) 
     assert resting() == [1]
 
 
+def test_partitions_are_not_checked_one_by_one_while_little_is_fetched(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[object] = []
+    monkeypatch.setattr("baton.queues.kafka.fetcher.should_rest", lambda *one: checked.append(one))
+    fetcher._add_polled(of(0, *range(100)))
+    assert (fetcher._has_enough(), checked) == (False, [])
+
+
 def test_the_total_fetched_is_tracked(fetcher: Fetcher) -> None:
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
     fetcher._add_polled([*of(0, *range(10)), *of(1, *range(5))])
