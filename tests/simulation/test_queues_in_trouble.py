@@ -139,7 +139,7 @@ async def test_a_group_whose_queue_is_read_only_is_deleted_in_time(shop: Shop, r
 
 @in_virtual_time
 async def test_a_read_only_queue_is_unreachable_until_a_write_succeeds(shop: Shop) -> None:
-    """And not Ready for a moment at each look, with two events, while an alert never sees it for long enough."""
+    """The group does not turn Ready for a moment at each check: that would send two events each time and reset any alert."""
     await shop.served()
     shop.queues["orders"].refuses = frozenset({"grant"})
     shop.pod("b")

@@ -227,8 +227,8 @@ async def test_a_deleted_immutable_ledger_is_rewritten_without_loss(world: OneRe
 
 
 @in_virtual_time
-async def test_a_ledger_found_immutable_is_rewritten_unchanged(world: OneReplica) -> None:
-    """It has never been able to write it."""
+async def test_an_operator_that_starts_with_an_immutable_ledger_recreates_it_unchanged(world: OneReplica) -> None:
+    """The restarted operator has never written the ledger, and creates it once it is deleted."""
     await serve(world)
     before = await world.ledger()
     world.server.request("patch", LEDGER, body={"immutable": True})

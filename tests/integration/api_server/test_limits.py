@@ -65,8 +65,8 @@ async def test_a_request_has_a_maximum_size(server: Server, namespace: str) -> N
     assert error.message == "Request entity too large: limit is 3145728"
 
 
-async def test_an_object_too_large_to_store_is_refused_by_its_message_only(server: Server, namespace: str) -> None:
-    """By its status it would pass."""
+async def test_an_object_too_large_for_etcd_is_recognized_by_the_message(server: Server, namespace: str) -> None:
+    """Its status, 500, would mean a temporary failure."""
     finalizers = [f"example.com/{number:050}" for number in range(30_000)]
     with pytest.raises(TooLargeError, match="500 : etcdserver: request is too large"):
         await create(server, GROUPS, namespace, metadata={"name": "a", "finalizers": finalizers})

@@ -109,7 +109,8 @@ async def test_plain_commits_and_subscriptions_fail_while_the_operator_is_in_the
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-async def test_plain_commits_fail_during_a_short_absence_of_the_operator(make: MakeQueue, given_up: bool) -> None:
+async def test_plain_commits_fail_after_a_stop_but_not_after_a_release(make: MakeQueue, given_up: bool) -> None:
+    """An operator that stops without a release leaves its member in the group, until it is back."""
     queue = make(1)
     await queue.operator.ensure(None)
     await queue.granted("a", 1)
@@ -126,7 +127,7 @@ async def test_plain_commits_fail_during_a_short_absence_of_the_operator(make: M
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
 
 
-async def test_an_operator_that_cannot_read_its_topic_still_joins_the_group(
+async def test_an_operator_that_cannot_read_its_topic_still_guards_the_group(
     make: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = make(1)

@@ -214,7 +214,7 @@ async def test_outputs_without_the_write_right_name_that_right(make: MakeQueue, 
         await asyncio.to_thread(reader.close)
 
 
-async def test_a_wrong_password_differs_from_a_missing_broker(queue: Queue) -> None:
+async def test_messages_of_a_wrong_password_and_a_missing_broker_differ(queue: Queue) -> None:
     assert "refuses the user operator by SCRAM-SHA-512: correct the user, the password" in await refusal(
         as_user(queue, "operator", password="no")
     )

@@ -84,7 +84,7 @@ async def test_an_entry_that_is_handed_out_again_and_again_is_named(
     await eventually(named, "the entry is named")
 
 
-async def test_a_hand_off_waits_for_messages_or_for_the_release(
+async def test_explain_shows_whether_a_hand_off_waits_for_acks_or_the_release(
     empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     await start(empty, "leader").leads()

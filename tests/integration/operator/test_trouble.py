@@ -114,8 +114,8 @@ async def test_a_redis_that_vanishes_during_a_hand_off_loses_nothing(shop: World
         await assert_the_queue_agrees(shop, "gone", server)
 
 
-async def test_a_flushed_database_is_recreated_above_the_former_epochs(shop: World) -> None:
-    """And a stream that was deleted. Producers and the consumer have to do nothing."""
+async def test_a_flushed_queue_is_created_and_granted_again_at_higher_epochs(shop: World) -> None:
+    """A deleted stream is created again, too. Producers and the consumer go on without a restart."""
     with RedisServer(fsync="always") as server:
         (uid,) = await shop.fleet("flushed", url=server.url, partitions=2)
         former = (await shop.owned("flushed"))["flushed-a"]

@@ -117,7 +117,7 @@ async def test_entries_may_be_empty_or_have_any_bytes(queue: Queue) -> None:
 
 
 async def test_sending_and_waking_work_after_the_wake_stream_was_emptied(queue: Queue, raw: Any) -> None:
-    """Nor from being woken. The owner record went with it: the next wake-up would be below the last."""
+    """Without the owner record, which is deleted too, the next wake-up could get a lower ID than the last one."""
     owner = await queue.granted("a", TWO)
     assert owner.read(0, TWO) == []
     keys = partition_keys(queue.name, 0)
