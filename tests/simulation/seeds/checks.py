@@ -11,6 +11,7 @@ from baton.engine import Grant, GroupState, PartitionState, Pause, State, Step, 
 from baton.engine.observation import Observation
 from baton.engine.results import Granted
 from baton.engine.state_machine import state_of
+from baton.engine.step import SIZE_LIMIT, Fitted, fitting_step
 from baton.model.ids import OnDeadline, Partition
 from tests.simulation.order import backwards
 from tests.simulation.seeds.invariant import InvariantError
@@ -33,10 +34,12 @@ class StepChecks:
         self.steps = 0
         self._sample = sample
 
-    def stepped(self, before: GroupState, seen: Observation, made: Step, now: float) -> bool:
-        """Check a step. Returns whether the group is settled. Raises InvariantError."""
+    def stepped(self, before: GroupState, shown: Observation, made: Step, now: float, limit: int = SIZE_LIMIT) -> bool:
+        """Check a step of `fitting_step`. Returns whether the group is settled. Raises InvariantError."""
         self.steps += 1
         state = made.state
+        assert state.view is not None
+        seen = state.view.observation  # with the decisions that are held back, and the grants that the ledger alone makes
         if made.wake_at is not None and made.wake_at <= now:
             raise InvariantError(f"it wants to be woken at {made.wake_at}, which is over")
         _nothing_waits_without_a_deadline(state, seen, made)
@@ -46,7 +49,7 @@ class StepChecks:
         if self.steps % self._sample == 0:
             if load(dump(state)) != state:
                 raise InvariantError("the ledger does not read back as it was written")
-            other = step(replace(before, view=None), _repeated(seen), now)
+            other = fitting_step(replace(before, view=None), _repeated(shown), now, limit).step
             if (other.state, other.effects, other.events) != (state, made.effects, made.events):
                 raise InvariantError("the order of the facts matters")
             again = step(replace(state, view=None), seen, now)
@@ -201,13 +204,13 @@ class Checks:
 
     # -- the engine, step by step
 
-    def stepped(self, operator: Operator, before: GroupState, now: float, made: Step, texts: Mapping[str, str] | None) -> None:
-        """Check a step of an operator. `texts`: the ledger, if the step is written."""
+    def stepped(self, operator: Operator, before: GroupState, shown: Observation, now: float, limit: int, fitted: Fitted) -> None:
+        """Check a step of an operator."""
+        made, texts = fitted.step, fitted.texts
         if not self._tenant.strict:
             self.settled = summary(made.state).settled
             return
-        assert made.state.view is not None
-        self.settled = self._steps.stepped(before, made.state.view.observation, made, now)
+        self.settled = self._steps.stepped(before, shown, made, now, limit)
         if texts is not None:
             self._pending[operator] = (made, texts)
 

@@ -162,10 +162,10 @@ class Environment:
     def _computed(self, operator: Operator, arguments: tuple[Any, ...], result: Any) -> float:
         """Check a step of the engine that a replica ran on a thread. Returns the seconds that the work takes."""
         if isinstance(result, Fitted):
-            _, before, _, now, *_ = arguments
+            _, before, shown, now, limit = arguments
             tenant = self.tenants[before.group.partition("/")[0]]
             if before.group == str(tenant):
-                self.guarded(tenant.checks.stepped, operator, before, now, result.step, result.texts)
+                self.guarded(tenant.checks.stepped, operator, before, shown, now, limit, result)
         return 0.0 if self.troubles.calm else self.rng.random() * self.troubles.thinking
 
     # -- violations
