@@ -14,12 +14,12 @@ from tests.waiting import eventually
 GROUPS, PODS, PARTITIONS, CHANGED = 40, 4, 8, 20
 
 LIMITS = {
-    "cold": {"requests": 16.0, "writes": 14.5, "ledgers": 4.8, "statuses": 3.4},
-    "gone": {"requests": 12.0, "writes": 12.0, "ledgers": 3.2, "statuses": 3.0},
-    "come": {"requests": 17.0, "writes": 17.0, "ledgers": 3.4, "statuses": 4.5},
+    "cold": {"requests": 12.5, "writes": 12.2, "ledgers": 2.6, "statuses": 2.6},
+    "gone": {"requests": 7.5, "writes": 7.5, "ledgers": 2.3, "statuses": 1.8},
+    "come": {"requests": 9.5, "writes": 9.5, "ledgers": 3.2, "statuses": 1.8},
 }
 """For a group, from the operator's start until all are Settled and nothing more is written; for a pod that goes; for one that
-comes. A fifth or more above what was counted: of 13.5 for a group four are annotations of its pods, and two are events."""
+comes. A fifth or more above what was counted: of 10.2 for a group four are annotations of its pods, and one is an event."""
 
 
 async def test_a_group_and_a_pod_event_cost_no_more_requests_than_they_did() -> None:
