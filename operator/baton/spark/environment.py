@@ -40,6 +40,10 @@ class FleetEnvironment(ABC):
         return lambda: ""
 
 
+LEASE_SECONDS, RENEWED_EVERY = 15.0, 3.0
+"""Seconds that the driver's Lease lasts, and between two renewals."""
+
+
 class Cluster(FleetEnvironment):
     """A Kubernetes cluster, reached with the service account of the pod, or with the kubeconfig from outside.
 
@@ -53,7 +57,6 @@ class Cluster(FleetEnvironment):
         namespace: str | None = None,
         *,
         configuration: Mapping[str, str] | None = None,
-        lease_seconds: float = 15.0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`DriverPod` looks for the driver's namespace and pod in these arguments. `configuration`: Spark's settings.
@@ -65,7 +68,6 @@ class Cluster(FleetEnvironment):
         driver = DriverPod(environment, configuration, namespace=namespace)
         self.namespace = driver.namespace
         self._api = ApiConnection.in_pod(environment=environment) if driver.inside else ApiConnection.from_kubeconfig()
-        self._lease_seconds = lease_seconds
         # The Lease covers the executors whose pods are owned by the pod with this UID. Outside the cluster they have no owner,
         # and the operator finds them by the id of the Spark application.
         self._holder = driver.uid(self._api) or f"{OUTSIDE}{uuid.uuid4()}"
@@ -76,10 +78,9 @@ class Cluster(FleetEnvironment):
     def session(self, group: str) -> FleetSession:
         """Raises `MissingRights` if the driver's account lacks rights that a fleet needs."""
         require(self._api, self.namespace, group)
-        every = min(3.0, self._lease_seconds / 5)
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
         gone = EndedDrivers(self._api, self.namespace)
-        return DriverSession(lease, group, self._holder, self._lease_seconds, every, gone)
+        return DriverSession(lease, group, self._holder, LEASE_SECONDS, RENEWED_EVERY, gone)
 
     def leaving(self, group: str, closing: ExitStack) -> Leaving:
         pods = WatchedPods(self._api, self.namespace, group)
