@@ -239,7 +239,7 @@ ROUND, SLOW_ROUND = 1.0, 10.0
 """Seconds between two rounds: usually, and when the burst is used up."""
 
 PATIENCE = 1.0
-"""Seconds for which an event about a partition waits: for the answer of its queue, and for what follows it."""
+"""Seconds for which the first event of a round waits: for the answers of queues, and for what follows."""
 
 Happened = TypeVar("Happened", bound=OfPartition)
 
@@ -249,7 +249,7 @@ def _joined(messages: Iterable[EventMessage]) -> list[EventMessage]:
     group is Ready at the end of the grant that made it so."""
     made: list[EventMessage] = []
     for one in messages:
-        reason = made[-1].reason if made else None
+        reason = made[-1].reason if made and made[-1].kind is Kind.NORMAL else None
         between = JOINED if one.reason == reason else "; " if (reason, one.reason) == _END else None
         if between and one.kind is Kind.NORMAL and len((note := f"{made[-1].note}{between}{one.note}").encode()) <= LONGEST_NOTE:
             made[-1] = made[-1]._replace(note=note)

@@ -14,7 +14,7 @@ from baton.engine.holddown import balanced, settled
 from baton.engine.ledger import dump
 from baton.engine.membership import release_times
 from baton.engine.observation import HeldBack, Observation, Outcome
-from baton.engine.results import Effect, Grant, ReleaseCause, StateChanged, StepEvent
+from baton.engine.results import DeadlineMissed, Effect, Grant, ReleaseCause, StateChanged, StepEvent
 from baton.engine.rules import Mode, apply_rules, mode_of
 from baton.engine.state import GroupState, PartitionRecord, View, moment
 from baton.engine.state_machine import state_of, unopened, until_of, why_of
@@ -144,8 +144,9 @@ def fitting_step(state: GroupState, observation: Observation, now: float, limit:
 
 def _granted_by_ledger(made: Step, observation: Observation) -> Iterator[Outcome]:
     """Yield the outcomes of grants at queues that cannot fence."""
+    missed = {one.partition for one in made.events if isinstance(one, DeadlineMissed)}
     for one in made.effects:
-        if not isinstance(one, Grant) or observation.queues[one.partition.queue].fenced:
+        if not isinstance(one, Grant) or one.partition in missed or observation.queues[one.partition.queue].fenced:
             continue
         if made.state.moves[one.partition].released is not ReleaseCause.DEADLINE:
             yield Outcome(one.partition, Ownership(one.uid, one.epoch))

@@ -437,3 +437,13 @@ def test_hand_offs_of_a_queue_that_cannot_fence_keep_to_their_pace() -> None:
     group.settle()
     group.join("c", "d").step()
     assert len(group.state.moves) <= 1 and not set(group.owners()) & {"c", "d"}
+
+
+def test_an_owner_whose_release_was_missed_is_gone_from_a_ledger_before_another_owner() -> None:
+    group = Tight(2, fenced=False, max_handoff=2.0, on_deadline=OnDeadline.FORCE).join("a")
+    group.settle()
+    group.drain("a").settle()
+    made = group.join("b").step(at=5)
+    assert (group.owners(), len(grants(made))) == ("--", 2)
+    group.settle()
+    assert group.owners() == "bb"

@@ -351,3 +351,15 @@ async def test_callers_get_answers_that_have_arrived_when_the_connection_closes(
     await answered.wait()
     await batches.close()
     assert len(await asking) == MOST
+
+
+async def test_callers_that_ask_again_on_their_answer_share_round_trips() -> None:
+    server = Server()
+    batches = Batches(server.send)
+
+    async def ask_twice() -> None:
+        await batches.ask(request(8))
+        await batches.ask(request(8))
+
+    await asyncio.gather(*(ask_twice() for _ in range(MOST)))
+    assert server.trips == [MOST, MOST]

@@ -62,6 +62,8 @@ class Batches:
         self._carriers: set[asyncio.Task[None]] = set()
         self._beginning = False
         """Whether a carrier was started that has not taken requests yet."""
+        self._handing_out = 0
+        """Carriers that give callers their answers. Callers that ask again go together in the next round trips of these."""
 
     async def ask(self, request: ScriptRun) -> Any:
         """Return the answer. Requests of one turn of the event loop share a round trip."""
@@ -91,7 +93,8 @@ class Batches:
             waiting.clear()
 
     def _begin(self) -> None:
-        if (self._waiting or self._later) and not self._beginning and len(self._carriers) < self._at_once:
+        wait = self._beginning or self._handing_out > 0 or len(self._carriers) >= self._at_once
+        if (self._waiting or self._later) and not wait:
             self._beginning = True
             self._carriers.add(asyncio.create_task(self._carry_all()))
 
@@ -131,24 +134,25 @@ class Batches:
         except Exception as error:
             _end(those, error)
         else:
-            await _hand_out((future, answer) for (_, future), answer in answered)
+            await self._hand_out((future, answer) for (_, future), answer in answered)
+
+    async def _hand_out(self, answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
+        """Give these callers their answers, a few at a time; if that is cancelled, the rest at once."""
+        rest = iter(answers)
+        self._handing_out += 1
+        try:
+            while some := list(islice(rest, ANSWERED_AT_ONCE)):
+                _give(some)
+                await asyncio.sleep(0)
+        finally:
+            self._handing_out -= 1
+            _give(rest)
 
 
 def _end(those: Iterable[tuple[ScriptRun, asyncio.Future[Any]]], error: Exception) -> None:
     for _, future in those:
         if not future.done():
             future.set_exception(error)
-
-
-async def _hand_out(answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
-    """Give these callers their answers, a few at a time; if that is cancelled, the rest at once."""
-    rest = iter(answers)
-    try:
-        while some := list(islice(rest, ANSWERED_AT_ONCE)):
-            _give(some)
-            await asyncio.sleep(0)
-    finally:
-        _give(rest)
 
 
 def _give(answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
