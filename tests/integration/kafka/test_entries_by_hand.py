@@ -53,7 +53,7 @@ def members(queue: Queue) -> list[str]:
 
 async def test_peek_shows_sent_entries_as_a_consumer_reads_them(queue: Queue) -> None:
     done = await call(queue, "send", "--partition", "0", "--key", "k", "--header", "trace=7", "paid")
-    assert done.output == f"{queue.topic}: sent to partition 0 at offset 0\n"
+    assert done.stdout == f"{queue.topic}: sent to partition 0 at offset 0\n"
     queue.send(None, headers={"bytes": b"\xff", "none": None})
     found = await peeked(queue)
     assert [(one["key"], one["value"], one["headers"]) for one in found] == [
@@ -107,7 +107,7 @@ async def test_tail_shows_new_entries_of_all_partitions(queue: Queue) -> None:
     assert sorted((one["partition"], one["value"]) for one in found) == [(0, "1"), (3, "2")]
     assert (
         await call(queue, "send", "--file", "-", given='{"key": "a", "value": "b"}\n')
-    ).output == f"{queue.topic}: 1 entry sent\n"
+    ).stdout == f"{queue.topic}: 1 entry sent\n"
 
 
 @pytest.mark.parametrize(

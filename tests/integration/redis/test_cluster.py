@@ -210,7 +210,7 @@ async def test_the_guides_acl_rules_suffice_in_a_cluster(cluster: Clustered) -> 
     listed = await asyncio.to_thread(
         CliRunner().invoke, main, ["dead-letters", "list", "-o", "json", "--redis-url", url["producer"], "shop/orders"]
     )
-    assert [letter["why"] for letter in json.loads(listed.output)["letters"]] == ["no"]
+    assert [letter["why"] for letter in json.loads(listed.stdout)["letters"]] == ["no"]
     announcements.close()
     await operator.close()
 

@@ -41,11 +41,11 @@ def test_the_default_namespace_is_that_of_the_context(queue: Queue, tmp_path: Pa
     without = CliRunner().invoke(main, words)
     assert without.exit_code == 2 and "use NAMESPACE/" in without.output
     (tmp_path / "config").write_text(json.dumps(config), encoding="utf-8")
-    assert CliRunner().invoke(main, words).output == f"{queue.name} has 0 dead letters.\n"
+    assert CliRunner().invoke(main, words).stdout == f"{queue.name} has 0 dead letters.\n"
 
 
 def listed(queue: Queue, *arguments: object) -> Any:
-    return json.loads(call(queue, "list", "-o", "json", *arguments).output)
+    return json.loads(call(queue, "list", "-o", "json", *arguments).stdout)
 
 
 def ids(queue: Queue, *arguments: object) -> list[str]:
@@ -86,7 +86,7 @@ async def test_letters_are_listed_in_pages_with_reason_attempts_and_size(queue: 
     pages += [one["letter"] for one in page["letters"]]
     assert pages == ids(queue) and len(pages) == 8
     assert len(ids(queue, "--partition", 0)) == 7
-    screen = call(queue, "list", "--limit", 7).output
+    screen = call(queue, "list", "--limit", 7).stdout
     assert "has 8 dead letters" in screen and f"--after {pages[6]}" in screen
     assert "\x1b" not in call(queue, "list").output
 
@@ -100,7 +100,7 @@ async def test_a_letter_is_shown_without_terminal_control_characters(queue: Queu
     shown = call(queue, "show", letter)
     assert shown.exit_code == 0 and seen in shown.output
     assert not {"\x1b", "\u202e"} & set(shown.output)
-    assert json.loads(call(queue, "show", letter, "-o", "json").output)["value"] == value
+    assert json.loads(call(queue, "show", letter, "-o", "json").stdout)["value"] == value
     assert value.encode()[:4].hex(" ") in call(queue, "show", letter, "--hex").output
 
 
@@ -110,7 +110,7 @@ async def test_json_output_has_all_bytes_of_headers(queue: Queue) -> None:
     owner = await queue.granted("a", 1)
     [entry] = owner.read(0, ONE)
     owner.set_aside(0, ONE, entry.offset, "no")
-    shown = json.loads(call(queue, "show", *ids(queue), "-o", "json").output)
+    shown = json.loads(call(queue, "show", *ids(queue), "-o", "json").stdout)
     assert {name: b64decode(text) for name, text in shown["headersBase64"].items()} == headers
     assert shown["headers"] == {"text": "ä", "bytes": None, "nothing": ""}
 

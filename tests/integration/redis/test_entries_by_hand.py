@@ -50,7 +50,7 @@ async def test_peek_shows_a_sent_entry_as_its_consumer_reads_it(queue: Queue) ->
     name = queue.key(1).decode()
     done = call(queue, "send", "--key", name, "--header", "trace=a=b", "paid: 3 €")
     [shown] = peeked(queue, partition=1)
-    assert done.output == f"{queue.name}: sent to partition 1 at offset {shown['offset']}\n"
+    assert done.stdout == f"{queue.name}: sent to partition 1 at offset {shown['offset']}\n"
     owner = await queue.granted("a", ONE, 1)
     [entry] = owner.read(1, ONE)
     assert (entry.offset, entry.key, entry.value) == (shown["offset"], name.encode(), "paid: 3 €".encode())
@@ -99,7 +99,7 @@ async def test_send_accepts_the_json_lines_that_peek_prints(queue: Queue) -> Non
     bytes_shown = json.loads(shown.splitlines()[0])
     assert bytes_shown["valueBase64"] == b64encode(BYTES).decode() and "value" not in bytes_shown
     sent = call(queue, "send", "--file", "-", "--partition", "1", given=f"{shown}\n")
-    assert sent.output == f"{queue.name}: 2 entries sent\n"
+    assert sent.stdout == f"{queue.name}: 2 entries sent\n"
     owner = await queue.granted("a", ONE, 1)
     found = [(entry.key, entry.value, dict(entry.headers)) for entry in owner.read(1, ONE)]
     assert found == [(queue.key(0), BYTES, {"bytes": BYTES, "text": b"a"}), (queue.key(0), b"2", {})]
