@@ -19,7 +19,7 @@ MOST_WAITING, MOST_IN_ALL = 200, 10_000
 state matters more than how it began."""
 
 LONGEST_NOTE = 1024
-"""Bytes."""
+"""Bytes, as many as Kubernetes takes."""
 LONGEST_INSTANCE = 128
 """Bytes."""
 

@@ -484,7 +484,7 @@ def test_a_partition_never_taken_up_is_not_verified_before_its_release() -> None
     assert asked == []
     requests.release_again(dict.fromkeys(holdings, SLOW), lambda _: reader)
     assert asked == [1]
-    assert all(requests.not_before(holding) > time.monotonic() - PATIENCE for holding in holdings), "they are told again"
+    assert all(requests.not_before(holding) > time.monotonic() - PATIENCE for holding in holdings), "they get another answer"
 
 
 # -- A queue can be waited for again however the last wait ended.

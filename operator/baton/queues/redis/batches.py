@@ -150,9 +150,7 @@ class Batches:
 
 
 def _end(those: Iterable[tuple[ScriptRun, asyncio.Future[Any]]], error: Exception) -> None:
-    for _, future in those:
-        if not future.done():
-            future.set_exception(error)
+    _give((future, error) for _, future in those)
 
 
 def _give(answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
