@@ -90,14 +90,14 @@ def warm_up() -> None:
 
 def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str) -> None:
     """Work on a task's ranges of a batch for some seconds, and report them together at the end. An interrupted task is retried as
-    a whole."""
+    a whole, perhaps after it had reported: Spark numbers the attempts, and later ones are marked as redelivered."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
     assert task is not None
     parts: dict[tuple[int, int], list[Row]] = defaultdict(list)
     began: dict[tuple[int, int], float] = {}
-    executor = os.environ.get("SPARK_EXECUTOR_POD_NAME", "")
+    executor, retried = os.environ.get("SPARK_EXECUTOR_POD_NAME", ""), task.attemptNumber() > 0
     for row in rows:
         began.setdefault((row.partition, row.epoch), time.time())
         parts[row.partition, row.epoch].append(row)
@@ -106,7 +106,13 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
     with sink(url) as server, server.pipeline() as pipe:
         for (partition, epoch), found in parts.items():
             done = [
-                [str(row.offset), round(row.timestamp.timestamp() * 1000), row.key.decode(), int(row.value), row.redelivered]
+                [
+                    str(row.offset),
+                    round(row.timestamp.timestamp() * 1000),
+                    row.key.decode(),
+                    int(row.value),
+                    row.redelivered or retried,
+                ]
                 for row in found
             ]
             run, span = f"{task.taskAttemptId()}-{uuid4().hex[:6]}", (found[0].offset, found[-1].offset)
