@@ -16,13 +16,13 @@ from prometheus_client import CollectorRegistry, Gauge
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, PartitionedQueueSpec, ShownState
 from baton.controller.backlog import Backlog
 from baton.controller.group_observation import QueueFacts, QueueSight
-from baton.controller.health import MOST_CONNECTIONS, HealthServer, LagPage, PortTaken
+from baton.controller.health import HealthServer, LagPage, PortTaken
 from baton.controller.metrics import Metrics, Snapshot
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 from baton.queues.protocol import QueueCheck
-from tests.waiting import HOUR, PATIENCE
+from tests.waiting import PATIENCE
 
 
 @dataclass
@@ -185,32 +185,6 @@ def test_a_follower_redirects_to_the_leader(served: Served) -> None:
         follower.close()
 
 
-def test_idle_connections_cost_no_thread_and_delay_no_probe() -> None:
-    server = HealthServer("127.0.0.1", 0, CollectorRegistry(), lambda: None, lambda: None, asked_within=HOUR)
-    server.start()
-    threads = threading.active_count()
-    with ExitStack() as stack:
-        idle = [connected(stack, server.port) for _ in range(3 * MOST_CONNECTIONS)]
-        assert Served(port=server.port).get("/healthz") == (200, "ok\n")
-        assert threading.active_count() <= threads
-        for one in idle[:-MOST_CONNECTIONS]:
-            assert closed(one), "the oldest make room"
-        idle[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert idle[-1].recv(100).startswith(b"HTTP/1.0 200 OK\r\n"), "the youngest is still heard"
-    server.close()
-
-
-@pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n", b"GET /" + b"x" * 100_000])
-def test_an_unfinished_request_is_closed(said: bytes) -> None:
-    server = HealthServer("127.0.0.1", 0, CollectorRegistry(), lambda: None, lambda: None, asked_within=0.1)
-    server.start()
-    with ExitStack() as stack:
-        one = connected(stack, server.port)
-        one.sendall(said)
-        assert closed(one)
-    server.close()
-
-
 def test_probes_are_answered_while_one_page_at_a_time_is_made() -> None:
     registry, going_on, making = CollectorRegistry(), threading.Event(), []
 
@@ -239,14 +213,6 @@ def test_probes_are_answered_while_one_page_at_a_time_is_made() -> None:
 
 def connected(stack: ExitStack, port: int) -> socket.socket:
     return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
-
-
-def closed(connection: socket.socket) -> bool:
-    """Waits for the server's end."""
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_a_port_in_use_is_named(served: Served) -> None:
