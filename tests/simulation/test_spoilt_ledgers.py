@@ -1,14 +1,18 @@
 """A ledger that was damaged while no operator ran is rebuilt above the epochs that the queue has recorded."""
 
+import asyncio
 import json
+from functools import partial
 
 import pytest
 
 from baton.kube.api import core_path
+from baton.kube.objects import queues_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
+from baton.model.times import to_text
 from tests.simulation.api_server import Fault, LoseAnswer, Refuse
-from tests.simulation.one_replica import OneReplica, in_virtual_time
+from tests.simulation.one_replica import BEGIN, OneReplica, in_virtual_time
 
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 SPOILT = {
@@ -46,9 +50,9 @@ async def test_a_spoilt_ledger_is_rebuilt_above_the_queues_epochs(world: OneRepl
             assert records[number] == (entry.uid, epoch, False)
 
 
+@pytest.mark.parametrize("edited", [True, False], ids=["edited", "deleted"])
 @in_virtual_time
-async def test_releases_by_an_overwritten_unanswered_write_are_granted_again(world: OneReplica) -> None:
-    """What is let go of at one epoch stays let go of."""
+async def test_a_join_whose_ledger_had_no_answer_and_was_replaced_goes_on(world: OneReplica, edited: bool) -> None:
     await world.serve("a", "b")
     before = await world.epochs()
     lost = refused = False
@@ -67,8 +71,84 @@ async def test_releases_by_an_overwritten_unanswered_write_are_granted_again(wor
     world.trouble = trouble
     world.pod("c")
     await world.until(tried_again, True)
-    world.server.request("patch", LEDGER, body={"data": {"group": "mine"}})
+    if edited:
+        world.server.request("patch", LEDGER, body={"data": {"group": "mine"}})
+    else:
+        world.delete(LEDGER)
     world.trouble = lambda verb, path: None
     await world.until(world.counts, [1, 1, 2])
     await world.until_told("Ready")
-    assert all(epoch > before[number] for number, epoch in (await world.epochs()).items())
+    assert {"Granted", "LedgerRestored"} <= {*await world.events()}
+    assert sum(epoch - before[number] for number, epoch in (await world.epochs()).items()) == 1, "one partition moved"
+
+
+@in_virtual_time
+async def test_the_only_write_of_a_hand_off_without_an_answer_is_told_too(world: OneReplica) -> None:
+    await serve_external(world)
+    answers = iter([LoseAnswer()])
+    world.trouble = lambda verb, path: next(answers, None) if (verb, path) == ("update", LEDGER) else None
+    world.delete_pod("orders-a")
+    world.pod("orders-b")
+    await world.until(partial(owner_of_0, world), "orders-b")
+
+    async def told() -> bool:
+        return any("orders-b owns partition 0 of orders from orders-a" in note for note in await world.notes("Granted"))
+
+    await world.until(told, True)
+
+
+@in_virtual_time
+async def test_an_epoch_of_an_unanswered_write_goes_to_no_other_pod(world: OneReplica) -> None:
+    """At a queue that cannot fence, pods begin at the epochs of the ledger that they see."""
+    await serve_external(world)
+    owners: dict[int, set[str]] = {}
+    lost = False
+
+    def trouble(verb: str, path: str) -> Fault | None:
+        nonlocal lost
+        if path != LEDGER or (verb != "update" and not lost):
+            return None
+        if lost:
+            return Refuse(503, "ServiceUnavailable", "come again")
+        lost = True
+        return LoseAnswer()
+
+    async def note() -> bool:
+        for name, entry in (await world.entries()).items():
+            for epoch in entry.owned.get(QueueName("orders"), {}).values():
+                owners.setdefault(epoch, set()).add(name)
+        return lost
+
+    world.trouble = trouble
+    world.delete_pod("orders-a")
+    world.pod("orders-b")
+    await world.until(note, True)
+    assert await owner_of_0(world) == "orders-b"
+    await note()
+    world.delete(LEDGER)
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": to_text(BEGIN + world.now())}
+    status = {"phase": "Running", "conditions": [condition]}
+    world.server.request("patch", f"{core_path('shop', 'pods', 'orders-b')}/status", body={"status": status})
+    world.pod("orders-c")
+    await asyncio.sleep(3)
+    world.trouble = lambda verb, path: None
+    for _ in range(2000):
+        await note()
+        await asyncio.sleep(0.01)
+    assert all(len(names) == 1 for names in owners.values()), owners
+    assert len(owners) > 1
+
+
+async def serve_external(world: OneReplica) -> None:
+    """A group at a queue that cannot fence, with one partition and its owner."""
+    spec = {"partitions": 1, "source": {"type": "External"}, "rebalance": {"delaySeconds": 2}}
+    world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": spec})
+    world.pod("orders-a")
+    world.group("orders", membership={"session": "Optional"})
+    await world.until(world.counts, [1])
+    await world.until_told("Ready")
+
+
+async def owner_of_0(world: OneReplica) -> str | None:
+    entries = (await world.entries()).items()
+    return next((name for name, entry in entries if 0 in entry.owned.get(QueueName("orders"), {})), None)

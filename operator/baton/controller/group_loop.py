@@ -22,7 +22,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.events import EventRecorder
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
 from baton.controller.large_work import aside
-from baton.controller.ledger import REFUSALS, AlreadyWritten, LedgerWriter, ServedElsewhere, contradicted, contradiction_event
+from baton.controller.ledger import REFUSALS, LedgerWriter, ServedElsewhere, contradicted, contradiction_event
 from baton.controller.problems import (
     EventReason,
     Problem,
@@ -402,16 +402,16 @@ class GroupLoop:
                 return False
             if await self._ledger_writer.check() and not group.deleting:
                 self._tell_restored()
+            if (unanswered := await self._runtime.settle()) is not None:
+                await self._recorder.record(unanswered.events, self._clock.now())
+                self._ledger_writer.settled()
+                return True
             if step is not None:
                 await step()
             else:
                 self._ledger_writer.settled()  # a write that failed earlier is no longer due
             self._trouble_told = False
-            return self._doubt_what_pods_let_go_of()
-        except AlreadyWritten as landed:
-            await self._runtime.adopt(landed.data)
-            self._ledger_writer.settled()
-            return True
+            return False
         except REFUSALS as error:
             self._log.warning("the ledger cannot be written", error=str(error))
             if step is None or not self._can_end_without_ledger(group, error):
@@ -437,15 +437,6 @@ class GroupLoop:
             self._runtime.wake_at = min(now + FITS_AFTER, before if before is not None and before > now else float("inf"))
         if self._ledger_writer.tally.restored > restored and not group.deleting:
             self._tell_restored()
-
-    def _doubt_what_pods_let_go_of(self) -> bool:
-        """Grant everything again if an unanswered write was overwritten: pods may have released partitions because of it, and a
-        release at an epoch is final. True: this is so."""
-        if not self._ledger_writer.pop_overwritten():
-            return False
-        for queue in self._state.queues:
-            self._doubt(queue)
-        return True
 
     def _doubt(self, queue: QueueName) -> None:
         """Have the engine grant all partitions of this queue again, with epochs above its records."""

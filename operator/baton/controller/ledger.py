@@ -10,7 +10,6 @@ everything again with higher epochs, as after a queue's server came back with ol
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,9 +37,6 @@ BURST = 4
 SETTLE = 0.003
 """Seconds to wait after a write for further answers of a queue, which usually arrive together."""
 
-MOST_UNANSWERED = 4
-"""Most unanswered writes to remember. Each may have the size of a ledger."""
-
 REFUSALS = (ApiError, UnavailableError, ForeignConfigMap)
 """Errors that keep a ledger from being written."""
 
@@ -51,14 +47,6 @@ class ServedElsewhere(Deposed):
     def __init__(self, release: str) -> None:
         super().__init__(f"the operator's release {release} serves the group")
         self.release = release
-
-
-class AlreadyWritten(Exception):  # noqa: N818 -- the outcome of a write
-    """An earlier write by this leader, whose answer was lost, was carried out. Its `data` is what the ledger contains."""
-
-    def __init__(self, data: Mapping[str, str]) -> None:
-        super().__init__("an earlier write of the ledger, whose answer was lost, was carried out")
-        self.data = data
 
 
 @dataclass(slots=True)
@@ -76,7 +64,7 @@ class LedgerWrites:
 class LedgerWriter:
     """Writes the ledger of one group, as one leader.
 
-    Methods raise Deposed, REFUSALS, AlreadyWritten, and ServedElsewhere.
+    Methods raise Deposed, REFUSALS, and ServedElsewhere.
     """
 
     def __init__(
@@ -104,9 +92,9 @@ class LedgerWriter:
         """The ConfigMap as last written or seen; None: not found."""
         self._taken = False
         """Whether a ConfigMap of the ledger's name was seen, so that a create without a look is not tried again."""
-        self._unanswered: deque[Mapping[str, str]] = deque(maxlen=MOST_UNANSWERED)
-        """Data of unanswered writes, each of which may have arrived or may still arrive."""
-        self._overwritten = False
+        self._unanswered: Mapping[str, str] | None = None
+        """Data of a write without an answer, which may have arrived or may still arrive. It is written again before other data,
+        because pods may have seen it."""
         self._doubtful = False
         self._due_at = float("-inf")
         """When a full burst of writes is allowed again."""
@@ -121,11 +109,6 @@ class LedgerWriter:
     def doubtful(self) -> bool:
         """Whether the ConfigMap may differ from what was written last."""
         return self._doubtful and not self.forsaken
-
-    def pop_overwritten(self) -> bool:
-        """Whether others have overwritten an unanswered write since the last call. Pods may have acted on that write."""
-        overwritten, self._overwritten = self._overwritten, False
-        return overwritten
 
     @property
     def figures(self) -> LedgerWrites:
@@ -189,7 +172,8 @@ class LedgerWriter:
             await asyncio.sleep(max(SETTLE, left - (BURST - 1) * APART))
 
     async def write(self, data: Mapping[str, str]) -> bool:
-        """Write `data`. True if others had edited or deleted the ledger, and their change was overwritten."""
+        """Write `data`. True if others had edited or deleted the ledger, and their change was overwritten. After UnavailableError
+        write the same data until that succeeds."""
         if self.forsaken or data == self.written:
             return False
         self._must_lead()
@@ -208,7 +192,7 @@ class LedgerWriter:
     def resync(self, deleting: bool = False) -> None:
         """Doubt the ledger while an unanswered write may still arrive, and while the group's namespace may be being deleted
         (`deleting`)."""
-        self._doubtful |= bool(self._unanswered) or deleting
+        self._doubtful |= self._unanswered is not None or deleting
 
     async def check(self) -> bool:
         """Look at the ledger if it is in doubt, and restore it if others edited or deleted it. True if that was necessary."""
@@ -240,18 +224,18 @@ class LedgerWriter:
 
     async def _look_and_overrule(self, data: Mapping[str, str] | None) -> bool:
         found = await self._see()
-        mine = found.data if found is not None and self._wrote(found) else None
-        if found is not None and mine is not None and mine != self.written and mine in self._unanswered:
-            self._stood(found, mine)
-            raise AlreadyWritten(mine)
-        self._overwritten |= bool(self._unanswered) and (mine is None or mine != self.written)
+        mine = found is not None and self._wrote(found)
+        if found is not None and mine and found.data == self._unanswered:
+            self._stood(found, found.data)
         before = self.written or {}
         restored = found is None or found.data != before
-        if mine is not None and not restored and data in (None, before):
+        if mine and not restored and data in (None, before):
             return False
+        if data is None:
+            data = before if self._unanswered is None else self._unanswered
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         await self._confirm_lead()
-        await self._send(before if data is None else data, self._booked())
+        await self._send(data, self._booked())
         self.tally.restored += restored
         return restored
 
@@ -265,14 +249,13 @@ class LedgerWriter:
             else:
                 made = await self._api.replace(self._owner.path, body)
         except UnavailableError:
-            self._unanswered.append(sent)
+            self._unanswered = sent
             raise
         self._stood(stored(made), sent)
 
     def _stood(self, stands: Stored, data: Mapping[str, str]) -> None:
-        """Record a write that was carried out. Unanswered writes still under way replace an older version, so they will fail."""
-        self._stands, self.written = stands, data
-        self._unanswered.clear()
+        """Record a write that was carried out. An unanswered write still under way replaces an older version, so it will fail."""
+        self._stands, self.written, self._unanswered = stands, data, None
 
     def _wrote(self, found: Stored) -> bool:
         """Whether this leader wrote it, by its annotations."""

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from baton.assignors import BUILT_IN
-from baton.controller.large_work import GroupWork, aside
-from baton.engine import Effect, GroupState, Step, load
+from baton.controller.large_work import GroupWork
+from baton.engine import Effect, GroupState, Step
 from baton.engine.observation import Observation, Outcome
 from baton.engine.state import IN_DOUBT, in_doubt
 from baton.engine.step import SIZE_LIMIT, Fitted, TooLarge, fitting_step
+from baton.kube.errors import UnavailableError
 from baton.model.ids import Epoch, Partition
 
 
@@ -28,7 +29,7 @@ class WritesLedger(Protocol):
     """The writer of the ledger."""
 
     async def write(self, data: Mapping[str, str]) -> object:
-        """Write the ledger. If this raises, the step is abandoned and has no effects."""
+        """Write the ledger. If this raises UnavailableError, the ledger may have been written; after other errors it was not."""
 
 
 class Queues(Protocol):
@@ -56,6 +57,8 @@ class GroupRuntime:
         """When the next step is due (unix seconds) unless something is observed earlier; None: only after an observation."""
         self.held_back: TooLarge | None = None
         """Why the last step postponed decisions; None: it postponed none."""
+        self._unanswered: tuple[Step, Mapping[str, str]] | None = None
+        """A step whose write had no answer, and its ledger."""
         self._clock = clock
         self._ledger = ledger
         self._queues = queues
@@ -66,8 +69,9 @@ class GroupRuntime:
         ledger of a plan; hand-offs in progress may take a little more.
 
         Raises TooLarge, Stuck if the step takes too long, and what writing the ledger raises. The state is then unchanged, and no
-        effects are started.
+        effects are started. After UnavailableError call `settle` before the next step.
         """
+        self._unanswered = None
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
         try:
@@ -80,23 +84,37 @@ class GroupRuntime:
             self.held_back = error
             raise
         if texts is not None:
-            await self._ledger.write(texts)
+            try:
+                await self._ledger.write(texts)
+            except UnavailableError:
+                self._unanswered = made, texts
+                raise
         self.state, self.wake_at = made.state, made.wake_at
         self._queues.want(made.effects, told)
         await asyncio.sleep(0)  # give other tasks a turn: a large group has many effects and events
         return made
 
-    async def adopt(self, data: Mapping[str, str]) -> None:
-        """Continue from this ledger, as after a restart: the answer to its write had been lost."""
-        doubted = {queue for queue, known in self.state.queues.items() if known.incarnation == IN_DOUBT}
-        state = await aside(len(self.state.records), load, data)
-        for queue in state.queues.keys() & doubted:  # doubted after that write
-            state = in_doubt(state, queue)
-        self.state, self.wake_at = state, None
+    async def settle(self) -> Step | None:
+        """Write the ledger of a step whose write had no answer again, and continue from it as after a restart. None: there is no
+        such step.
+
+        Pods may have seen that ledger: begun at its epochs, or released partitions, which is final. So it must stand before the
+        next step, even if the facts have changed or others have overwritten it. Raises what writing the ledger raises.
+        """
+        if self._unanswered is None:
+            return None
+        made, texts = self._unanswered
+        await self._ledger.write(texts)
+        state = made.state
+        for queue, known in self.state.queues.items():
+            if known.incarnation == IN_DOUBT and queue in state.queues:  # perhaps doubted since that step
+                state = in_doubt(state, queue)
+        self.state, self.wake_at, self._unanswered = state, None, None
+        return made
 
     def forget(self) -> None:
         """Free the group's state: references to this object may last for a while."""
-        self.state = GroupState(self.state.group)
+        self.state, self._unanswered = GroupState(self.state.group), None
 
 
 def _decide(state: GroupState, shown: Observation, now: float, limit: int) -> Fitted:

@@ -10,8 +10,9 @@ from baton.controller.large_work import MUCH, LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
+from baton.engine.results import StateChanged
 from baton.engine.state import IN_DOUBT, in_doubt
-from baton.kube.errors import UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import FINALIZER, GroupView, group_view, groups_path
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from tests.unit.kube.memory_api import ShopApi
@@ -29,11 +30,14 @@ class Surroundings:
         self.stands: Mapping[str, str] = {}
         self.mute = False
         """Writes are carried out, and their answers are lost."""
+        self.refusing = False
 
     def now(self) -> float:
         return 100.0
 
     async def write(self, data: Mapping[str, str]) -> None:
+        if self.refusing:
+            raise ApiError(403, "", "the quota is used up")
         if self.mute:
             self.stands = data
             raise UnavailableError("the answer was lost")
@@ -67,13 +71,24 @@ async def test_nothing_of_a_step_is_done_before_it_is_written(runtime: GroupRunt
     assert not around.wanted
 
 
-async def test_a_step_written_without_an_answer_is_continued(runtime: GroupRuntime, around: Surroundings) -> None:
+async def test_a_step_whose_write_had_no_answer_is_written_again_before_another(
+    runtime: GroupRuntime, around: Surroundings
+) -> None:
+    """Pods may have seen its ledger, even if others have replaced it since."""
     around.mute = True
     with pytest.raises(UnavailableError):
         await runtime.advance(fleet("a"))
+    seen, around.stands = around.stands, {}
+    with pytest.raises(UnavailableError):
+        await runtime.settle()
     around.mute = False
-    await runtime.adopt(around.stands)
-    assert runtime.state == load(around.stands)
+    made = await runtime.settle()
+    assert made is not None
+    assert any(isinstance(one, StateChanged) for one in made.events), "what happened can be told"
+    assert around.stands == seen
+    assert runtime.state == load(seen)
+    assert not around.wanted, "the next step has its effects"
+    assert await runtime.settle() is None
     await runtime.advance(fleet("a"))
     granted = {one.partition: (one.uid, one.epoch) for one in around.wanted if isinstance(one, Grant)}
     assert granted, "what it decided is carried out"
@@ -83,14 +98,23 @@ async def test_a_step_written_without_an_answer_is_continued(runtime: GroupRunti
             assert grant.epoch > before[1], "an epoch that was in the ledger is not given to another pod"
 
 
-async def test_a_doubted_queue_stays_doubted_when_an_earlier_write_stands(runtime: GroupRuntime, around: Surroundings) -> None:
+async def test_a_step_whose_write_was_refused_is_dropped(runtime: GroupRuntime, around: Surroundings) -> None:
+    around.refusing = True
+    with pytest.raises(ApiError):
+        await runtime.advance(fleet("a"))
+    around.refusing = False
+    assert await runtime.settle() is None
+    assert not around.stands
+
+
+async def test_a_queue_doubted_since_an_unanswered_step_stays_doubted(runtime: GroupRuntime, around: Surroundings) -> None:
+    await runtime.advance(fleet("a"))
     around.mute = True
     with pytest.raises(UnavailableError):
-        await runtime.advance(fleet("a"))
+        await runtime.advance(fleet("a", "b"))
     around.mute = False
-    runtime.state = load(around.stands)
     runtime.state = in_doubt(runtime.state, ORDERS)
-    await runtime.adopt(around.stands)
+    await runtime.settle()
     assert runtime.state.queues[ORDERS].incarnation == IN_DOUBT
 
 
