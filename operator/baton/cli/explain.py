@@ -36,7 +36,8 @@ MOST_SHOWN = 10
 
 _NUMBERS = re.compile(r"\b(\d[\d,-]{0,300})…? of ([a-z0-9.-]{1,253})")
 _BETWEEN = re.compile(r"\bgo(?:es)? from (\S{1,253}) to (\S{1,253}?)[:;]")
-_FROM = re.compile(r" of \S+ from (\S{1,253}?)(?:[,:;]|$)")
+_GIVEN = re.compile(r"partitions? (.+?)(?: from (\S{1,253}?))?(?= and partitions? |[,:;] |$)")
+"""Partitions of a grant, and their giver."""
 _ENDS = (EventReason.RELEASED, EventReason.GONE, EventReason.DEADLINE_MISSED)
 _BEGINNINGS = (EventReason.REVOKING, EventReason.REDIRECTED)
 
@@ -86,8 +87,9 @@ def history(partition: Partition, owner: MemberId | None, events: Iterable[Mappi
     led = told[others[-1] + 1 if others else 0 : grants[-1]]
     grant = told[grants[-1]]
     why = grant.why or next((one.why for one in reversed(led) if one.reason in _BEGINNINGS and one.why), "")
-    giver = _FROM.search(grant.note)
-    return PartitionHistory(grant.at, _giver(led) if giver is None else giver[1], why, shown)
+    named = _GIVEN.findall(re.split("[:;] ", grant.note, maxsplit=1)[0])
+    giver = next((giver for partitions, giver in named if giver and mentions(partitions, partition)), None)
+    return PartitionHistory(grant.at, giver or _giver(led), why, shown)
 
 
 def mentions(note: str, partition: Partition) -> bool:

@@ -33,7 +33,7 @@ from baton.engine.results import (
     Withdrawn,
 )
 from baton.kube.events import LONGEST_NOTE, Events, Kind, Regarding
-from baton.model.ids import Partition
+from baton.model.ids import MemberId, Partition
 from baton.model.ranges import format_numbers
 from baton.model.times import to_text
 from baton.model.wording import counted
@@ -43,6 +43,9 @@ H = TypeVar("H", Revoked, Redirected, Released | DeadlineMissed, Granted)
 
 LONGEST_LIST = 240
 """Characters of a list of partitions; the ledger has all of them."""
+
+MOST_GIVERS = 3
+"""Most givers named in one sentence."""
 
 
 class EventMessage(NamedTuple):
@@ -106,9 +109,15 @@ def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
     if len(alike) > most:
         alike = members
     return [
-        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {named(some)}{_from(some)}{_paused(some)}{_because(some)}")
+        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {_from_givers(some)}{_paused(some)}{_because(some)}")
         for some in alike
     ]
+
+
+def name_givers(those: Sequence[Granted], most: int) -> bool:
+    """Whether the messages of `granted` name the previous owner of each partition."""
+    members = _alike(those, lambda one: one.member)
+    return len(members) <= most and all(len(_by_giver(some)) <= MOST_GIVERS for some in members)
 
 
 def named(those: Iterable[OfPartition]) -> str:
@@ -187,9 +196,19 @@ def _waits(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | No
     return f"{waits} for {counted(messages, 'unacknowledged message')}, {until}"
 
 
-def _from(those: Sequence[Granted]) -> str:
-    giver = those[0].previous
-    return f" from {giver}" if giver not in (None, those[0].member) and all(one.previous == giver for one in those) else ""
+def _from_givers(those: Sequence[Granted]) -> str:
+    """Name the partitions by their givers: `partition 0 of orders from a and partitions 2-5 of orders from b`."""
+    givers = _by_giver(those)
+    if len(givers) > MOST_GIVERS:
+        return named(those)
+    return " and ".join(f"{named(some)}{f' from {giver}' if giver else ''}" for giver, some in givers.items())
+
+
+def _by_giver(those: Sequence[Granted]) -> dict[MemberId | None, list[Granted]]:
+    by: dict[MemberId | None, list[Granted]] = defaultdict(list)
+    for one in those:
+        by[None if one.previous == one.member else one.previous].append(one)
+    return by
 
 
 def _paused(those: Sequence[Granted]) -> str:
@@ -230,10 +249,10 @@ MOST_SENTENCES = 3
 """Most sentences of one kind in one round."""
 
 BURST = 40
-"""Sentences about partitions before they become fewer and rarer."""
+"""Messages before those about partitions become fewer and rarer."""
 
 REFILL = 0.2
-"""Sentences per second in the long run; client-go limits a component's events about one object in the same way."""
+"""Messages per second in the long run; client-go limits a component's events about one object in the same way."""
 
 ROUND, SLOW_ROUND = 1.0, 10.0
 """Seconds between two rounds: usually, and when the burst is used up."""
@@ -451,20 +470,28 @@ class EventRecorder:
 
     def _of_partitions(self, those: list[OfPartition]) -> list[EventMessage]:
         """Return the messages about partitions. The last grant of a partition has the giver and the cause, so it stands for the
-        steps before it, but for a missed deadline."""
+        steps before it, but for a missed deadline, and for a release where too many givers would have to be named."""
         last = {one.partition: place for place, one in enumerate(those) if isinstance(one, Granted)}
+        kept: tuple[type[OfPartition], ...] = (DeadlineMissed,)
+        if not name_givers([one for place in last.values() if isinstance(one := those[place], Granted)], self._most):
+            kept = (DeadlineMissed, Released)
         before: list[OfPartition] = []
         after: list[OfPartition] = []
         for place, one in enumerate(those):
             grant = last.get(one.partition, place)
             if place > grant:
                 after.append(one)
-            elif place == grant or isinstance(one, Granted | DeadlineMissed):
+            elif place == grant or isinstance(one, kept):
                 before.append(one)
         return [*self._sentences(before), *self._sentences(after)]
 
+    @property
+    def _most(self) -> int:
+        """Most sentences of one kind now."""
+        return MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
+
     def _sentences(self, those: list[OfPartition]) -> list[EventMessage]:
-        most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
+        most = self._most
         messages = revoked(_of(those, Revoked), self._answers, most)
         messages += redirected(_of(those, Redirected), most)
         messages += released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)

@@ -18,7 +18,7 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from tests.unit.cli.test_status import MANIFEST
 
 FIVE = Partition(QueueName("orders"), 5)
-A, B = MemberId("exec-a"), MemberId("exec-b")
+A, B, C = MemberId("exec-a"), MemberId("exec-b"), MemberId("exec-c")
 
 
 def event(second: int, reason: str, note: str, by: str = REPORTED_BY) -> dict[str, Any]:
@@ -53,6 +53,13 @@ def test_a_grant_alone_says_why_and_who_before(before: MemberId | None, paused: 
     ):
         told = history(FIVE, B, [event(1, "Granted", note + more)])
         assert (told.since, told.before, told.why) == (1.0, before, "exec-b joined")
+
+
+def test_each_partition_of_a_grant_has_its_giver() -> None:
+    others = [Granted(Partition(FIVE.queue, number), B, Epoch(2), giver, 0.1) for number, giver in ((4, C), (6, None), (7, C))]
+    ((_, note, _),) = granted([*others, Granted(FIVE, B, Epoch(2), A, 0.1, why="3 of partitions from x: y")], 1)
+    found = {number: history(Partition(FIVE.queue, number), B, [event(1, "Granted", note)]).before for number in range(4, 8)}
+    assert found == {4: C, 5: A, 6: None, 7: C}
 
 
 def test_each_sentence_of_an_event_counts_for_its_partition() -> None:

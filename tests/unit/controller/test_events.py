@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.events import TROUBLE_APART, EventRecorder
+from baton.controller.events import MOST_GIVERS, MOST_SENTENCES, TROUBLE_APART, EventRecorder
 from baton.controller.metrics import Metrics
 from baton.controller.problems import PASSING, Problem, Reason
 from baton.engine.results import (
@@ -135,10 +135,38 @@ def test_what_follows_a_grant_is_told_and_so_is_a_missed_deadline_before_it() ->
     assert [str(reason) for reason, _, _ in told(grant, gone, StateChanged(State.READY))] == ["Granted", "Gone", "Ready"]
 
 
-def test_a_giver_is_named_where_it_is_that_of_all_partitions() -> None:
+def test_a_grant_names_each_giver() -> None:
     grants = [Granted(partition(number), B, Epoch(2), A if number == 5 else None) for number in range(6)]
     kinds = [Granted(partition(10 + number), B, Epoch(2), A, why=f"cause {number}") for number in range(3)]
-    assert notes(*grants, *kinds) == ["b owns partitions 0-5,10-12 of orders: cause 0 and 2 more causes"]
+    expected = "b owns partitions 0-4 of orders and partitions 5,10-12 of orders from a: cause 0 and 2 more causes"
+    assert notes(*grants, *kinds) == [expected]
+
+
+def test_givers_that_a_grant_cannot_name_are_told_by_their_releases() -> None:
+    givers = [MemberId(f"m{number}") for number in range(MOST_GIVERS + 1)]
+    releases = [Released(partition(number), giver, ReleaseCause.GONE) for number, giver in enumerate(givers)]
+    grants = [Granted(partition(number), B, Epoch(2), giver) for number, giver in enumerate(givers)]
+    assert notes(*releases[1:], *grants[1:]) == [
+        "b owns partition 1 of orders from m1; and b owns partition 2 of orders from m2; and b owns partition 3 of orders from m3"
+    ]
+    assert notes(*releases, *grants) == [
+        "4 members are gone, and leave 4 partitions of orders",
+        "b owns partitions 0-3 of orders",
+    ]
+    to_many = [Granted(partition(number), MemberId(f"n{number}"), Epoch(2), A) for number in range(MOST_SENTENCES + 1)]
+    left = [Released(one.partition, A, ReleaseCause.GONE) for one in to_many]
+    assert notes(*left, *to_many) == [
+        "a is gone, and leaves partitions 0-3 of orders",
+        "4 members own 4 partitions of orders more",
+    ]
+
+
+def test_a_partition_granted_twice_in_a_round_is_told_with_its_last_owner() -> None:
+    others = [Granted(partition(number), B, Epoch(1), MemberId(f"m{number}")) for number in (2, 3)]
+    twice = [Granted(partition(1), A, Epoch(2), MemberId("m2")), Granted(partition(1), B, Epoch(3), A)]
+    (note,) = notes(*others, *twice)
+    assert "a owns" not in note
+    assert "b owns partition 1 of orders from a" in note
 
 
 async def test_a_note_that_would_be_cut_is_an_event_of_its_own() -> None:

@@ -303,6 +303,16 @@ async def test_closing_fails_the_requests_still_waiting() -> None:
         await asking
 
 
+async def test_requests_beside_and_after_closing_fail() -> None:
+    """Also those whose round trip was about to begin."""
+    batches = Batches(Server().send)
+    beside = asyncio.ensure_future(batches.ask(request(1)))
+    await asyncio.sleep(0)
+    await batches.close()
+    answers = await asyncio.gather(beside, batches.ask(request(2)), return_exceptions=True)
+    assert [str(answer) for answer in answers] == ["the connection was closed"] * 2
+
+
 async def test_the_callers_of_one_round_trip_go_on_a_few_at_a_time() -> None:
     """A thousand queues are asked together, and each works on its answer: other tasks get their turns in between."""
     batches, turn, went_on = Batches(Server().send), 0, Counter[int]()

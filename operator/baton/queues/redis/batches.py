@@ -64,6 +64,7 @@ class Batches:
         """Whether a carrier was started that has not taken requests yet."""
         self._handing_out = 0
         """Carriers that give callers their answers. Callers that ask again go together in the next round trips of these."""
+        self._closed = False
 
     async def ask(self, request: ScriptRun) -> Any:
         """Return the answer. Requests of one turn of the event loop share a round trip."""
@@ -76,11 +77,15 @@ class Batches:
     def _put(self, request: ScriptRun) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         (self._later if request.later else self._waiting).append((request, answer))
-        self._begin()
+        if self._closed:
+            self._end_waiting(QueueUnreachable("the connection was closed"))
+        else:
+            self._begin()
         return answer
 
     async def close(self) -> None:
-        """Cancel requests in progress, and fail those that wait."""
+        """Cancel requests in progress, and fail those that wait and those made later."""
+        self._closed = True
         carriers = list(self._carriers)
         for carrier in carriers:
             carrier.cancel()
