@@ -222,4 +222,4 @@ lock: setup ## Resolve the dependencies again and write requirements.lock, and t
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left in the checkout; the cache stays
-	rm -rf .venv .venv-try build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-try .venv-try.lock build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -84,8 +84,9 @@ class Stage(ABC):
     queue: str
     """namespace/name"""
     delay: float
-    max_handoff: float
     """The group's delay in seconds."""
+    max_handoff: float
+    """The group's time for a hand-off in seconds."""
     rate: float
     """Messages per second."""
     process_group = 0
