@@ -228,7 +228,7 @@ def _member_changes(before: Member | None, after: Member) -> Iterator[str]:
             yield f"{after.name} has vanished"
     taken = after.revoking.keys() - (before.revoking.keys() if before else set())
     if taken:
-        yield f"{after.name} is to let go of {format_numbers(taken)}"
+        yield f"{after.name} is to release {format_numbers(taken)}"
     granted = {number for number, epoch in after.owned.items() if before is None or before.owned.get(number) != epoch}
     if granted:
         yield f"{after.name} gets {format_numbers(granted)}"

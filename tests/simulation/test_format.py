@@ -89,7 +89,7 @@ until: 60
 def test_the_story_gives_the_reason_of_every_change(tmp_path: Path) -> None:
     story = run(tmp_path, SMALL, "--story").output
     assert "12.5  Rebalancing" in story
-    assert "a is to let go of orders 1 by 15.5" in story
+    assert "a is to release orders 1 by 15.5" in story
     assert "b joined" in story
     assert "1 move; the rebalances needed 1 at least." in story
 

@@ -162,7 +162,7 @@ def test_the_drawing_is_described_in_words() -> None:
     assert described is not None and described.text is not None
     assert "at 20 s b leaves" in described.text and "moves" in described.text
     tips = [element.text for element in root.iter(f"{space}title")]
-    assert "paused, a is to let go, 12 to 13 s" in tips or "paused, b is to let go, 12 to 13 s" in tips
+    assert "paused, a is to release it, 12 to 13 s" in tips or "paused, b is to release it, 12 to 13 s" in tips
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", 'a"b', "a&b", "ä€😀"])

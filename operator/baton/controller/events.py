@@ -87,7 +87,7 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
 
 
 def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[EventMessage]:
-    """Return messages about members that let go, are gone, or missed a deadline."""
+    """Return messages about members that released partitions, are gone, or missed a deadline."""
     messages: list[EventMessage] = []
     for what, reason, kind, one_did, many_did in _RELEASES:
         of = [one for one in those if (one.how if isinstance(one, Released) else one.taken) == what]
@@ -134,8 +134,8 @@ _RELEASES = (
         ReleaseCause.CONSUMER,
         EventReason.RELEASED,
         Kind.NORMAL,
-        "{member} has let go of {what}",
-        "{members} have let go of {what}",
+        "{member} released {what}",
+        "{members} released {what}",
     ),
     (
         ReleaseCause.GONE,
@@ -148,10 +148,10 @@ _RELEASES = (
         True,
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not let go of {what} in time: the hand-off goes on without it, and a queue that fences rejects it from "
+        "{member} did not release {what} in time: the hand-off goes on without it, and a queue that fences rejects it from "
         "then on. Unfinished entries are delivered again to the next owner; if this happens often, raise maxHandoffSeconds or "
         "make the consumer's batches smaller",
-        "{members} did not let go of {what} in time: the hand-offs go on without them, and a queue that fences rejects them "
+        "{members} did not release {what} in time: the hand-offs go on without them, and a queue that fences rejects them "
         "from then on. Unfinished entries are delivered again to the next owners; if this happens often, raise maxHandoffSeconds "
         "or make the consumers' batches smaller",
     ),
@@ -159,9 +159,9 @@ _RELEASES = (
         False,
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not let go of {what} in time, and keeps it until it does: the queue cannot fence it off. If the pod hangs, "
+        "{member} did not release {what} in time, and keeps it until it does: the queue cannot fence it off. If the pod hangs, "
         "stop it, or set spec.source.external.onDeadline to Force",
-        "{members} did not let go of {what} in time, and keep them until they do: the queue cannot fence them off. If the pods "
+        "{members} did not release {what} in time, and keep them until they do: the queue cannot fence them off. If the pods "
         "hang, stop them, or set spec.source.external.onDeadline to Force",
     ),
 )

@@ -237,7 +237,7 @@ _GAUGES: _Simple = (
 _LEDGER_TOTALS = (
     ("baton_moves", "Grants of a partition to another member than its last owner", "moves"),
     ("baton_moves_lower_bound", "The fewest moves that could have reached balance", "lower_bound"),
-    ("baton_deadline_misses", "Partitions taken from a member that did not let go in time", "deadline_misses"),
+    ("baton_deadline_misses", "Partitions taken from a member that did not release them in time", "deadline_misses"),
 )
 """Counted in the ledger: name, help text, field of the status. There is no sample before the ledger is read, because a 0 before
 the total would look like an increase by the total."""

@@ -171,8 +171,8 @@ def rebalancing(moving: int, wait: Problem | None, overdue: Iterable[str] = ()) 
         late = sorted(set(overdue))
         them = "it" if len(late) == 1 else "them"
         waiting = (
-            f"; {', '.join(late)} did not let go by the deadline, and the hand-off waits, because no queue can fence {them} off: "
-            f"stop {them}, or set spec.source.external.onDeadline to Force"
+            f"; {', '.join(late)} did not release partitions by the deadline, and the hand-off waits, because no queue can fence "
+            f"{them} off: stop {them}, or set spec.source.external.onDeadline to Force"
         )
         return BareCondition(
             "Rebalancing",

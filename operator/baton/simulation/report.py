@@ -52,9 +52,9 @@ def _sentence(lines: list[Line]) -> str:
         case "state":
             return str(first["state"])
         case "revoke":
-            return f"{first['member']} is to let go of {what} by {first['deadline']:g}"
+            return f"{first['member']} is to release {what} by {first['deadline']:g}"
         case "release":
-            how = {"consumer": "lets go of", "gone": "is gone, and leaves"}[first["how"]]
+            how = {"consumer": "releases", "gone": "is gone, and leaves"}[first["how"]]
             return f"{first['member']} {how} {what}"
         case "miss" | "grant" as event:
             misses = "misses the deadline for" if first.get("taken") else "misses the deadline, and keeps"

@@ -150,7 +150,7 @@ def _stretch(page: _Page, stretch: Stretch, y: float) -> Iterator[str]:
                 f' stroke="{UNOWNED}" stroke-dasharray="2 4" stroke-width="2"',
             )
         case WorkPhase.PAUSED:
-            yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"paused, {stretch.owner} is to let go, {span}")
+            yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"paused, {stretch.owner} is to release it, {span}")
             yield _rect(x, y, width, _BAR, "url(#hatch)", "", ' pointer-events="none"')
         case WorkPhase.OWNED:
             yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"{stretch.owner}, {span}")

@@ -78,7 +78,7 @@ async def test_a_deleted_group_waits_for_a_release_until_the_deadline(shop: Worl
     asked = time.time()
     await shop.delete("consumergroups", "mute")
     await shop.gone("mute")
-    assert "mute-a did not let go of" in await shop.event("DeadlineMissed", "mute")
+    assert "mute-a did not release" in await shop.event("DeadlineMissed", "mute")
     missed = [event["eventTime"] for event in await shop.events("DeadlineMissed") if event["regarding"]["name"] == "mute"]
     assert to_seconds(min(missed)) >= asked + 3, "not before"
     await shop.told("mute", "Unused", "partitionedqueues")

@@ -107,7 +107,7 @@ def test_a_small_group_is_shown_whole() -> None:
     assert "QUEUE   PARTITIONS  UNASSIGNED  READY  PAUSED  UNBOUND  SCALE" in text
     assert "orders  4           0           3      1       0        ScalingUp" in text
     assert "goes from exec-3 to exec-7" in text
-    assert "orders 3" in text, "what b lets go of"
+    assert "orders 3" in text, "what b releases"
 
 
 def test_unowned_partitions_include_those_not_yet_in_the_ledger() -> None:
@@ -195,7 +195,7 @@ def test_a_member_that_missed_its_deadline_is_shown(overdue: list[str], said: bo
     kind, status, reason, message = rebalancing_condition(2, None, overdue)
     conditions = [condition(kind, status, reason, message)]
     one = seen({**MANIFEST, "status": {**MANIFEST["status"], "conditions": conditions}}, dump(rebalancing().state), QUEUES)
-    overdue_first = "Overdue: 2 partitions are changing hands; a did not let go by the deadline"
+    overdue_first = "Overdue: 2 partitions are changing hands; a did not release partitions by the deadline"
     assert any(str(problem).startswith(overdue_first) for problem in problems_of(one)) is said
     assert ("Overdue" in shown(one)) is said
 

@@ -192,7 +192,7 @@ def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
 def test_what_happened_together_is_one_event_for_each_reason() -> None:
     releases = [Released(partition(1), A, ReleaseCause.CONSUMER), Released(partition(2), B, ReleaseCause.CONSUMER)]
     grants = [Granted(partition(1), B, Epoch(2)), Granted(partition(2), A, Epoch(2))]
-    assert notes(*releases) == ["a has let go of partition 1 of orders; and b has let go of partition 2 of orders"]
+    assert notes(*releases) == ["a released partition 1 of orders; and b released partition 2 of orders"]
     assert notes(*grants) == ["b owns partition 1 of orders; and a owns partition 2 of orders"]
 
 
@@ -220,10 +220,10 @@ def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> N
         Released(partition(2), A, ReleaseCause.CONSUMER),
         Released(partition(3), B, ReleaseCause.GONE),
     )
-    assert consumer == ("Released", "a has let go of partition 2 of orders", Kind.NORMAL)
+    assert consumer == ("Released", "a released partition 2 of orders", Kind.NORMAL)
     assert gone == ("Gone", "b is gone, and leaves partition 3 of orders", Kind.NORMAL)
     assert (reason, kind) == ("DeadlineMissed", Kind.WARNING)
-    assert "a did not let go of partition 1 of orders in time" in note and "raise maxHandoffSeconds" in note
+    assert "a did not release partition 1 of orders in time" in note and "raise maxHandoffSeconds" in note
     assert "keeps it until it does" in waits and "onDeadline" in waits
 
 
@@ -277,7 +277,7 @@ def test_a_step_of_ten_thousand_moves_is_a_few_sentences() -> None:
     assert notes(*many) + notes(*releases) + notes(*grants) == [
         "10,000 partitions of orders go from 700 members to 300: 300 pods joined; they wait for their givers to release them, "
         "until 1970-01-01T00:00:03Z at most",
-        "700 members have let go of 10,000 partitions of orders",
+        "700 members released 10,000 partitions of orders",
         "300 members own 10,000 partitions of orders more, paused for 0.5 s at most",
     ]
 

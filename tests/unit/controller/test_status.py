@@ -59,7 +59,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     )
 
 
-STOP = "did not let go by the deadline, and the hand-off waits, because no queue can fence"
+STOP = "did not release partitions by the deadline, and the hand-off waits, because no queue can fence"
 
 
 @pytest.mark.parametrize(

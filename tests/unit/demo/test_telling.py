@@ -25,7 +25,7 @@ def test_unchanged_pictures_are_silent() -> None:
 
 def test_a_hand_off_is_narrated_from_both_sides() -> None:
     giving = replace(A, owned={0: 1}, revoking={1: 1, 2: 1})
-    assert told((A, B), (giving, B)) == ["exec-1 is to let go of 1-2"]
+    assert told((A, B), (giving, B)) == ["exec-1 is to release 1-2"]
     assert told((giving, B), (replace(A, owned={0: 1}), replace(B, owned={1: 2, 2: 2}))) == ["exec-2 gets 1-2"]
 
 
