@@ -108,8 +108,8 @@ class Leftovers:
         now = time.monotonic()
         last, offset, until = self._begun or (None, "", 0.0)
         waits = last is not None and not shared and offset in last.out and now < until
-        for sequence in sorted(self._due(now, shared=shared), key=lambda one: (not one.holding.letting_go, one.waiting[0].times)):
-            if (waits and not sequence.holding.letting_go) or (others and now < sequence.latest):
+        for sequence in sorted(self._due(now, shared=shared), key=lambda one: (not one.holding.releasing, one.waiting[0].times)):
+            if (waits and not sequence.holding.releasing) or (others and now < sequence.latest):
                 return None
             if not sequence.waiting or now < self._requests.not_before(sequence.holding):
                 continue  # another key of the partition has just found its queue unreachable
@@ -258,7 +258,7 @@ class Dispatcher:
         first: they have just been paused), then those that have waited longest."""
         now = time.monotonic()
         turns = [holding for holding in self._holdings if holding.has_turns and now >= self._requests.not_before(holding)]
-        turns.sort(key=lambda one: (one.phase is not Phase.LETTING_GO, one.served_at, -one.since))
+        turns.sort(key=lambda one: (one.phase is not Phase.RELEASING, one.served_at, -one.since))
         return turns
 
     def _having(self, turns: Iterable[HeldPartition]) -> Iterator[tuple[HeldPartition, Reader]]:
@@ -346,7 +346,7 @@ class Dispatcher:
 
     def _room(self, holding: HeldPartition) -> int:
         """Return how many entries may be read from the partition."""
-        if holding.letting_go and holding.read_before:
+        if holding.releasing and holding.read_before:
             return 0
         if holding.by_key:
             # Within limits, entries that wait behind a slow or a failed entry of their key must not keep others from being read.
@@ -371,7 +371,7 @@ class Dispatcher:
         for holding, reader in self._having(turns):
             if entries >= size.entries or large >= size.bytes:
                 break
-            called_back |= holding.letting_go
+            called_back |= holding.releasing
             if self._may_read(holding, now, size):
                 before = self._amount([holding], now, size, retries=False)
                 holding.served_at = now
@@ -402,7 +402,7 @@ class Dispatcher:
         return True
 
     def _may_read(self, holding: HeldPartition, now: float, size: BatchSize) -> bool:
-        if holding.letting_go and holding.read_before:
+        if holding.releasing and holding.read_before:
             return False
         if holding.by_key:
             sequences = holding.sequences.values()

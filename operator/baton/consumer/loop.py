@@ -249,7 +249,7 @@ class ConsumerLoop:
         """Return the seconds until the partition is taken away, or the process ends; None if neither is known."""
         if holding.over:
             return 0.0
-        revoked = self._deadlines(holding.partition, holding.epoch) if holding.letting_go else None
+        revoked = self._deadlines(holding.partition, holding.epoch) if holding.releasing else None
         return min((left for left in (self._grace.for_handlers, revoked) if left is not None), default=None)
 
     def join(self) -> None:

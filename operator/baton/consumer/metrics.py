@@ -160,7 +160,7 @@ class MeasuredAssignments:
         if (held := self._held.get((partition, epoch))) is not None:
             held.over = True
 
-    def let_go(self, partition: Partition, epoch: Epoch) -> None:
+    def released(self, partition: Partition, epoch: Epoch) -> None:
         """Record that the consumer has released the partition."""
         held = self._held.get((partition, epoch))
         if held is not None and not held.over and held.revoked_at is not None:
@@ -216,11 +216,11 @@ class MeasuredReader:
         with self._asking(partition, epoch):
             self._reader.verify(partition, epoch)
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, **how: Any) -> Mapping[int, QueueUnreachable]:
-        untaken = self._reader.let_go(partitions, within, **how)
+    def release(self, partitions: Mapping[int, Epoch], within: float, **how: Any) -> Mapping[int, QueueUnreachable]:
+        untaken = self._reader.release(partitions, within, **how)
         for partition, epoch in partitions.items():
             if partition not in untaken:
-                self._assignments.let_go(Partition(self._queue, partition), epoch)
+                self._assignments.released(Partition(self._queue, partition), epoch)
         return untaken
 
     @contextmanager

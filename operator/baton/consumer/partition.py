@@ -78,7 +78,7 @@ class EntrySequence:
         """When the first waiting entry may be handed out (monotonic)."""
         if not self.waiting:
             return inf
-        if (times := self.waiting[0].times) and not self.holding.letting_go:
+        if (times := self.waiting[0].times) and not self.holding.releasing:
             return self.holding.left_over + (leftover_delay(times) / 8 if times > 1 else 0.0)  # others may arrive
         failure = self.failed.get(self.waiting[0].offset)
         return 0.0 if failure is None else failure.due
@@ -91,7 +91,7 @@ class EntrySequence:
     @property
     def latest(self) -> float:
         """Until when other entries go before the leftover (monotonic): the later, the more often it was handed out."""
-        return 0.0 if self.holding.letting_go else self.holding.left_over + leftover_delay(self.waiting[0].times)
+        return 0.0 if self.holding.releasing else self.holding.left_over + leftover_delay(self.waiting[0].times)
 
     def ready(self, now: float, *, shared: bool = False) -> bool:
         """Return whether the first waiting entry may be handed out. A leftover may not before its turn. `shared`: also while
@@ -140,7 +140,7 @@ class EntrySequence:
                     self.tries.pop(entry.offset, None)
             case Kept():
                 self.kept.update((entry.offset, raw) for entry, raw in found)
-            case Nack() if not self.holding.letting_go:
+            case Nack() if not self.holding.releasing:
                 self.hold_up()
                 self._put_back(sorted((self._again(raw, outcome, now) for _, raw in found), key=_NTH))
                 self.holding.move_to_end(self)
@@ -254,7 +254,7 @@ class Phase(Enum):
     """The phase of a held partition."""
 
     SERVING = auto()
-    LETTING_GO = auto()
+    RELEASING = auto()
     """Nothing new is read, and entries in hand are finished."""
     RELEASED = auto()
     """Released by this consumer."""
@@ -332,13 +332,13 @@ class HeldPartition:
         return not self.over and time.monotonic() - self.sure_at <= SURE_FOR
 
     @property
-    def letting_go(self) -> bool:
+    def releasing(self) -> bool:
         return self.phase is not Phase.SERVING
 
     @property
     def has_turns(self) -> bool:
         """Whether its entries may be handed out."""
-        return (self.phase is Phase.SERVING and self.notice is Notice.ASSIGNED) or self.phase is Phase.LETTING_GO
+        return (self.phase is Phase.SERVING and self.notice is Notice.ASSIGNED) or self.phase is Phase.RELEASING
 
     @property
     def settled(self) -> bool:
@@ -430,16 +430,16 @@ class HeldPartition:
         ]:
             del self.sequences[key]
 
-    def let_go(self) -> None:
+    def begin_release(self) -> None:
         """Read nothing new, and retry failed entries at once."""
         if self.phase is Phase.SERVING:
-            self.phase = Phase.LETTING_GO
+            self.phase = Phase.RELEASING
             for sequence in self.sequences.values():
                 sequence.bring_forward(inf)
 
     def finish(self) -> None:
         """Read nothing at all, not even entries of an earlier run, and retry failed entries at once."""
-        self.let_go()
+        self.begin_release()
         self.read_before = True
 
     def leave(self) -> None:
@@ -457,7 +457,7 @@ class HeldPartition:
 
     def lose(self, reader: Reader) -> None:
         """Give up a partition that another pod owns."""
-        reader.let_go({self.partition.number: self.epoch}, _LOST_WITHIN, give_up=True)
+        reader.release({self.partition.number: self.epoch}, _LOST_WITHIN, give_up=True)
         self.forget()
 
     def forget(self, phase: Phase = Phase.FENCED) -> None:
@@ -534,13 +534,13 @@ class HeldPartitions:
             for partition, epoch in told.items()
         }
         for partition in revoking:
-            self._holdings[partition].let_go()
+            self._holdings[partition].begin_release()
         for queue in self._readers.keys() - {partition.queue for partition in told}:
             # In a separate thread: a hanging server must not block the other queues.
             threading.Thread(target=self._readers.pop(queue).close, name="baton-close", daemon=True).start()
         return dropped
 
-    def let_go(
+    def release(
         self, holdings: Iterable[HeldPartition], within: float, *, give_up: bool = False
     ) -> Mapping[HeldPartition, QueueUnreachable]:
         """Release partitions, with one request for all partitions of a queue, and within `within` seconds in total. Returns the
@@ -553,7 +553,7 @@ class HeldPartitions:
         for those in by_queue.values():
             left = max(0.0, until - time.monotonic())
             epochs = {holding.partition.number: holding.epoch for holding in those}
-            problems = self.reader(those[0]).let_go(epochs, left, give_up=give_up)
+            problems = self.reader(those[0]).release(epochs, left, give_up=give_up)
             for holding in those:
                 problem = problems.get(holding.partition.number)
                 if problem is None or give_up:

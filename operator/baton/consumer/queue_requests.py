@@ -63,7 +63,7 @@ class QueueRequests:
                 entries = Entries.of(reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new))
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger arrives here (a terminating pod never sees it).
-                holding.let_go()
+                holding.begin_release()
                 holding.read_before = True
                 return
             holding.take_in(entries, self._read)
@@ -136,7 +136,7 @@ class QueueRequests:
     def stay_sure(self, holding: HeldPartition, reader: Reader) -> None:
         """Verify the ownership while a worker takes long. If the partition is revoked, first flush its acknowledgements: there
         may be no time for them with the last entry."""
-        if holding.letting_go:
+        if holding.releasing:
             self._ask(holding, reader, lambda: reader.ack(holding.partition.number, holding.epoch, []))
         if not holding.over and time.monotonic() >= self.not_before(holding):
             self.verify(holding, reader)

@@ -323,7 +323,7 @@ class Turns:
                 self._turn()
             self.slow.log_unfinished()
         self._run_requests()
-        self.last_calls = self._let_go_of_all()
+        self.last_calls = self._release_all()
 
     def _look_around(self) -> None:
         """Follow the ledger, and look after partitions that are not at rest."""
@@ -332,7 +332,7 @@ class Turns:
         leaving = self._grace.leaving
         done = [one for one in self.holdings if (leaving or not one.at_rest) and self._look_after(one)]
         with self.requests.asked():
-            untaken = self.holdings.let_go(done, self._grace.for_answers)
+            untaken = self.holdings.release(done, self._grace.for_answers)
         self.requests.release_again(untaken, self.holdings.reader)
         self._notify(dropped)
 
@@ -349,7 +349,7 @@ class Turns:
             )
         self._session.trouble(self.requests.trouble(self.holdings))
 
-    def _let_go_of_all(self) -> Sequence[Call]:
+    def _release_all(self) -> Sequence[Call]:
         """Acknowledge finished entries and release all partitions. Returns callbacks that are still due. Queues that are
         unreachable are not asked again."""
         at_work = [holding for holding in self.holdings if not holding.over and holding.out]
@@ -357,7 +357,7 @@ class Turns:
         for holding in left:
             if not self.requests.away(holding.partition.queue):
                 self.requests.settle(holding, self.holdings.reader(holding))
-        self.holdings.let_go((holding for holding in left if not holding.over), self._grace.for_answers, give_up=True)
+        self.holdings.release((holding for holding in left if not holding.over), self._grace.for_answers, give_up=True)
         if self._grace.aborted:
             for holding in left:
                 holding.phase = Phase.FENCED
@@ -376,13 +376,13 @@ class Turns:
         reader = self.holdings.reader(holding)
         if not self.requests.settle(holding, reader):
             return False
-        if holding.letting_go and not (holding.read_before or holding.in_hand):
+        if holding.releasing and not (holding.read_before or holding.in_hand):
             self.requests.read(holding, reader, self.requests.slice())  # does not wait for an idle worker
         holding.tidy()
         if holding.watched(shared=self.dispatcher.shared) and now - holding.sure_at > SURE_FOR:
             self.requests.stay_sure(holding, reader)  # a long handler should not work on entries that another pod owns
         busy = holding.waiting or (holding.out and not self.dispatcher.shared)
-        done = holding.letting_go and holding.read_before and not busy
+        done = holding.releasing and holding.read_before and not busy
         return done and self._notices.may_go(holding) and not holding.out and not holding.over
 
     def _settle_last(self, holding: HeldPartition, reader: Reader) -> None:

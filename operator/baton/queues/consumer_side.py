@@ -23,7 +23,7 @@ class Reader(Protocol):
     Methods that only some kinds have:
 
     - `keep(partition, epoch)`, if the queue hands over a paused partition as soon as none of its entries is outstanding: the
-      partition counts as in use until `let_go`, so that `on_revoked` returns before the next owner begins.
+      partition counts as in use until `release`, so that `on_revoked` returns before the next owner begins.
     - `is_full()`, if the queue limits a pod's unacknowledged entries: whether the limit is reached. Safe from any thread.
     - `begin_again(partition, epoch, offset, times)`, if `Entries.times` is set: count another attempt at an entry, before it
       begins. False: the entry is finished, or a dead letter now.
@@ -36,7 +36,7 @@ class Reader(Protocol):
         each entry on access. `new` False: only entries that this owner was handed before."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = ...) -> None:
-        """Acknowledge entries. `soon`: may return before the queue has the acknowledgement; `let_go` delivers it at the
+        """Acknowledge entries. `soon`: may return before the queue has the acknowledgement; `release` delivers it at the
         latest."""
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
@@ -45,7 +45,7 @@ class Reader(Protocol):
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """Move an entry that cannot succeed to the dead letters, with the reason `why`."""
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = ...) -> Mapping[int, QueueUnreachable]:
+    def release(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = ...) -> Mapping[int, QueueUnreachable]:
         """Release partitions: the pod does nothing more with entries read under these epochs. Takes up to `within` seconds to
         deliver pending acknowledgements and the release to the queue. Returns the partitions for which that failed; calling again
         retries them. `give_up`: do not try; the next owner gets the entries whose acknowledgement did not arrive."""

@@ -422,7 +422,7 @@ class InMemoryReader:
         with self._asked(partition, epoch):
             self._dead.append(SetAside(self._unfinished[partition].pop(offset).entry, why))
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+    def release(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         with self.changed:
             self.released |= set(partitions.items())
             self.changed.notify_all()

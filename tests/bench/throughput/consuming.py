@@ -95,7 +95,7 @@ def _read(reader: KafkaReader, count: int, every: int, *, soon: bool) -> None:
         if handled >= count:
             break
     for number in range(PARTITIONS):
-        reader.let_go({number: EPOCH}, 3)
+        reader.release({number: EPOCH}, 3)
     reader.close()
 
 

@@ -158,13 +158,13 @@ class Queue:
 
         await eventually(again, "the new topic is another, without a record")
 
-    async def let_go(self, partition: int = 0) -> None:
-        """Wait until the operator sees that the owner has let go: a commit stays under way for a moment after it was taken."""
+    async def released(self, partition: int = 0) -> None:
+        """Wait until the operator sees the owner's release: a commit stays under way for a moment after it was taken."""
 
         async def so() -> bool:
             return not await self.operator.outstanding(partition)
 
-        await eventually(so, "its owner has let go")
+        await eventually(so, "its owner has released it")
 
     async def close(self) -> None:
         for reader in self._readers:

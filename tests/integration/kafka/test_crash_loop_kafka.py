@@ -112,7 +112,7 @@ async def test_a_failed_attempt_does_not_count_as_a_crash(make: MakeQueue, redel
     await eventually(told, "a commit in the background tells it")
     assert await asyncio.to_thread(woken.wait, PATIENCE)
     await asyncio.to_thread(until, lambda: reader.ready(0, Epoch(2)), "the others no longer wait")
-    assert not await asyncio.to_thread(reader.let_go, {0: Epoch(2)}, 5.0)
+    assert not await asyncio.to_thread(reader.release, {0: Epoch(2)}, 5.0)
     assert await told(), "and the last commit"
 
 
@@ -131,7 +131,7 @@ async def test_the_next_owner_knows_the_attempts_at_each_entry(make: MakeQueue, 
 
     await eventually(told, "without a limit a commit in the background tells it")
     await asyncio.to_thread(giver.ack, 0, Epoch(1), ["1"])
-    assert not await asyncio.to_thread(giver.let_go, {0: Epoch(1)}, 5.0)
+    assert not await asyncio.to_thread(giver.release, {0: Epoch(1)}, 5.0)
     receiver = await queue.granted("b", 2)
     found: dict[str, int] = {}
     done = set[str]()

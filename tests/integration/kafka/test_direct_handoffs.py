@@ -1,4 +1,4 @@
-"""An owner that lets go hands its partition to the receiver directly, which reads on at once."""
+"""An owner that releases its partition hands it to the receiver directly, which reads on at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -69,8 +69,8 @@ class Pod:
         await eventually(so, f"{count} entries are read")
         return found
 
-    async def lets_go(self, epoch: Epoch, partition: int = 0) -> None:
-        assert await asyncio.to_thread(self.reader.let_go, {partition: epoch}, PATIENCE) == {}
+    async def releases(self, epoch: Epoch, partition: int = 0) -> None:
+        assert await asyncio.to_thread(self.reader.release, {partition: epoch}, PATIENCE) == {}
 
     async def finishes(self, epoch: Epoch, entries: list[Entry]) -> None:
         await asyncio.to_thread(self.reader.ack, 0, epoch, [one.offset for one in entries], soon=True)
@@ -126,7 +126,7 @@ async def handed(queue: Queue, pod: MakePod) -> tuple[Pod, Pod]:
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()
     await giver.finishes(ONE, entries)
-    await giver.lets_go(ONE)
+    await giver.releases(ONE)
     await receiver.hears(lambda heard: (heard.uid, heard.epoch) == (receiver.uid, TWO))
     return giver, receiver
 
@@ -139,7 +139,7 @@ async def test_a_giver_that_finished_makes_the_grant_itself(queue: Queue, pod: M
     assert await queue.operator.outstanding(0) == Ownership(receiver.uid, TWO)
     assert await queue.operator.grant(0, receiver.uid, TWO) == (receiver.uid, TWO, False), "the operator sees it as its own"
     await receiver.finishes(TWO, found)
-    await receiver.lets_go(TWO)
+    await receiver.releases(TWO)
     assert await queue.committed() == 5
 
 
@@ -173,7 +173,7 @@ async def test_with_entries_in_hand_the_operator_makes_the_grant(queue: Queue, p
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()
     await giver.finishes(ONE, entries[:1])
-    await giver.lets_go(ONE)
+    await giver.releases(ONE)
     assert (await record(queue)).uid == giver.uid
     assert await queue.operator.grant(0, B, TWO) == (B, TWO, False)
     found = await receiver.reads(TWO, 2)
@@ -188,7 +188,7 @@ async def test_the_last_planned_receiver_counts(queue: Queue, pod: MakePod) -> N
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()
     await giver.finishes(ONE, entries)
-    await giver.lets_go(ONE)
+    await giver.releases(ONE)
     assert await queue.operator.grant(0, C, TWO) == (C, TWO, False)
     assert (await record(queue)).uid == C
 
@@ -200,7 +200,7 @@ async def test_a_grant_before_the_owners_release_wins(queue: Queue, pod: MakePod
     assert await queue.operator.grant(0, C, THREE) == (C, THREE, False), "the deadline has passed, and all has changed"
     with suppress(StaleOwner):  # if its last look is a while ago
         await giver.finishes(ONE, entries)
-    await giver.lets_go(ONE)
+    await giver.releases(ONE)
     assert ((await record(queue)).uid, await queue.committed()) == (C, 0), "the giver's last word is refused"
 
 
@@ -210,7 +210,7 @@ async def test_spec_changes_reach_the_record_only_through_the_operators_grant(qu
     await operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await giver.hears(lambda heard: heard.paused)
     await giver.finishes(ONE, entries)
-    await giver.lets_go(ONE)
+    await giver.releases(ONE)
     assert (await record(queue)).uid == giver.uid
     await operator.grant(0, B, TWO)
     assert (await record(queue)).most == 7
@@ -234,7 +234,7 @@ async def test_the_receiver_of_a_direct_hand_off_is_reported_once(queue: Queue, 
 
 async def test_a_grant_does_not_overwrite_an_unreported_direct_hand_off(queue: Queue, pod: MakePod) -> None:
     await handed(queue, pod)
-    assert await queue.operator.grant(0, C, THREE) == Ownership(B, TWO), "it lets go first"
+    assert await queue.operator.grant(0, C, THREE) == Ownership(B, TWO), "B is to release it first"
     assert await queue.operator.grant(0, C, THREE) == Ownership(C, THREE), "who knows that grants all the same"
     assert await queue.operator.grant(0, B, Epoch(4)) == Ownership(B, Epoch(4)), (
         "and of what it granted itself it need not be told"

@@ -269,7 +269,7 @@ async def test_running_pods_read_the_new_topic_of_a_replaced_queue(queue: Queue,
     assert await replaced.grant(0, Uid("a"), Epoch(2)) == Ownership(Uid("a"), Epoch(2))
     with pytest.raises(StaleOwner):
         await asyncio.to_thread(reader.ack, 0, Epoch(5), [entry.offset])
-    await asyncio.to_thread(reader.let_go, {number: Epoch(5) for number in range(4)}, PATIENCE)
+    await asyncio.to_thread(reader.release, {number: Epoch(5) for number in range(4)}, PATIENCE)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
     assert entry.value == b"new"
     await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
@@ -435,8 +435,8 @@ async def test_an_owner_with_a_commit_under_way_counts_as_working(queue: Queue) 
     assert await queue.operator.pause(0, Epoch(1)) == IN_USE
     assert (await queue.operator._transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
-    await queue.let_go()
+    await asyncio.to_thread(reader.release, {0: Epoch(1)}, PATIENCE)
+    await queue.released()
 
 
 async def test_of_two_processes_with_one_uid_only_the_later_one_reads(queue: Queue) -> None:

@@ -183,7 +183,7 @@ async def test_acks_made_soon_are_committed_within_moments_and_before_a_release(
     await eventually(committed, "both are committed")
     for number, entries in read_of.items():
         await asyncio.to_thread(reader.ack, number, Epoch(1), [entries[1].offset], soon=True)
-        await asyncio.to_thread(reader.let_go, {number: Epoch(1)}, PATIENCE)
+        await asyncio.to_thread(reader.release, {number: Epoch(1)}, PATIENCE)
         assert await queue.committed(number) == 2
         assert await queue.operator.pause(number, Epoch(1)) == IN_USE, "one was not finished"
 
@@ -200,7 +200,7 @@ async def test_a_late_ack_made_soon_is_rejected_after_a_grant_to_another(queue: 
         return False
 
     await asyncio.to_thread(until, refused, "it is refused")
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
+    await asyncio.to_thread(reader.release, {0: Epoch(1)}, PATIENCE)
     assert await queue.committed() == 0
 
 
@@ -214,8 +214,8 @@ async def test_entries_are_marked_redelivered_unless_the_last_owner_had_released
     await asyncio.to_thread(second.ack, 0, Epoch(2), [entry.offset for entry in entries])
     await asyncio.to_thread(until, lambda: not second.read(0, Epoch(2)) and second._positions[0].caught_up)
     assert await queue.operator.pause(0, Epoch(2)) == IN_USE
-    await asyncio.to_thread(second.let_go, {0: Epoch(2)}, PATIENCE)
-    await queue.let_go()
+    await asyncio.to_thread(second.release, {0: Epoch(2)}, PATIENCE)
+    await queue.released()
     _, (entry,) = await queue.at_hand("5", uid="c", epoch=3)
     assert (entry.value, entry.redelivered) == (b"5", False)
 
@@ -235,7 +235,7 @@ async def test_entries_read_by_an_owner_unaware_of_its_successor_come_marked(que
 async def test_a_restarted_process_continues_at_the_groups_offset(queue: Queue) -> None:
     reader, entries = await queue.at_hand("1", "2", "3")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
+    await asyncio.to_thread(reader.release, {0: Epoch(1)}, PATIENCE)
     again = queue.reader("a")
     queue.send("4")
     (entry,) = await asyncio.to_thread(read, again, 0, 1, 1)
@@ -429,7 +429,7 @@ async def test_a_release_with_unfinished_entries_records_how_far_it_had_read(que
     queue.send("1", "2", "3", "4")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
+    await asyncio.to_thread(reader.release, {0: Epoch(1)}, PATIENCE)
     entries = await asyncio.to_thread(read, await queue.granted("b", 2), 0, 2, 4)
     assert [entry.redelivered for entry in entries] == [True, True, False, False]
 
@@ -453,8 +453,8 @@ async def test_hand_offs_of_an_entry_never_started_are_no_attempts(make: MakeQue
     for epoch in (2, 3, 4):
         reader = await queue.granted("a", epoch)
         await asyncio.to_thread(until, partial(reader.ready, 0, Epoch(epoch)))
-        await asyncio.to_thread(reader.let_go, {0: Epoch(epoch)}, PATIENCE)
-        await queue.let_go()
+        await asyncio.to_thread(reader.release, {0: Epoch(epoch)}, PATIENCE)
+        await queue.released()
     for _ in range(3):  # as a container that starts again and again, and ends before it has read anything
         reader = queue.reader("a")
         await asyncio.to_thread(until, partial(reader.ready, 0, Epoch(4)))
@@ -630,7 +630,7 @@ async def test_a_partition_can_be_released_while_it_is_being_taken_up(queue: Que
     reader, partitions = queue.reader("a"), (0, 1)
     asked = [reader.ready(number, Epoch(1)) for number in partitions]
     assert not any(asked), "they are taken up beside reading"
-    await asyncio.to_thread(until, lambda: not reader.let_go({1: Epoch(1)}, PATIENCE), "it is let go of")
+    await asyncio.to_thread(until, lambda: not reader.release({1: Epoch(1)}, PATIENCE), "it is released")
     assert await asyncio.to_thread(read, reader, 0, 1, 1)
     taken, left = [(await queue.seen(number)).record for number in partitions]
     assert taken is not None and taken.reader and left is not None

@@ -30,7 +30,7 @@ T = TypeVar("T")
 LONG, TOO_LONG = 1.0, 6.0
 """Seconds for an answer."""
 HANDOFF = 3.0
-"""Seconds that an owner has to let go."""
+"""Seconds that an owner has for its release."""
 PARTITIONS, EACH = 2, 50
 """Partitions, and messages of each."""
 
@@ -130,7 +130,7 @@ async def test_grants_commits_and_hand_offs_work_with_slow_answers(slow: MakeSlo
 
     await eventually(committed, "what is finished is committed")
     assert await in_time(operator.pause(0, Epoch(1), HANDOFF, Ownership(Uid("b"), Epoch(2)))) == IN_USE
-    await asyncio.to_thread(giver.let_go, {0: Epoch(1)}, HANDOFF)
+    await asyncio.to_thread(giver.release, {0: Epoch(1)}, HANDOFF)
     for number in range(PARTITIONS):  # of 1 the giver is not told
         assert await in_time(operator.grant(number, Uid("b"), Epoch(2))) == ("b", 2, False)
     with pytest.raises(StaleOwner):
@@ -153,8 +153,8 @@ async def test_a_release_repeated_until_a_slow_broker_takes_it_leaves_no_duplica
     assert not giver.ready(1, Epoch(1)), "it is being taken up"
     await asyncio.to_thread(giver.ack, 0, Epoch(1), [read[0][-1].offset], soon=True)
     both = dict.fromkeys(range(PARTITIONS), Epoch(1))
-    assert (await asyncio.to_thread(giver.let_go, both, LONG)).keys() == both.keys()
-    await asyncio.to_thread(until, lambda: not giver.let_go(both, PATIENCE), "the broker has heard it")
+    assert (await asyncio.to_thread(giver.release, both, LONG)).keys() == both.keys()
+    await asyncio.to_thread(until, lambda: not giver.release(both, PATIENCE), "the broker has heard it")
     queue.answers_after(0.0)
     for number in range(PARTITIONS):
         assert not await operator.outstanding(number)

@@ -101,7 +101,7 @@ async def test_finished_outputs_are_sent_with_the_release(queue: Queue, out: str
     reader, entries = await queue.at_hand("a", "b")
     reader._background.close()  # so that nothing else commits
     finish(reader, entries[:1], Output(out, b"done", partition=2), soon=True)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
+    await asyncio.to_thread(reader.release, {0: Epoch(1)}, PATIENCE)
     assert (await queue.committed(), committed_values(queue.broker, out)) == (1, [[], [], [b"done"]])
 
 

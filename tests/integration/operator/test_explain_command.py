@@ -106,7 +106,7 @@ async def test_explain_shows_whether_a_hand_off_waits_for_acks_or_the_release(
         await eventually(lambda: waits_for("1 unacknowledged message"), "an entry is in hand")
         reader.ack(0, epoch, [entry.offset])
         await eventually(lambda: waits_for("giver to release it"), "on_revoked is waited for")
-        reader.let_go({0: epoch}, within=1.0)
+        reader.release({0: epoch}, within=1.0)
 
         async def handed_over() -> bool:
             return bool((await empty.owned("farewell")).get("receiver"))

@@ -88,7 +88,7 @@ async def test_released_or_lost_entries_do_not_count_towards_the_limit(queue: Qu
         owner = await queue.granted("a", ONE, partition)
     assert len(owner.read(0, ONE)) == 1
     assert owner.read(1, ONE) == []
-    owner.let_go({0: ONE}, 0)
+    owner.release({0: ONE}, 0)
     assert len(owner.read(1, ONE)) == 1
     await queue.operator.grant(1, Uid("b"), TWO)
     with pytest.raises(StaleOwner):
@@ -242,7 +242,7 @@ async def test_beginning_an_entry_again_counts_as_an_attempt(queue: Queue) -> No
     queue.send("bad", "b")
     reader = await queue.granted("a", ONE)
     reader.read(0, ONE)
-    reader.let_go({0: ONE}, 0)
+    reader.release({0: ONE}, 0)
     assert next(begun(reader, ONE)).value == b"bad"
     third = queue.reader("a")
     with answers_lost(third):

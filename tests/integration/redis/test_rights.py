@@ -176,7 +176,7 @@ class Roles:
         assert await self.operator.ensure(1) is None
 
     def finish(self, partition: int, epoch: Epoch) -> None:
-        self.consumer.let_go({partition: epoch}, 0)
+        self.consumer.release({partition: epoch}, 0)
         while entries := self.consumer.read(partition, epoch):
             self.consumer.ack(partition, epoch, [entry.offset for entry in entries])
 

@@ -131,7 +131,7 @@ def test_a_kept_entry_blocks_no_other_and_can_be_acknowledged_later() -> None:
 def test_a_failure_in_a_revoked_partition_leaves_the_rest_to_the_next_owner() -> None:
     one = sequence("a", "b", "c")
     (first,) = one.hand_out(1)
-    one.holding.let_go()
+    one.holding.begin_release()
     one.settle([first], Nack("no"), 0.0)
     assert one.idle
     assert one.holding.handled == []
@@ -188,7 +188,7 @@ def test_a_returned_delivery_takes_nothing_from_a_later_one() -> None:
 def test_entries_returned_to_a_dropped_sequence_are_not_started() -> None:
     one = sequence("a", "b", "c")
     entries = one.hand_out(3)
-    one.holding.let_go()
+    one.holding.begin_release()
     one.settle([entries[0]], Nack("no"), 0.0)
     one.give_back(entries)
     one.holding.tidy()

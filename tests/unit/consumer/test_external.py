@@ -48,8 +48,8 @@ class Fleet:
         until(lambda: self.consumer._gaps, "its session has begun", SECONDS)
 
     def owns(self, *owned: int, revoking: int | None = None, epoch: int = 1) -> None:
-        let_go = {} if revoking is None else {JOBS: {revoking: Epoch(epoch)}}
-        entry = MemberEntry("shop/jobs", POD, UID, 1, True, {JOBS: dict.fromkeys(owned, Epoch(epoch))}, let_go)
+        to_release = {} if revoking is None else {JOBS: {revoking: Epoch(epoch)}}
+        entry = MemberEntry("shop/jobs", POD, UID, 1, True, {JOBS: dict.fromkeys(owned, Epoch(epoch))}, to_release)
         fresh = self.folder / "fresh"
         fresh.write_text(entry.to_json())
         fresh.rename(self.folder / POD)
@@ -75,7 +75,7 @@ def test_a_consumer_serves_what_it_owns_and_releases_what_is_revoked(fleet: Flee
     assert fleet.lease.releases() == frozenset()
 
     fleet.owns(0, revoking=5)
-    until(fleet.lease.releases, "it says that it has let go", SECONDS)
+    until(fleet.lease.releases, "it reports the release", SECONDS)
     assert fleet.lease.releases() == {Release(UID, JOBS, 5, Epoch(1))}
     assert fleet.told == [("on_assigned", [0, 5]), ("on_revoked", [5])]
     fleet.served.clear()
@@ -94,7 +94,7 @@ def test_a_revoked_partition_is_released_after_on_revoked_returned(fleet: Fleet)
     fleet.owns(3)
     until(lambda: fleet.served, "it works", SECONDS)
     fleet.owns(revoking=3)
-    until(fleet.lease.releases, "it says that it has let go", SECONDS)
+    until(fleet.lease.releases, "it reports the release", SECONDS)
     assert before == [frozenset()]
 
 

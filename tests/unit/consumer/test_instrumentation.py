@@ -31,7 +31,7 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.registry = CollectorRegistry()
-        self.mount, self.answers = Mock(), Mock(**{"read.return_value": [], "let_go.return_value": {}})
+        self.mount, self.answers = Mock(), Mock(**{"read.return_value": [], "release.return_value": {}})
         metrics = ConsumerMetrics(self.registry, lambda: self.now)
         open_queue, self.assignments = metrics.around(lambda name: self.answers, self.mount)
         self.reader = open_queue(ORDERS)
@@ -105,12 +105,12 @@ def test_an_empty_partition_is_not_timed_as_a_takeover(world: World) -> None:
 
 def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> None:
     world.ledger({0: FIRST, 1: FIRST})
-    world.reader.let_go({0: FIRST}, 1.0)
+    world.reader.release({0: FIRST}, 1.0)
     assert world.timed("release") == (0, 0), "the ledger has not asked for it"
     world.after(10).ledger({1: FIRST}, revoking={0: FIRST})
     world.after(1).ledger({}, revoking={0: FIRST, 1: FIRST})
-    world.after(2).reader.let_go({0: FIRST}, 1.0)
-    world.reader.let_go({0: FIRST}, 1.0)
+    world.after(2).reader.release({0: FIRST}, 1.0)
+    world.reader.release({0: FIRST}, 1.0)
     assert world.timed("release") == (1, 3.0)
 
 
@@ -120,7 +120,7 @@ def test_a_release_is_timed_from_the_queues_answer_if_that_comes_first(world: Wo
     with pytest.raises(PartitionPaused):
         world.reader.read(0, FIRST)
     world.after(1).ledger({}, revoking={0: FIRST})
-    world.after(1).reader.let_go({0: FIRST}, 1.0)
+    world.after(1).reader.release({0: FIRST}, 1.0)
     assert world.timed("release") == (1, 2.0)
 
 
@@ -130,7 +130,7 @@ def test_a_rejected_request_is_counted_and_is_no_release(world: World, ask: Any)
     world.refuses(StaleOwner(0, Uid("a"), FIRST, Ownership(Uid("b"), SECOND, False)))
     with pytest.raises(StaleOwner):
         ask(world.reader)
-    world.reader.let_go({0: FIRST}, 1.0)
+    world.reader.release({0: FIRST}, 1.0)
     assert (world.counted, world.timed("release")) == ({"refused": 1}, (0, 0))
 
 

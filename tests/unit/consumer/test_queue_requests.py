@@ -198,7 +198,7 @@ def test_finished_entries_are_acknowledged_before_a_long_handler_loses_its_parti
     holding = held()
     requests.stay_sure(holding, queue)
     assert queue.asked == ["verify"]
-    holding.let_go()
+    holding.begin_release()
     requests.stay_sure(holding, queue)
     assert queue.asked[1:] == ["ack [] soon=False", "verify"]
     for answer in (QueueUnreachable("it is away"), StaleOwner(0, Uid("a"), Epoch(1), Ownership(Uid("b"), Epoch(2)))):
@@ -227,9 +227,9 @@ class SlowToRead(Slow):
 
 
 class SlowToRelease(Slow):
-    def let_go(self, *asked: Any, **how: Any) -> Mapping[int, QueueUnreachable]:
+    def release(self, *asked: Any, **how: Any) -> Mapping[int, QueueUnreachable]:
         self.wait()
-        return super().let_go(*asked, **how)
+        return super().release(*asked, **how)
 
 
 def lets_wait_and_does_not_hang(reader: Slow, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +403,7 @@ class TakesNotAll(GoesAway):
         self.told: list[tuple[Mapping[int, Epoch], bool]] = []
         """Released partitions, and whether they were given up."""
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+    def release(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         self.told.append((dict(partitions), give_up))
         return dict.fromkeys(partitions.keys() & self.untaken, SLOW)
 

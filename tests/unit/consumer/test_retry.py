@@ -123,7 +123,7 @@ def test_a_survived_attempt_is_reported_during_a_hand_over() -> None:
         assert begun.wait(HOUR)
         queue._ledger.call_back(0)
         may_fail.set()
-        until(lambda: reader.released, "the partition is let go of")
+        until(lambda: reader.released, "the partition is released")
     assert reader.survivors == attempts
 
 

@@ -63,7 +63,7 @@ class TopicToOpen:
     """The topic for dead letters; empty: the default."""
 
 
-# -- The state of paused partitions, by their records: the owner has not let go, has let go, or has handed over. Pure.
+# -- The state of paused partitions, by their records: not released, released, or handed over by their owners. Pure.
 
 
 class Pauses:
@@ -71,28 +71,28 @@ class Pauses:
 
     def __init__(self) -> None:
         self._paused: dict[int, Epoch] = {}
-        self.let_go: set[int] = set()
-        """Partitions whose owners have let go since the pause: they may be granted without another look."""
+        self.released: set[int] = set()
+        """Partitions that their owners have released since the pause: they may be granted without another look."""
         self._reported: dict[int, Epoch] = {}
         """The epoch of each partition's owner, as last reported."""
 
     def begin(self, partition: int, epoch: Epoch) -> None:
         self._paused[partition] = epoch
-        self.let_go.discard(partition)
+        self.released.discard(partition)
 
     def epoch(self, partition: int) -> Epoch | None:
         return self._paused.get(partition)
 
     def outstanding(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Ownership:
-        """Return what is outstanding of a partition paused under this epoch, given its record. IN_USE: the owner has not let go,
-        and only it knows how much it has in hand. An owner: the partition was handed over to it, and that was not yet `reported`;
-        after that 0, and the next call of grant grants."""
+        """Return what is outstanding of a partition paused under this epoch, given its record. IN_USE: the owner has not released
+        it, and only the owner knows how much it has in hand. An owner: the partition was handed over to it, and that was not yet
+        `reported`; after that 0, and the next call of grant grants."""
         if record is None or epoch is None or record.epoch < epoch:
             return 0
         if record.epoch == epoch:
             if not record.released:
                 return IN_USE
-            self.let_go.add(partition)
+            self.released.add(partition)
             return 0
         return Ownership(record.uid, record.epoch) if self.is_news(partition, record) else 0
 
@@ -189,7 +189,7 @@ class KafkaQueue:
         self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
     ) -> int | Ownership:
         """See QueueAdapter. The broker cannot keep an owner from reading, so the pause is announced. The record shows when the
-        owner has let go, or to which pod it has handed the partition."""
+        owner has released the partition, or to which pod it has handed it."""
         self._pauses.begin(partition, epoch)
         now = await self._now.of(partition)
         direct = self._changes_only_owner((now or await self._before(partition)).record)
@@ -255,7 +255,7 @@ class KafkaQueue:
     async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         """Try `_granted` several times, as others may grant at the same time."""
         for tries in range(_TRIES):
-            if partition not in self._pauses.let_go:
+            if partition not in self._pauses.released:
                 record = (
                     await self._now.of(partition) or await self._before(partition)
                 ).record  # a commit under way is not waited for
@@ -264,7 +264,7 @@ class KafkaQueue:
                 if record is not None and record.epoch >= epoch:
                     self._refuse_others(record)
                     return Ownership(record.uid, record.epoch)
-            self._pauses.let_go.discard(partition)
+            self._pauses.released.discard(partition)
             began = time.monotonic()
             try:
                 return await self._granted(partition, uid, epoch)

@@ -65,7 +65,7 @@ class Change(NamedTuple):
     partition: int
     epoch: int
     within: int
-    """Milliseconds that the owner has to let go; -1: the partition was granted."""
+    """Milliseconds that the owner has for the release; -1: the partition was granted."""
     owner: int
     """`mark` of the present owner."""
     receiver: int

@@ -47,15 +47,15 @@ class BackgroundCommits:
         loop: LoopUser,
         commit: Callable[[Set[int]], Awaitable[Mapping[int, QueueUnreachable]]],
         look: Callable[[], Awaitable[None]],
-        is_about_to_let_go: Callable[[int], bool] = lambda partition: False,
+        is_about_to_release: Callable[[int], bool] = lambda partition: False,
     ) -> None:
         """`commit` commits what is finished of these partitions, if anything, and returns those that failed, and why. `look`
         checks the owner records of all partitions, as a commit does on the way. Both raise QueueUnreachable. A partition that
-        `is_about_to_let_go` is committed when it is let go of, or the next time."""
+        its owner `is_about_to_release` is committed with the release, or the next time."""
         self._loop = loop
         self._commit = commit
         self._look = look
-        self._is_about_to_let_go = is_about_to_let_go
+        self._is_about_to_release = is_about_to_release
         self._lock = threading.Lock()
         self._due: set[int] = set()
         self._hurried = False
@@ -84,7 +84,7 @@ class BackgroundCommits:
             self._add(partition, at_once=at_once)
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """Forget the failures of partitions that were let go of: they do not concern a later owner."""
+        """Forget the failures of released partitions: they do not concern a later owner."""
         for number in partitions:
             self._refused.pop(number, None)
 
@@ -123,7 +123,7 @@ class BackgroundCommits:
     async def _turn(self, due: Set[int], hurried: bool) -> None:
         begun = time.monotonic()
         refused = due & self._refused.keys()  # one try may take long
-        later = refused | (set() if hurried else set(filter(self._is_about_to_let_go, due)))
+        later = refused | (set() if hurried else set(filter(self._is_about_to_release, due)))
         if untaken := await self._untaken(due - later):
             problems = {number: _Refused(problem) for number, problem in untaken.items()}
             self._refused |= problems
@@ -137,7 +137,7 @@ class BackgroundCommits:
         await self._wait(begun + AT_ONCE_EVERY, lambda: False)
 
     async def _try_again(self, refused: Mapping[int, _Refused], pause: float) -> None:
-        """Try until each of these was committed or let go of."""
+        """Try until each of these was committed or released."""
         for seconds in doubling(pause, LONGEST_PAUSE):
             await asyncio.sleep(seconds)
             refused = self._still(refused)

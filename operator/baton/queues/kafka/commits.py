@@ -176,26 +176,24 @@ class OwnerCommits:
         held = {**self._positions}  # another thread may remove some meanwhile
         return {number for number, one in held.items() if one.committed_at < due and one.lost is None}
 
-    def is_about_to_let_go(self, partition: int) -> bool:
+    def is_about_to_release(self, partition: int) -> bool:
         """Whether the partition's last commit is due in a moment. A commit before it would delay the next owner: a broker takes
         no commit of a partition while it ends another. A partition that still needs this process's mark is not held back."""
         position = self._positions.get(partition)
         if position is None or position.handed_over:
             return False
-        return self._handoffs.is_about_to_let_go(Partition(self._queue, partition), position.epoch)
+        return self._handoffs.is_about_to_release(Partition(self._queue, partition), position.epoch)
 
     async def release(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
-        """Let go of partitions: commit their last records within so many seconds. Return those that failed, and why. Unless that
+        """Release partitions: commit their last records within so many seconds. Return those that failed, and why. Unless that
         is repeated, uncommitted entries come again, and the operator waits for the Lease, or the deadline."""
         begun = time.monotonic()
         until = begun + within
         for number, position in positions.items():
-            if not (position.let_go and position.in_doubt):  # else the broker may have granted it to that next owner
+            if not (position.releasing and position.in_doubt):  # else the broker may have granted it to that next owner
                 position.next_owner = self._handoffs.next_owner(Partition(self._queue, number), position.epoch)
-            position.let_go = True
-        late = QueueUnreachable(
-            f"{self._offsets.place} has not confirmed in time that partitions of {self._queue} were let go of"
-        )
+            position.releasing = True
+        late = QueueUnreachable(f"{self._offsets.place} has not confirmed in time that partitions of {self._queue} were released")
         if within <= 0 or begun - self._silent_at < _SILENT_FOR:
             return dict.fromkeys(positions, late)
         untaken: dict[int, QueueUnreachable] = {}

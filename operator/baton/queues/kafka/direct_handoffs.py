@@ -1,10 +1,10 @@
-"""Hand-offs from pod to pod: the owner that lets go grants the partition to its receiver in its last commit.
+"""Hand-offs from pod to pod: the owner that releases a partition grants it to the receiver in its last commit.
 
 Before the operator asks for the pause, it has written the next owner and epoch into the ledger, so nothing is left to decide when
-the owner lets go. The operator's look and grant and the receiver's mark would be nine more requests, one after the other, while
-no pod works on the partition. The operator treats the receiver's record as its own grant. It grants itself if the owner does not:
-at the deadline, if entries are unfinished or to be marked, if the record has to tell something new, or if the owner does not know
-the next one, or has less than a second.
+the owner releases the partition. The operator's look and grant and the receiver's mark would be nine more requests, one after the
+other, while no pod works on the partition. The operator treats the receiver's record as its own grant. It grants itself if the
+owner does not: at the deadline, if entries are unfinished or to be marked, if the record has to tell something new, or if
+the owner does not know the next one, or has less than a second.
 
 The receiver may begin at once. The record says that the partition may have been read (`BY_GIVER`), so the receiver need not write
 its mark first, provided it knows that no earlier process of its pod has begun: this process has seen the partition at a lower
@@ -20,7 +20,7 @@ from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Ownership
 
 _MOMENT = 1.0
-"""Seconds. An owner that is not in a long handler lets go within a third of that."""
+"""Seconds. An owner that is not in a long handler releases the partition within a third of that."""
 
 
 class HandedOver(NamedTuple):
@@ -75,8 +75,8 @@ class DirectHandoffs:
             under, then, _ = self._next.get(partition, (None, None, 0.0))
             return then if under == epoch else None
 
-    def is_about_to_let_go(self, partition: Partition, epoch: Epoch) -> bool:
-        """Whether the owner at this epoch has just learned who is next, and lets go in a moment."""
+    def is_about_to_release(self, partition: Partition, epoch: Epoch) -> bool:
+        """Whether the owner at this epoch has just learned who is next, and releases the partition in a moment."""
         with self._lock:
             under, _, heard_at = self._next.get(partition, (None, None, 0.0))
             return under == epoch and time.monotonic() - heard_at < _MOMENT

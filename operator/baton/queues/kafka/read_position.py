@@ -133,11 +133,11 @@ class ReadPosition:
     counting: dict[int, int] = field(default_factory=dict)
     """Failure counts that are not `counted` yet: calling `failed` again for one of these entries changes nothing."""
     next_owner: Ownership | None = None
-    """The planned next owner when the partition was let go of, if known."""
+    """The planned next owner when the partition was released, if known."""
     full_logged: bool = False
     """Whether the log has said that the partition is full."""
-    let_go: bool = False
-    """Whether the partition was let go of: every commit from then on writes the last record."""
+    releasing: bool = False
+    """Whether the release has begun: every commit from then on writes the last record."""
     first: int | None = None
     """The first offset that was handed out. It may be above the committed one, if transaction markers or aborted or compacted
     messages come first."""
@@ -262,14 +262,14 @@ class ReadPosition:
 
     def next_record(self, *, upto: int = 0) -> Record:
         """Return the record to commit with `offset`. `upto`: entries before this offset are about to be handed out."""
-        if self.let_go:
+        if self.releasing:
             return self.last_record()
         ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
         reserved = self.record.reserved if self.first_not_begun else max(self.record.reserved, self.progress.end + ahead, upto)
         return replace(self._record_here(), reserved=reserved, released=False)
 
     def last_record(self) -> Record:
-        """Return the record to commit when the partition is let go of. It grants the partition to the next owner, unless that is
+        """Return the record to commit when the partition is released. It grants the partition to the next owner, unless that is
         unknown or the record has more to tell it: then the operator grants."""
         then = self.next_owner
         here = self._record_here()

@@ -35,7 +35,7 @@ _MOST_BYTES = 64_000_000
 _MOST_PENDING = 4_000_000
 """Weight of a partition's outputs from which an acknowledgement waits for the commit."""
 _TAKEN_UP_WITHIN = 0.5
-"""Seconds that letting go waits for a partition that is still being taken up: with many partitions, or a slow broker, that takes
+"""Seconds that a release waits for a partition that is still being taken up: with many partitions, or a slow broker, that takes
 longer, and the others are read meanwhile."""
 _FULL = "as many finished entries or outputs as allowed wait behind it: nothing more is handed out until it is finished"
 _ENDED = "it failed, or processes ended on it, more often than maxRedeliveries allows"
@@ -71,7 +71,7 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(
-            self._loop, self._commit_several, self._commits.check_all, self._commits.is_about_to_let_go
+            self._loop, self._commit_several, self._commits.check_all, self._commits.is_about_to_release
         )
         self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, lambda: self._woken())
         self._woken: Callable[[], None] = lambda: None
@@ -119,7 +119,7 @@ class KafkaReader:
         together: Sequence[FinishedTogether] = (),
     ) -> None:
         """Finish entries. The group's offset passes those that are finished without a gap. `soon`: it may do so a moment later,
-        at the latest when the partition is let go of. `together`: outputs that go in the transaction in which the offset passes
+        at the latest when the partition is released. `together`: outputs that go in the transaction in which the offset passes
         their entries."""
         position = self._of(partition, epoch)
         for those, outputs in together:
@@ -183,16 +183,16 @@ class KafkaReader:
             self._dead_letters.put(topic, message, why, self._group)
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
-        """See `Reader.let_go`. The records say how far the partitions were read and whether everything was finished: then the
+    def release(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+        """See `Reader.release`. The records say how far the partitions were read and whether everything was finished: then the
         next owner need not wait, and gets nothing marked redelivered."""
         until = time.monotonic() + min(within, ASKED_WITHIN)
-        untaken = self._release(partitions, until, give_up=give_up)
+        untaken = self._release_taken_up(partitions, until, give_up=give_up)
         left = min(max(0.0, until - time.monotonic()), _TAKEN_UP_WITHIN)
         taken_up, under_way = self._taking_up.withdraw(partitions, left, give_up=give_up)
         for partition, position in taken_up.items():
             self._hold(partition, position)
-        untaken |= self._release({number: partitions[number] for number in taken_up}, until, give_up=give_up)
+        untaken |= self._release_taken_up({number: partitions[number] for number in taken_up}, until, give_up=give_up)
         place = f"{self._address.place}: {self._queue}"
         return untaken | {number: QueueUnreachable(f"{place}/{number} is still being taken up") for number in under_way}
 
@@ -263,8 +263,8 @@ class KafkaReader:
         if position.handed_over:
             self._background.due_to_mark(partition)
 
-    def _release(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
-        """Let go of those that were taken up."""
+    def _release_taken_up(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
+        """Release those that were taken up."""
         left = {number: one for number, one in self._positions.items() if one.epoch == partitions.get(number)}
         for partition in left:
             self._end(partition)

@@ -66,7 +66,7 @@ class Record:
     """How many processes have ended while this offset was committed, since an attempt at its entry last failed; one offset at
     most."""
     released: bool = False
-    """Whether the owner let go with everything finished."""
+    """Whether the owner released the partition with everything finished."""
     most: int = 0
     """maxRedeliveries: after that many an entry becomes a dead letter; 0: no limit."""
     unacked: int = 0

@@ -71,7 +71,7 @@ class Position:
     in_line: int = 0
     """Request count since which it waits for the member to finish other entries; 0: it does not wait."""
     kept: bool = False
-    """Whether the queue counts the partition as in use until `let_go`."""
+    """Whether the queue counts the partition as in use until `release`."""
     counting: dict[str, int] = field(default_factory=dict)
     """By offset, the delivery count that is being written to the queue. The queue may have it already if its answer was lost."""
 
@@ -112,7 +112,7 @@ class Positions:
         if position is None or position.epoch != epoch:
             self._positions[partition] = self._new(epoch, more=ours)
 
-    def let_go(self, partition: int, epoch: int) -> None:
+    def release(self, partition: int, epoch: int) -> None:
         """Forget the position under this epoch; its entries no longer count."""
         position = self._positions.get(partition)
         if position is not None and position.epoch == epoch:
@@ -265,7 +265,7 @@ class RedisReader:
         with explained(self._url, self._queue):
             return unfinished(self._client, map(self._keys, partitions))
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+    def release(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         """See `Reader`. Entries of these partitions no longer count for maxDeliveredUnacked, and this reader gets them again if
         it reads the partition again. The queue has all acknowledgements already, so only kept partitions (`keep`) need a request,
         and none with `give_up`."""
@@ -282,7 +282,7 @@ class RedisReader:
                     continue
                 except StaleOwner:
                     pass
-            self._positions.let_go(partition, epoch)
+            self._positions.release(partition, epoch)
         return failed
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
@@ -374,7 +374,7 @@ class RedisReader:
         return partition_keys(self._queue, partition)
 
     def _process(self, position: Position) -> str:
-        """Identify the reading process and position: a partition that is read again after `let_go` has another position, and a
+        """Identify the reading process and position: a partition that is read again after `release` has another position, and a
         forked process is another process."""
         return f"{self._token}-{os.getpid()}-{position.number}"
 

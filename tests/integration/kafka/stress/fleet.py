@@ -139,7 +139,7 @@ class Fleet:
             self._processes[harmed].send_signal(harm)
         if harmed != giver:
             self._tell(giver, partition, "revoking")  # it need not have heard what was announced
-            await waits_for(_DEADLINE)  # who gives an entry up does not say here that it lets go: it has no Lease
+            await waits_for(_DEADLINE)  # who gives an entry up does not report its release here: it has no Lease
         self.handed_over += left == then
         if left != then:
             assert (await self.operators[0].grant(partition, then.uid, then.epoch))[:2] == then[:2]

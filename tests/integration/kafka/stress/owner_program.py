@@ -44,7 +44,7 @@ class Owner:
                     self._turn(partition, epoch)
                 except StaleOwner as refusal:
                     print(refusal, file=sys.stderr, flush=True)
-                    self._reader.let_go({partition: epoch}, 3)
+                    self._reader.release({partition: epoch}, 3)
                     if refusal.record.epoch >= epoch:  # else the ledger would say that it is still the owner: it begins again
                         del self._owned[partition]
                 except QueueUnreachable as problem:

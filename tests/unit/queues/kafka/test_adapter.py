@@ -56,14 +56,14 @@ def test_each_direct_receiver_is_reported_once() -> None:
     assert pauses.outstanding(0, TWO, replace(handed_over, epoch=Epoch(4))) == Ownership(Uid("b"), Epoch(4))
 
 
-def test_an_owner_that_let_go_is_remembered_until_the_next_pause() -> None:
-    pauses, let_go = paused(), replace(RECORD, released=True)
+def test_a_release_is_remembered_until_the_next_pause() -> None:
+    pauses, released = paused(), replace(RECORD, released=True)
     pauses.outstanding(0, TWO, RECORD)
-    assert not pauses.let_go
-    pauses.outstanding(0, TWO, let_go)
-    assert pauses.let_go == {0}
+    assert not pauses.released
+    pauses.outstanding(0, TWO, released)
+    assert pauses.released == {0}
     pauses.begin(0, THREE)
-    assert not pauses.let_go
+    assert not pauses.released
 
 
 def test_a_grant_of_an_unpaused_partition_is_not_news() -> None:

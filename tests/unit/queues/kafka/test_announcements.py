@@ -200,13 +200,13 @@ def pod() -> Iterator[Listening]:
         yield made
 
 
-def test_an_owner_hears_of_the_next_owner_before_it_lets_go(pod: Listening) -> None:
+def test_an_owner_hears_of_the_next_owner_before_it_releases(pod: Listening) -> None:
     assert (pod.hears(A, B), pod.handoffs.next_owner(GRANTED, ONE)) == (set(), Ownership(B, TWO))
     assert pod.wait(60.0) == {GRANTED: HEARD}, "a moment later"
 
 
 @pytest.mark.parametrize(("then", "within"), [(0, 10_000), (TWO, 500)])
-def test_an_owner_lets_go_at_once_without_a_direct_hand_off(pod: Listening, then: int, within: int) -> None:
+def test_an_owner_releases_at_once_without_a_direct_hand_off(pod: Listening, then: int, within: int) -> None:
     assert pod.hears(A, B, then=then, within=within) == {GRANTED}
     assert pod.handoffs.next_owner(GRANTED, ONE) is None
 

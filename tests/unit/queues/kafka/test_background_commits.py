@@ -28,7 +28,7 @@ class Broker:
         self.refused: dict[int, QueueUnreachable] = {}
         """Refuses the commits of these partitions."""
         self.leaving: set[int] = set()
-        """Partitions that are about to be let go of."""
+        """Partitions that are about to be released."""
         self.loop = EventLoopThread().user()
         self.commits = BackgroundCommits(self.loop, self.commit, self.look, self.leaving.__contains__)
 
@@ -278,12 +278,12 @@ def test_an_unexpected_failure_ends_nothing(
     monkeypatch.setattr("baton.queues.kafka.background_commits.EVERY", 0.01)
     fails = [True, True]
 
-    def is_about_to_let_go(partition: int) -> bool:
+    def is_about_to_release(partition: int) -> bool:
         if fails and fails.pop():
             raise ValueError("it is unexpected")
         return False
 
-    broker.commits._is_about_to_let_go = is_about_to_let_go
+    broker.commits._is_about_to_release = is_about_to_release
     broker.commits.due(1)
     until(lambda: broker.asked == [{1}])
     assert caplog.messages == ["background commits failed; continuing"]

@@ -370,14 +370,14 @@ def test_a_partition_granted_to_another_pod_meanwhile_is_not_taken_up() -> None:
 
 
 def handed_over(then: Ownership | None = NEXT) -> Owner:
-    """An owner that has let go with everything finished."""
+    """An owner that has released its partition with everything finished."""
     owner = Owner(handoffs=planned(then))
     owner.position.progress.finish(range(10))
     assert owner.release() == {}
     return owner
 
 
-def test_an_owner_that_lets_go_hands_over_and_takes_no_further_token() -> None:
+def test_an_owner_that_releases_hands_over_and_takes_no_further_token() -> None:
     broker = handed_over().broker
     record = broker.record
     assert (broker.committed.offset, record.uid, record.epoch, record.reader) == (10, "b", 2, BY_GIVER)
@@ -528,7 +528,7 @@ def test_entries_finished_during_a_commit_do_not_make_it_the_last_record_at_the_
 
     def finished_meanwhile(position: ReadPosition) -> Record:
         position.progress.finish(range(5, 10))
-        position.next_owner, position.let_go = NEXT, True
+        position.next_owner, position.releasing = NEXT, True
         return position.next_record()
 
     run(owner.commits.commit(0, owner.position, finished_meanwhile))
@@ -810,7 +810,7 @@ def test_an_offset_from_before_the_grant_does_not_move_the_position() -> None:
 
 
 class Shrinking(dict[int, ReadPosition]):
-    """Another thread lets go of all partitions as soon as they are listed."""
+    """Another thread releases all partitions as soon as they are listed."""
 
     def keys(self) -> Any:
         found = dict(self).keys()
@@ -818,7 +818,7 @@ class Shrinking(dict[int, ReadPosition]):
         return found
 
 
-def test_a_partition_let_go_by_another_thread_does_not_break_a_commit_or_a_look() -> None:
+def test_a_partition_released_by_another_thread_does_not_break_a_commit_or_a_look() -> None:
     class Slow(Broker):
         def __init__(self) -> None:
             super().__init__()

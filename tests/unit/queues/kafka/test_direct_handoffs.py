@@ -65,19 +65,19 @@ def test_a_hand_over_seen_after_reading_began_is_ignored(begins: Callable[[Direc
     assert handoffs.take(FIRST, TWO) is None
 
 
-def test_an_owner_with_a_known_successor_is_about_to_let_go_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_with_a_known_successor_is_about_to_release_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     now, handoffs = [100.0], seen(ONE)
     monkeypatch.setattr(direct_handoffs, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    assert not handoffs.is_about_to_let_go(FIRST, ONE)
+    assert not handoffs.is_about_to_release(FIRST, ONE)
     handoffs.set_next_owner(FIRST, ONE, Ownership(Uid("b"), TWO))
-    assert handoffs.is_about_to_let_go(FIRST, ONE)
-    assert not handoffs.is_about_to_let_go(FIRST, TWO), "another has it by then"
+    assert handoffs.is_about_to_release(FIRST, ONE)
+    assert not handoffs.is_about_to_release(FIRST, TWO), "another has it by then"
     now[0] += 1.5
-    assert not handoffs.is_about_to_let_go(FIRST, ONE), "it is in a long handler"
+    assert not handoffs.is_about_to_release(FIRST, ONE), "it is in a long handler"
     assert handoffs.next_owner(FIRST, ONE) == Ownership(Uid("b"), TWO)
     handoffs.set_next_owner(FIRST, ONE, Ownership(Uid("b"), TWO))
     handoffs.set_next_owner(FIRST, ONE, None)
-    assert not handoffs.is_about_to_let_go(FIRST, ONE)
+    assert not handoffs.is_about_to_release(FIRST, ONE)
 
 
 def test_a_hand_over_that_an_earlier_process_may_have_taken_is_ignored() -> None:
@@ -94,7 +94,7 @@ def test_a_plan_applies_to_the_owner_at_its_epoch() -> None:
     assert handoffs.next_owner(FIRST, ONE) is None
 
 
-# -- What a reader says of partitions that it lets go of, while others of them are still taken up.
+# -- What a reader says of partitions that it releases, while others of them are still taken up.
 
 
 SHORT = 0.05
@@ -157,23 +157,23 @@ BOTH = {0: ONE, 1: ONE}
 
 
 @pytest.mark.parametrize("give_up", [False, True])
-def test_letting_go_waits_briefly_for_a_partition_being_taken_up(reading: Reading, give_up: bool) -> None:
-    assert reading.let_go(BOTH, HOUR, give_up=give_up).keys() == {1}
+def test_a_release_waits_briefly_for_a_partition_being_taken_up(reading: Reading, give_up: bool) -> None:
+    assert reading.release(BOTH, HOUR, give_up=give_up).keys() == {1}
     assert (reading.waited, reading.said, reading.held()) == ([0.5], [{0}], set())
 
 
 def test_a_partition_taken_up_meanwhile_gets_its_last_commit(reading: Reading) -> None:
-    assert reading.let_go(BOTH, HOUR).keys() == {1}
+    assert reading.release(BOTH, HOUR).keys() == {1}
     reading.open.set()
-    until(lambda: not reading.let_go(BOTH, HOUR), "it has its last word")
+    until(lambda: not reading.release(BOTH, HOUR), "it has its last word")
     assert (reading.said, reading.held()) == ([{0}, {1}], set())
 
 
 def test_at_the_end_other_partitions_still_get_their_last_commit(reading: Reading) -> None:
-    assert reading.let_go(BOTH, SHORT, give_up=True).keys() == {1}
+    assert reading.release(BOTH, SHORT, give_up=True).keys() == {1}
     assert (reading.said, reading.held()) == ([{0}], set())
 
 
 def test_partitions_that_are_not_read_get_no_last_commit(reading: Reading) -> None:
-    assert not reading.let_go({2: ONE, 0: Epoch(2)}, HOUR)
+    assert not reading.release({2: ONE, 0: Epoch(2)}, HOUR)
     assert (reading.said, reading.held()) == ([], {0})

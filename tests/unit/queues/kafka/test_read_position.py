@@ -199,7 +199,7 @@ def test_ended_processes_count_as_attempts_once_one_survives(begun: bool) -> Non
         one.failed(10)
     assert (one.next_record().ends, one.next_record().tries) == ({}, {10: 3 + begun})
     left = taken_up(one.last_record(), 10, 12, "p-2")
-    assert (left.ends, left.tries) == ({10: 1}, {10: 3 + begun}), "the next owner counts one process, the one that let go"
+    assert (left.ends, left.tries) == ({10: 1}, {10: 3 + begun}), "the next owner counts one process, the one that released"
 
 
 def test_other_entries_wait_for_a_commit_that_clears_the_first() -> None:
@@ -226,7 +226,7 @@ def test_keys_go_on_if_the_first_entry_finishes_and_the_second_one_fails(second:
     giver = position(taken_up(GRANTED, 10, 5000, "p-0"))
     giver.handed_out([10, second, *range(20, 5000)])
     giver.progress.finish(range(20, 5000))
-    giver.let_go = True
+    giver.releasing = True
     one = position(replace(taken_up(giver.last_record(), 10, 5000, "p-1"), most=5))
     one.first_not_begun = False
     one.handed_out([10])

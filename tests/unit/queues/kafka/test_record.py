@@ -85,7 +85,7 @@ def test_only_some_failures_are_written_so_the_record_stays_short() -> None:
 @pytest.mark.parametrize(
     ("change", "again"),
     [
-        ({"query": 0}, 9),  # it let go
+        ({"query": 0}, 9),  # it released
         ({}, 12),  # a query never does
         ({"query": 0, "released": False}, 12),  # it may have handed out what it had reserved,
         ({"released": False, "reserved": 40}, 20),  # but no more than there was
@@ -103,7 +103,7 @@ def test_again_ends_at_the_reservation(change: dict[str, Any], again: int) -> No
         ({}, {8: 3}),
         ({"ends": {3: 1}}, {8: 1}),
         ({"ends": {12: 3}}, {8: 1}),  # the offset was set back since
-        ({"released": True}, {8: 2}),  # it let go
+        ({"released": True}, {8: 2}),  # it released
         ({"reader": ""}, {8: 2}),  # nobody read
         ({"reserved": 8}, {8: 2}),  # it was handed out nothing
         ({"reserved": 40, "end": 8}, {8: 2}),  # nothing was there
@@ -118,7 +118,7 @@ def test_a_process_without_a_last_record_counts_for_its_first_entry(change: dict
 @pytest.mark.parametrize(
     ("change", "stale"),
     [
-        ({"query": 0}, 5),  # it let go
+        ({"query": 0}, 5),  # it released
         ({}, 12),  # a query never does
         ({"query": 0, "released": False, "reserved": 40}, 40),  # it may read on, also what comes yet
         ({"query": 0, "released": False, "reader": "", "stale": 30}, 30),  # nobody read since

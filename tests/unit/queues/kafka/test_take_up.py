@@ -144,7 +144,7 @@ def test_reading_goes_on_during_taking_up_and_later_requests_are_taken_up_togeth
     assert broker.asks(1) == [False], "it was taken"
 
 
-def test_letting_go_waits_for_a_partition_being_taken_up_and_commits_its_last_record(broker: Broker) -> None:
+def test_a_release_waits_for_a_partition_being_taken_up_and_commits_its_last_record(broker: Broker) -> None:
     broker.shut()
     broker.asks(1)
     with ThreadPoolExecutor() as threads:

@@ -48,7 +48,7 @@ class ToyReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+    def release(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         for partition, epoch in partitions.items():
             self._read.pop((partition, epoch), None)
         return {}
