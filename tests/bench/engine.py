@@ -75,13 +75,13 @@ def in_a_rebalance(members: int, partitions: int) -> dict[str, float]:
     fleet.step()
     moving = fleet.state.moving
     begun, seen, now = fleet.state, fleet.observe(fleet.facts()), fleet.now
-    fleet.let_go(max(moving // 10, 1))
+    fleet.release(max(moving // 10, 1))
     some = fleet.observe(fleet.facts())
     return {
         "plan for a tenth more members": plan,
         "hand-offs in it": moving,
         "step while they wait": _milliseconds(lambda: step(begun, seen, now)),
-        "step in which a tenth lets go": _milliseconds(lambda: step(begun, some, now)),
+        "step in which a tenth is released": _milliseconds(lambda: step(begun, some, now)),
         "ledger in mid-rebalance": _milliseconds(lambda: dump(begun)),
     }
 

@@ -28,7 +28,7 @@ class Fleet:
     state: GroupState = field(default_factory=lambda: GroupState("shop/orders"))
     now: float = 0.0
     words: Mapping[Uid, PodReleases] = field(default_factory=dict)
-    """Who says that it has let go of what."""
+    """The releases that pods report."""
 
     def facts(self) -> tuple[list[PodView], list[LeaseView]]:
         """New objects each time, as after a relist."""
@@ -56,9 +56,9 @@ class Fleet:
         return made
 
     def settle(self) -> None:
-        """From a trigger to rest: the holddown ends, everybody lets go at once, every grant is taken."""
+        """From a trigger to rest: the holddown ends, everything is released at once, every grant is taken."""
         self.begin()
-        self.let_go()
+        self.release()
         for _ in range(3):
             made = self.step()
             granted = frozenset(Outcome(e.partition, Ownership(e.uid, e.epoch)) for e in made.effects if isinstance(e, Grant))
@@ -78,8 +78,8 @@ class Fleet:
         self.trigger()
         self.step()
 
-    def let_go(self, most: int | None = None) -> None:
-        """The givers of the first `most` hand-offs say that they have let go."""
+    def release(self, most: int | None = None) -> None:
+        """The givers of the first `most` hand-offs report their releases."""
         words: dict[Uid, dict[int, Epoch]] = {}
         for partition, move in sorted(self.state.moves.items())[:most]:
             if move.giver is not None:

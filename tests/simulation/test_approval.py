@@ -1,4 +1,4 @@
-"""Groups whose plans a person approves, sometimes: no working pod is asked to let go of anything that was not approved."""
+"""Groups whose plans a person approves, sometimes: no working pod is asked to release anything that was not approved."""
 
 import random
 from dataclasses import replace
@@ -53,7 +53,7 @@ class Approving(CheckedGroup):
 
     def come_to_rest(self) -> None:
         for _ in range(200):
-            done = self.let_go().work()
+            done = self.release_all().work()
             if done.wake_at is None and not self.state.moves and not any(one.terminating for one in self.members.values()):
                 return
             self.now = done.wake_at or self.now
@@ -87,7 +87,7 @@ def live_through(seed: int) -> Approving:
         group.work()
         group.now += chance.choice((0.1, 1.0, 2.5))
         if chance.random() < 0.6:
-            group.let_go()
+            group.release_all()
         group.work()
     return group
 

@@ -79,7 +79,7 @@ class OtherReleases:
         because an older list may lack a new ledger."""
         for key, release in list(self._groups.items()):
             if namespace in (None, key[0]) and ((ledger := self._ledger(key)) is None or ledger.release != release):
-                self._let_go(key)
+                self._free_group(key)
 
     async def run(self) -> None:
         while True:
@@ -96,8 +96,8 @@ class OtherReleases:
                         namespace=namespace,
                     )
                     for key in [key for key, by in self._groups.items() if (by, key[0]) == (release, namespace)]:
-                        self._let_go(key)
+                        self._free_group(key)
 
-    def _let_go(self, key: GroupKey) -> None:
+    def _free_group(self, key: GroupKey) -> None:
         del self._groups[key]
         self._free(key)

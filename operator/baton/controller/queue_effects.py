@@ -195,7 +195,7 @@ class QueueWork:
             self._drained[partition] = pause.epoch
         return news
 
-    def let_go(self, pause: Pause) -> bool:
+    def released(self, pause: Pause) -> bool:
         """Record that nothing is outstanding, so the grant `then` is made now. Returns False if the pause is no longer
         wanted."""
         if self._wanted.get(pause.partition) != pause:
@@ -422,7 +422,7 @@ class QueueEffects:
             self.work.handed_over(Outcome(pause.partition, left))
             self._changed()
             return
-        if left == 0 and pause.then is not None and self.work.let_go(pause):
+        if left == 0 and pause.then is not None and self.work.released(pause):
             self._granting.add(pause.partition)  # now, because other tasks may run before the new one begins
             tasks.create_task(self._grant(adapter, pause.then, tasks))
         elif self.work.paused(pause, left):

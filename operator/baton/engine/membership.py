@@ -107,7 +107,7 @@ def cheapest_first(
 # Departures
 
 
-LETTING_GO = 5.0
+RELEASING = 5.0
 """Seconds of its grace period that a consumer keeps for releasing partitions."""
 
 
@@ -157,7 +157,7 @@ def release_times(draft: Draft) -> dict[MemberId, float]:
         rests = [partition for partition in draft.owned[member] if draft.at_rest(partition)]
         if seen is None or seen.ends is None or not rests or not draft.present(member, draft.known[member].uid):
             continue
-        last = seen.ends - LETTING_GO
+        last = seen.ends - RELEASING
         held = draft.holddown
         if held is not None and not held.rest and draft.now < held.until <= last:
             times[member] = held.until

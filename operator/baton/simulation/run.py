@@ -340,7 +340,7 @@ class _Run:
         if batch:
             self._lose_next = any(event.lose for event in batch)
         noticed = self._occur(batch) and not lost
-        noticed |= self._let_go()
+        noticed |= self._release()
         self._behind |= lost
         if self._runtime is None:
             return
@@ -377,8 +377,8 @@ class _Run:
         self._tally.queues_changed()
         return bool(batch)
 
-    def _let_go(self) -> bool:
-        done = [partition for consumer in self._cluster.fleet.values() for partition in consumer.let_go(self._now)]
+    def _release(self) -> bool:
+        done = [partition for consumer in self._cluster.fleet.values() for partition in consumer.release_due(self._now)]
         return bool(done)
 
     async def _settle(self, runtime: GroupRuntime) -> list[StepEvent]:
@@ -392,7 +392,7 @@ class _Run:
             events += made.events
             self._tally.happened(list(made.events))
             self._cluster.victims = made.state.victims
-            moved = self._let_go() | self._cluster.leave_when_idle(self._now)
+            moved = self._release() | self._cluster.leave_when_idle(self._now)
             if not changed and not moved and not self._cluster.records.outcomes:
                 return events
         raise AssertionError(f"the engine does not come to rest at {self._now}")

@@ -98,7 +98,7 @@ class SimulatedConsumer:
         self.releases = {one for one in self.releases if revoking.get(Partition(one.queue, one.partition)) == one.epoch}
         return new
 
-    def let_go(self, now: float) -> list[Partition]:
+    def release_due(self, now: float) -> list[Partition]:
         """Release the partitions that are due, and return them."""
         done = sorted(partition for partition, at in self.due.items() if at <= now)
         for partition in done:

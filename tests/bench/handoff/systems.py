@@ -112,7 +112,7 @@ class Baton(System):
         async def ended() -> bool:
             return self._members.ended(name)
 
-        await eventually(ended, f"{name} has let go, and ends")
+        await eventually(ended, f"{name} has released its partitions, and ends")
         await self._world.delete_pod(name)
 
     async def _failed(self, name: str) -> None:

@@ -58,7 +58,7 @@ def test_the_example_writes_each_row_once_and_names_missing_rights(shop: Shop) -
 
 
 def see_the_class_archive_used(shop: Shop) -> None:
-    """By driver and executors; Java lets go of one that does not fit. It has what no training meets, too."""
+    """By driver and executors; Java drops one that does not fit. It has what no training meets, too."""
     mapped = "grep -l /opt/classes/classes.jsa $(grep -l /lib/server/libjvm.so /proc/[0-9]*/maps)"
     for pod in (shop.driver_pod(), *shop.executors()):
         assert in_pod(shop, pod, mapped).startswith("/proc/"), pod

@@ -88,7 +88,7 @@ async def test_hand_offs_work_without_a_mounted_ledger(api: Cluster, start: Call
     assert not any(redelivered for *_, redelivered in handled.log)
 
 
-async def test_a_pod_in_its_pre_stop_hook_lets_go_within_its_grace_period(
+async def test_a_pod_in_its_pre_stop_hook_releases_within_its_grace_period(
     api: Cluster, start: Callable[..., Operator], tmp_path: Path
 ) -> None:
     """The hook takes of the grace period, and the process hears nothing of its end until it is over."""
@@ -104,9 +104,9 @@ async def test_a_pod_in_its_pre_stop_hook_lets_go_within_its_grace_period(
             await world.spread("orders", PARTITIONS)
             await world.terminate("orders-a", grace=9)
 
-            async def let_go() -> bool:
+            async def released() -> bool:
                 return len(revoked) == PARTITIONS
 
-            await eventually(let_go, "all partitions are let go of", shown=lambda: world.ledger_data("orders"))
+            await eventually(released, "all partitions are released", shown=lambda: world.ledger_data("orders"))
             entries = await world.entries("orders")
             assert not entries["orders-a"].owned

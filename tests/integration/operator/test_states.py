@@ -83,8 +83,8 @@ async def test_a_wait_for_settled_ends_when_nothing_moves(shop: World, control_p
     ((giver, revoking),) = [
         (name, one.revoking[SETTLES]) for name, one in (await shop.entries("settles")).items() if one.revoking
     ]
-    let_go = [Release(uids[giver], SETTLES, number, epoch) for number, epoch in revoking.items()]
-    await shop.session(giver, uids[giver], "settles", let_go)
+    releases = [Release(uids[giver], SETTLES, number, epoch) for number, epoch in revoking.items()]
+    await shop.session(giver, uids[giver], "settles", releases)
     assert await waiting
     assert sorted((await shop.counts("settles")).values()) == [1, 1, 2]
 

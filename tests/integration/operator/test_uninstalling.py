@@ -20,7 +20,7 @@ from tests.integration.operator.world import Cluster, Json, World
 from tests.service_account import mounted
 
 HELD = {"metadata": {"finalizers": ["baton.dev/release"]}}
-LET_GO = {"metadata": {"finalizers": None}}
+FREED = {"metadata": {"finalizers": None}}
 
 OWN, OTHER = "baton-system/baton-operator", "elsewhere/baton-operator"
 """Releases."""
@@ -68,7 +68,7 @@ async def test_it_names_the_groups_that_an_operator_must_release_first(empty: Wo
         await empty.change("consumergroups", name, HELD)
     assert f"{empty.namespace}/e and 2 more. Delete" in left(empty.namespace)
     for name in "abcdefg":
-        await empty.change("consumergroups", name, LET_GO)
+        await empty.change("consumergroups", name, FREED)
         await empty.delete("consumergroups", name)
     assert left(empty.namespace) is None
 
@@ -78,7 +78,7 @@ async def test_a_namespace_that_is_gone_with_its_role_delays_nothing(empty: Worl
     await empty.change("consumergroups", "a", HELD)
     assert f"Groups are left: {empty.namespace}/a. Delete" in left("gone", empty.namespace)
     assert left("gone") is None
-    await empty.change("consumergroups", "a", LET_GO)
+    await empty.change("consumergroups", "a", FREED)
 
 
 def ledger(group: str, annotations: Annotated) -> Json:
@@ -106,9 +106,9 @@ async def test_groups_of_another_release_are_not_named(empty: World, left: Left)
     assert f"Groups are left: {named}. Delete" in left(empty.namespace)
     for name in groups:
         if name != "theirs":
-            await empty.change("consumergroups", name, LET_GO)
+            await empty.change("consumergroups", name, FREED)
     assert left(empty.namespace) is None
-    await empty.change("consumergroups", "theirs", LET_GO)
+    await empty.change("consumergroups", "theirs", FREED)
 
 
 @pytest.mark.long
@@ -126,4 +126,4 @@ async def test_many_large_groups_fit_the_hooks_memory(empty: World, operators: A
     limit = re.search(r"limits: \{memory: (\d+)Mi\}", (CHART / "templates" / "_hooks.tpl").read_text())
     assert limit is not None
     assert int(taken) < 1024 * int(limit[1])
-    await empty.change("consumergroups", "a149", LET_GO)
+    await empty.change("consumergroups", "a149", FREED)

@@ -310,7 +310,7 @@ class World:
         return message
 
     async def revoking(self, group: str, pod: str, count: int) -> list[Release]:
-        """Wait until the pod is to let go of `count` partitions; returns the releases that this needs."""
+        """Wait until the pod is to release `count` partitions; returns the releases that this needs."""
 
         async def so() -> list[Release]:
             entry = (await self.entries(group))[pod]
@@ -318,7 +318,7 @@ class World:
             found = [Release(entry.uid, QueueName(group), number, epoch) for number, epoch in grants.items()]
             return found if len(found) == count else []
 
-        return await eventually(so, f"{pod} is to let go of {count}", shown=lambda: self.ledger_data(group))
+        return await eventually(so, f"{pod} is to release {count}", shown=lambda: self.ledger_data(group))
 
     async def ledger_is(self, group: str, wanted: Mapping[str, str] | None) -> None:
         """Wait until the ledger has this content."""

@@ -30,7 +30,7 @@ _LAST = Epoch(1_000_000)
 
 
 SHORT = 5.5
-"""A grace period, in seconds, of which half a second is left before a pod that is asked to stop lets go."""
+"""A grace period, in seconds, of which half a second is left before a stopping pod releases its partitions."""
 
 
 class Gate:

@@ -190,10 +190,10 @@ async def test_the_next_owner_waits_until_on_revoked_has_returned(operator: Oper
     assert pod.released() == set()
     told.may_be_revoked.set()
 
-    async def let_go() -> bool:
+    async def released() -> bool:
         return await queue.operator.outstanding(1) == 0
 
-    await eventually(let_go, "the partition may be given away")
+    await eventually(released, "the partition may be given away")
     until(lambda: pod.released() == {(1, 1)})
     assert told.words[-2:] == [("revoked", [1]), ("returned", [1])]
 

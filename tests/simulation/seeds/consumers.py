@@ -294,7 +294,7 @@ class Consumer:
         self.owned.pop(key, None)
         self.early.pop(key, None)
         self.released.add((*key, epoch))
-        self.tenant.lets_go(self, key, epoch)
+        self.tenant.release_partition(self, key, epoch)
 
     def _report(self) -> None:
         if self.session is not None:

@@ -192,7 +192,7 @@ class Environment:
         self.ending = True
         for operator in self.operators:
             operator.dead = True
-            self.loop.let_go(operator)
+            self.loop.resume(operator)
         while tasks := sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name()):
             for task in tasks:
                 task.cancel()

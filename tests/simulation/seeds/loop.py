@@ -67,7 +67,7 @@ class SeedLoop(VirtualTimeLoop):
         heapify(self._timers)
         self._held[process] = ready, timers
 
-    def let_go(self, process: object) -> None:
+    def resume(self, process: object) -> None:
         """SIGCONT: run what was ready, then the timers that became due meanwhile, in order."""
         ready, timers = self._held.pop(process, ([], []))
         self._ready.extend(ready)  # type: ignore[attr-defined]

@@ -260,7 +260,7 @@ class Operator:
         """SIGCONT."""
         if not self.dead and self.stopped:
             self.stopped = False
-            self.environment.loop.let_go(self)
+            self.environment.loop.resume(self)
 
     def drop_watches(self) -> None:
         for api in self._apis:

@@ -111,7 +111,7 @@ class Queue:
         log.committed = end
         return True
 
-    def lets_go(self, number: int, uid: str, epoch: int) -> tuple[str, int] | None:
+    def release_partition(self, number: int, uid: str, epoch: int) -> tuple[str, int] | None:
         """Release by an owner without outstanding entries. Returns the UID and epoch of the next owner, if it hands over."""
         log = self.log(number)
         receiver = log.next_owner

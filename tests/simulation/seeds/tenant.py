@@ -364,15 +364,15 @@ class Tenant:
             self.checks.accepted(pod, queue, key[1], epoch, "acknowledgement")
         return taken
 
-    def lets_go(self, pod: Consumer, key: Key, epoch: int) -> None:
+    def release_partition(self, pod: Consumer, key: Key, epoch: int) -> None:
         """Report that nothing of the partition is in hand at this epoch, until that is read."""
         queue = self.servers[key[0]]
         if pod.dead:
             return
         if pod.stopped or queue.state not in READABLE:
-            self.environment.later(1.0, self.lets_go, pod, key, epoch)
+            self.environment.later(1.0, self.release_partition, pod, key, epoch)
             return
-        receiver = queue.lets_go(key[1], pod.uid, epoch)
+        receiver = queue.release_partition(key[1], pod.uid, epoch)
         if receiver is not None:
             self.environment.say(f"{self.namespace}: {pod.name} hands {key[0]}/{key[1]} to {receiver[0][:4]}@{receiver[1]}")
             self.checks.handed_over(key, *receiver)

@@ -145,8 +145,8 @@ def test_a_second_round_gives_only_withheld_partitions(request_: Request) -> Non
     """Where all read the same: with different subscriptions what was withheld is dealt out again, perhaps to another member."""
     read = frozenset(request_.queues)
     first = cooperative(Request(request_.queues, {name: Member(read, m.owned, 1) for name, m in request_.members.items()}))
-    let_go = {name: Member(read, first.assignment[name], generation=2) for name in request_.members}
-    second = cooperative(Request(request_.queues, let_go))
+    released = {name: Member(read, first.assignment[name], generation=2) for name in request_.members}
+    second = cooperative(Request(request_.queues, released))
     assert not second.withheld
     assert all(set(first.assignment[name]) <= set(hand) for name, hand in second.assignment.items())
 
@@ -158,7 +158,7 @@ class TestClaims:
         answer = cooperative(a_request({"orders": 2, "payments": 0}, {"a": member(0), "b": newer}))
         assert numbers(answer.assignment) == {"a": [1], "b": [0]}
 
-    def test_equal_claims_cancel_and_both_must_let_go(self, read_too: frozenset[QueueName]) -> None:
+    def test_equal_claims_cancel_and_both_must_release(self, read_too: frozenset[QueueName]) -> None:
         third = member(read=ORDERS | read_too)
         answer = cooperative(a_request({"orders": 3, "payments": 0}, {"a": member(0, 1), "b": member(0, 2), "c": third}))
         assert numbers(answer.assignment) == {"a": [1], "b": [2], "c": []}

@@ -91,7 +91,7 @@ AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
         # it has not answered this operator yet
         (sight(facts=AWAY), {ORDERS: 4}),
         (sight(facts=AWAY, recorded=None), {}),
-        # it does not exist, or is to be let go of
+        # it does not exist, or is to be released
         (sight(view=None, reachable=False), {}),
         (sight(view=None, reachable=False, recorded=None), {}),
         (sight(view=None), {ORDERS: 0}),

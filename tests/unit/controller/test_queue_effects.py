@@ -69,7 +69,7 @@ def test_a_grant_follows_only_the_pause_that_is_wanted() -> None:
     before, now = (Pause(partition(0), Epoch(1), 100.0, then) for then in (first, second))
     work.want({partition(0): before})
     work.want({partition(0): now})
-    assert (work.let_go(before), work.let_go(now)) == (False, True)
+    assert (work.released(before), work.released(now)) == (False, True)
     done(work, {partition(0): second})
     assert list(work.outcomes) == [accepted(second)]
     assert list(work.drained) == [(partition(0), Epoch(1))]
@@ -176,7 +176,7 @@ def test_a_queue_has_answered_if_only_outstanding_entries_are_left() -> None:
     assert _answered(work)
     work.begin_again()
     assert _answered(work), "it was, before the connection was lost"
-    assert work.let_go(_pause(wanted, 2))
+    assert work.released(_pause(wanted, 2))
     assert not _answered(work), "a grant follows"
 
 
@@ -215,7 +215,7 @@ def test_a_hand_over_under_an_older_plan_waits_for_the_ledger() -> None:
     work.want(pause_for("c", 3))
     work.handed_over(handed(0, "b", 2))
     assert (list(work.outcomes), list(work.drained), taken(work)) == ([handed(0, "b", 2)], [], [])
-    assert work.want(pauses(0, epoch=2), told=list(work.outcomes)), "its receiver is the owner, and lets go"
+    assert work.want(pauses(0, epoch=2), told=list(work.outcomes)), "its receiver is the owner, and is to release it"
 
 
 def test_a_hand_over_older_than_the_last_grant_is_ignored() -> None:

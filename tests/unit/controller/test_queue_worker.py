@@ -214,7 +214,7 @@ async def test_a_released_partition_is_granted_at_once_and_both_are_reported(kep
     then = grant(2, "u", 4)
     kept.want(pause(2, 3, then))
     await until(lambda: "outstanding" in kept.queue.calls)
-    assert kept.queue.records == {}, "its owner has not let go"
+    assert kept.queue.records == {}, "its owner has not released it"
     kept.queue.left[2] = 0
     accepted = outcome(2, "u", 4)
     await until(lambda: kept.outcomes == {accepted})

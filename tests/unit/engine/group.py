@@ -72,7 +72,7 @@ class Group:
         self.releases.add(Release(self.members[MemberId(name)].uid, QueueName(queue), number, record.epoch))
         return self
 
-    def let_go(self) -> Self:
+    def release_all(self) -> Self:
         """Have every live giver release what it is to give."""
         for of, move in self.state.moves.items():
             if move.giver in self.members and self.state.records[of].owner == move.giver:

@@ -191,7 +191,7 @@ class Tight(Group):
         for parts in range(100):
             if not pauses(self.settle()):
                 return parts
-            self.let_go()
+            self.release_all()
         raise AssertionError("it does not come to rest")
 
     def loads(self) -> list[int]:
@@ -227,7 +227,7 @@ def test_parts_keep_the_ledger_within_its_limit() -> None:
     while pauses(group.settle()):
         assert group.too_large is None
         assert state_of(group.state) is State.REBALANCING
-        group.let_go()
+        group.release_all()
     assert max(group.sizes) <= group.limit + group.limit // OF_A_PART
 
 
@@ -241,7 +241,7 @@ def test_a_step_in_the_middle_of_a_part_begins_nothing_more() -> None:
 def test_a_member_that_waits_for_a_part_is_no_standby() -> None:
     group = growing()
     group.settle()
-    group.let_go().to_rest()
+    group.release_all().to_rest()
     assert not [event for event in group.events if isinstance(event, StandsBy)]
 
 
@@ -279,7 +279,7 @@ def test_the_next_part_does_not_wait_for_a_silent_queue(at_once: int) -> None:
     group.limit += 300  # as when hand-offs of another queue have ended
     group.step(stuck.wake_at)
     assert {*group.state.moves, *group.state.waiting} > of_part
-    group.let_go().to_rest()
+    group.release_all().to_rest()
     assert group.loads() == [5] * 24
 
 
@@ -349,7 +349,7 @@ def test_an_exclusive_queue_moves_as_a_whole() -> None:
     group.limit += 400
     while pauses(group.settle()):
         assert len(set(group.owners("only"))) == 1
-        group.let_go()
+        group.release_all()
     assert len(set(group.owners("only"))) == 1
 
 
@@ -366,7 +366,7 @@ def test_a_plan_for_a_large_group_is_carried_out_in_parts() -> None:
         assert made.too_large is None
         largest = max(largest, size(made.texts or {}))
         fleet.state = made.step.state
-        fleet.let_go()
+        fleet.release()
         outcomes = frozenset(Outcome(e.partition, Ownership(e.uid, e.epoch)) for e in made.step.effects if isinstance(e, Grant))
         if not fleet.state.moves:
             if made.step.wake_at is None:

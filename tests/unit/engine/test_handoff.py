@@ -65,7 +65,7 @@ def test_a_late_grant_of_a_cancelled_hand_off_makes_an_owner() -> None:
     assert group.state.moves[partition(1)].receiver is None, "it waits for the next member"
     accepted = granted_at_queue(group, 1, "b", 2)
     group.settle(12.3)
-    assert (group.owners(), partition(1) in group.state.moves) == ("a-", False), "a has let go"
+    assert (group.owners(), partition(1) in group.state.moves) == ("a-", False), "a has released it"
     group.events.clear()
     group.step(12.4, accepted)
     assert (group.owners(), group.state.records[partition(1)].epoch) == ("ab", 2)

@@ -114,7 +114,7 @@ def test_a_missed_deadline_counts_only_for_its_move() -> None:
 
 
 def test_a_hand_off_of_a_removed_queue_waits_while_paused() -> None:
-    """Paused, the hand-off in flight is finished before the queue is let go of: its receiver is to wait for the giver's word."""
+    """Paused, the hand-off in flight is finished before the queue is released: its receiver is to wait for the giver's word."""
     group = external().start("a").join("b")
     group.settle(at=20)
     group.settle(at=25)
@@ -147,7 +147,8 @@ def test_a_pod_that_is_away_and_owns_nothing_has_no_key() -> None:
 
 
 def test_a_plan_knows_a_static_member_under_another_name() -> None:
-    """d takes the place of a, which still has to let go. A plan of that moment moves no more than if d had all of a's."""
+    """d takes the place of a, which still has to release its partitions. A plan of that moment moves no more than if d
+    had all of a's."""
     group = external(GroupSpec(session_timeout=30), partitions=6)
     group.join("a", instance="i").join("b", instance="j").start()
     group.now = 22

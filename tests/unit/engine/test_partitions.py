@@ -88,7 +88,7 @@ def test_a_partition_that_comes_back_has_no_origin() -> None:
     group = Group(4, GroupSpec(session_timeout=4)).start("a", "b")
     group.leave("b").settle(60)
     group.resize(1).settle(61)
-    group.resize(4).settle(62)  # 1 and 3 had no owner and are new; a has not let go of 2 yet
+    group.resize(4).settle(62)  # 1 and 3 had no owner and are new; a has not released 2 yet
     group.release("a", 2).settle(63)
     assert group.owners() == "aaaa"
     assert group.state.totals.moves == group.state.totals.lower_bound == 0

@@ -37,8 +37,8 @@ def test_a_pod_is_refreshed_only_when_what_it_owns_changes() -> None:
     stands_by = '{"active":false,"owned":{},"generation":1}'
     assert due_refreshes({"a": stands_by}, [A]) == [], "it never had another entry"
     told = replace(A, told=mark(entry("0@1")))
-    let_go = entry("0@1").replace("{", '{"generation":9,"revoking":{},', 1)
-    assert due_refreshes({"a": let_go}, [told]) == []
+    released = entry("0@1").replace("{", '{"generation":9,"revoking":{},', 1)
+    assert due_refreshes({"a": released}, [told]) == []
     assert [bump.mark for bump in due_refreshes({"a": stands_by}, [told])] == [None]
 
 

@@ -98,7 +98,7 @@ ONE, TWO = entry("exec-1", {0: 1}), entry("exec-2")
     [
         pytest.param(RequestedScale(4), [1, 2], [], NOBODY, Resize(4), id="growing ends none"),
         pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {1: 1})], NOBODY, Resize(2), id="it owns"),
-        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {}, {1: 1})], NOBODY, Resize(2), id="lets go"),
+        pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {}, {1: 1})], NOBODY, Resize(2), id="releases"),
         pytest.param(RequestedScale(1, victims(2)), [1, 2], [TWO], victims(2), Resize(2), id="a batch has rows of it"),
         pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, TWO], NOBODY, Resize(1, ("2",)), id="it has handed off"),
         pytest.param(RequestedScale(0, victims(2)), [2], [], NOBODY, Resize(0, ("2",)), id="it has no key"),

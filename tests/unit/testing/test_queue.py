@@ -161,11 +161,11 @@ def test_callbacks_have_returned_when_a_method_returns() -> None:
         assert go_on.acquire(timeout=10)
         told.append(word)
 
-    def let_go_on() -> None:
+    def let_all_go_on() -> None:
         while begun.acquire(timeout=10):
             go_on.release()
 
-    threading.Thread(target=let_go_on, daemon=True).start()
+    threading.Thread(target=let_all_go_on, daemon=True).start()
     with TestQueue() as queue:
         consumer = queue.consumer(
             on_assigned=lambda _: tell("assigned"), on_revoked=lambda *_: tell("revoked"), on_lost=lambda _: tell("lost")

@@ -63,7 +63,7 @@ def with_all_at_one(data: Data) -> Data:
 
 
 def called_back(data: Data) -> Data:
-    """One member is to let go of all that it has."""
+    """One member is to release all that it has."""
     entry = json.loads(data["b"])
     return data | {"b": json.dumps({**entry, "owned": {}, "revoking": entry["owned"]})}
 
@@ -137,7 +137,7 @@ async def test_partitions_released_because_of_an_edited_ledger_are_granted_again
     before = await busy.world.ledger_data(GROUP) or {}
     served.process.send_signal(signal.SIGSTOP)
     await forge(busy, called_back(before))
-    await eventually(lambda: let_go(busy, "b", before), "b has let go of all that it had")
+    await eventually(lambda: released(busy, "b", before), "b has released all that it had")
     served.process.send_signal(signal.SIGCONT)
     await busy.proven()
 
@@ -149,7 +149,7 @@ async def test_partitions_released_before_an_older_ledger_was_restored_are_grant
     before = await busy.world.ledger_data(GROUP) or {}
     served.kill()
     await forge(busy, called_back(before))
-    await eventually(lambda: let_go(busy, "b", before), "b has let go of all that it had")
+    await eventually(lambda: released(busy, "b", before), "b has released all that it had")
     await forge(busy, before)
     await start(busy.world).leads()
     await busy.proven()
@@ -162,7 +162,7 @@ async def forge(busy: Busy, data: Data) -> None:
     busy.fleet.ledger.forged(written["metadata"]["resourceVersion"])
 
 
-async def let_go(busy: Busy, pod: str, data: Data) -> bool:
+async def released(busy: Busy, pod: str, data: Data) -> bool:
     """Whether the pod's session releases all that it owns by this ledger."""
     entry = json.loads(data[pod])
     lease = await busy.world.api.get(leases_path(busy.world.namespace, session_lease_name(MemberId(pod))))
