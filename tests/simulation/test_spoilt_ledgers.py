@@ -139,6 +139,36 @@ async def test_an_epoch_of_an_unanswered_write_goes_to_no_other_pod(world: OneRe
     assert len(owners) > 1
 
 
+@pytest.mark.parametrize("change", [{"paused": True}, {"approval": "Manual"}], ids=str)
+@in_virtual_time
+async def test_a_step_that_was_never_written_is_taken_again_by_the_spec_that_holds(
+    world: OneReplica, change: dict[str, object]
+) -> None:
+    """A step that waits for a webhook is neither carried out late, nor with deadlines that are past."""
+    await world.serve("a", "b")
+    refused = 0
+
+    def trouble(verb: str, path: str) -> Fault | None:
+        nonlocal refused
+        if (verb, path) != ("update", LEDGER):
+            return None
+        refused += 1
+        return Refuse(500, "InternalError", 'failed calling webhook "gate.example.com": connection refused')
+
+    async def refused_often() -> bool:
+        return refused > 3
+
+    world.trouble = trouble
+    world.pod("c")
+    await world.until(refused_often, True)
+    world.change_group("orders", **change)
+    await asyncio.sleep(60)
+    world.trouble = lambda verb, path: None
+    await asyncio.sleep(60)
+    assert [count for count in await world.counts() if count] == [2, 2]
+    assert not {"Revoking", "DeadlineMissed"} & {*await world.events()}
+
+
 async def serve_external(world: OneReplica) -> None:
     """A group at a queue that cannot fence, with one partition and its owner."""
     spec = {"partitions": 1, "source": {"type": "External"}, "rebalance": {"delaySeconds": 2}}

@@ -90,7 +90,7 @@ def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[Even
     """Return messages about members that released partitions, are gone, or missed a deadline."""
     messages: list[EventMessage] = []
     for what, reason, kind, one_did, many_did in _RELEASES:
-        of = [one for one in those if (one.how if isinstance(one, Released) else one.taken) == what]
+        of = [one for one in those if (one.how if isinstance(one, Released) else "again" if one.again else one.taken) == what]
         members = _alike(of, lambda one: one.member)
         if len(members) > most:
             messages.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
@@ -154,6 +154,17 @@ _RELEASES = (
         "{members} did not release {what} in time: the hand-offs go on without them, and a queue that fences rejects them "
         "from then on. Unfinished entries are delivered again to the next owners; if this happens often, raise maxHandoffSeconds "
         "or make the consumers' batches smaller",
+    ),
+    (
+        "again",
+        EventReason.DEADLINE_MISSED,
+        Kind.WARNING,
+        "{member} did not release {what} in time, and is granted the same again with a higher epoch. A queue that fences "
+        "delivers unfinished entries to it again; if this happens often, raise maxHandoffSeconds or make the consumer's batches "
+        "smaller",
+        "{members} did not release {what} in time, and are granted the same again with higher epochs. A queue that fences "
+        "delivers unfinished entries to them again; if this happens often, raise maxHandoffSeconds or make the consumers' "
+        "batches smaller",
     ),
     (
         False,

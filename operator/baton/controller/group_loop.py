@@ -402,7 +402,7 @@ class GroupLoop:
                 return False
             if await self._ledger_writer.check() and not group.deleting:
                 self._tell_restored()
-            if (unanswered := await self._runtime.settle()) is not None:
+            if (unanswered := self._runtime.settle(self._ledger_writer.written)) is not None:
                 await self._recorder.record(unanswered.events, self._clock.now())
                 self._ledger_writer.settled()
                 return True

@@ -93,8 +93,7 @@ class LedgerWriter:
         self._taken = False
         """Whether a ConfigMap of the ledger's name was seen, so that a create without a look is not tried again."""
         self._unanswered: Mapping[str, str] | None = None
-        """Data of a write without an answer, which may have arrived or may still arrive. It is written again before other data,
-        because pods may have seen it."""
+        """Data of a write without an answer, which may have arrived or may still arrive."""
         self._doubtful = False
         self._due_at = float("-inf")
         """When a full burst of writes is allowed again."""
@@ -173,7 +172,7 @@ class LedgerWriter:
 
     async def write(self, data: Mapping[str, str]) -> bool:
         """Write `data`. True if others had edited or deleted the ledger, and their change was overwritten. After UnavailableError
-        write the same data until that succeeds."""
+        `data` may have been written: call `check` before the next write."""
         if self.forsaken or data == self.written:
             return False
         self._must_lead()
@@ -190,12 +189,16 @@ class LedgerWriter:
             self._doubtful = True
 
     def resync(self, deleting: bool = False) -> None:
-        """Doubt the ledger while an unanswered write may still arrive, and while the group's namespace may be being deleted
-        (`deleting`)."""
-        self._doubtful |= self._unanswered is not None or deleting
+        """Doubt the ledger while the group's namespace may be being deleted (`deleting`)."""
+        self._doubtful |= deleting
 
     async def check(self) -> bool:
-        """Look at the ledger if it is in doubt, and restore it if others edited or deleted it. True if that was necessary."""
+        """Look at the ledger if it is in doubt, and restore it if others edited or deleted it. True if that was necessary.
+
+        Afterwards `written` is what the ledger has, also if a write had no answer. If that was carried out, its data stands. If
+        others have replaced what may have been it, it is written again, because pods may have seen it: begun at its epochs, or
+        released partitions, which is final. Otherwise the version that it was to replace is replaced, so it fails from now on.
+        """
         if not self.doubtful or self.written is None:
             return False
         self._must_lead()
@@ -229,10 +232,10 @@ class LedgerWriter:
             self._stood(found, found.data)
         before = self.written or {}
         restored = found is None or found.data != before
-        if mine and not restored and data in (None, before):
-            return False
         if data is None:
-            data = before if self._unanswered is None else self._unanswered
+            if mine and not restored and self._unanswered is None:
+                return False
+            data = self._unanswered if restored and self._unanswered is not None else before
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         await self._confirm_lead()
         await self._send(data, self._booked())
@@ -249,7 +252,8 @@ class LedgerWriter:
             else:
                 made = await self._api.replace(self._owner.path, body)
         except UnavailableError:
-            self._unanswered = sent
+            if sent != self.written:  # otherwise it makes no difference whether it was carried out
+                self._unanswered = sent
             raise
         self._stood(stored(made), sent)
 

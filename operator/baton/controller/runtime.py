@@ -69,7 +69,7 @@ class GroupRuntime:
         ledger of a plan; hand-offs in progress may take a little more.
 
         Raises TooLarge, Stuck if the step takes too long, and what writing the ledger raises. The state is then unchanged, and no
-        effects are started. After UnavailableError call `settle` before the next step.
+        effects are started. After UnavailableError the ledger may have the step: call `settle` before the next one.
         """
         self._unanswered = None
         told = self._queues.outcomes
@@ -94,23 +94,19 @@ class GroupRuntime:
         await asyncio.sleep(0)  # give other tasks a turn: a large group has many effects and events
         return made
 
-    async def settle(self) -> Step | None:
-        """Write the ledger of a step whose write had no answer again, and continue from it as after a restart. None: there is no
-        such step.
-
-        Pods may have seen that ledger: begun at its epochs, or released partitions, which is final. So it must stand before the
-        next step, even if the facts have changed or others have overwritten it. Raises what writing the ledger raises.
+    def settle(self, written: Mapping[str, str] | None) -> Step | None:
+        """Continue from the step whose write had no answer, as after a restart, if the ledger has it, and otherwise forget it.
+        `written`: what the ledger has. Returns the step; None if the ledger has none.
         """
-        if self._unanswered is None:
+        unanswered, self._unanswered = self._unanswered, None
+        if unanswered is None or unanswered[1] != written:
             return None
-        made, texts = self._unanswered
-        await self._ledger.write(texts)
-        state = made.state
+        state = unanswered[0].state
         for queue, known in self.state.queues.items():
             if known.incarnation == IN_DOUBT and queue in state.queues:  # perhaps doubted since that step
                 state = in_doubt(state, queue)
-        self.state, self.wake_at, self._unanswered = state, None, None
-        return made
+        self.state, self.wake_at = state, None
+        return unanswered[0]
 
     def forget(self) -> None:
         """Free the group's state: references to this object may last for a while."""

@@ -345,8 +345,9 @@ class Draft(GroupState):
         move = replace(move, missed=True)
         self.moves[partition] = move
         assert move.giver is not None
-        taken = move.receiver != move.giver and self.goes_on_at_deadline(partition, move)
-        self.events.append(DeadlineMissed(partition, move.giver, taken))
+        again = move.receiver == move.giver
+        taken = not again and self.goes_on_at_deadline(partition, move)
+        self.events.append(DeadlineMissed(partition, move.giver, taken, again))
         return move
 
     def goes_on_at_deadline(self, partition: Partition, move: Move) -> bool:

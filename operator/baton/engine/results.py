@@ -121,8 +121,10 @@ class DeadlineMissed:
     partition: Partition
     member: MemberId
     taken: bool
-    """True: the hand-off goes on without the member. False: the member keeps the partition, because its queue cannot fence, or
-    grants it to the member again."""
+    """Whether the hand-off goes on without the member. Otherwise the member keeps the partition: its queue cannot fence, or
+    `again`."""
+    again: bool = False
+    """Whether the partition is granted to the member again, because the hand-off went back to it."""
 
 
 @dataclass(frozen=True, slots=True)

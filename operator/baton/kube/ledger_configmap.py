@@ -20,6 +20,9 @@ WRITER_ANNOTATION = "baton.dev/writer"
 PARTITIONS_ANNOTATION = "baton.dev/partitions"
 """Number of partitions booked for the group. A new leader reserves capacity for them before it reads any ledger."""
 
+REPLACES_ANNOTATION = "baton.dev/replaces"
+"""The resourceVersion that was replaced. So each write makes a new version, also one of the same data."""
+
 MANAGED_BY_LABEL, MANAGED_BY = "app.kubernetes.io/managed-by", "baton"
 
 LONGEST_NUMBER = 18
@@ -64,7 +67,7 @@ class LedgerOwner:
             ],
         }
         if replaces is not None:
-            metadata["resourceVersion"] = replaces.version
+            metadata["resourceVersion"] = metadata["annotations"][REPLACES_ANNOTATION] = replaces.version
             metadata["finalizers"] = list(replaces.finalizers)
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 

@@ -214,9 +214,10 @@ def test_a_grant_after_a_pause_says_how_long_it_was() -> None:
 
 
 def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> None:
-    consumer, gone, (reason, note, kind), (_, waits, _) = told(
+    consumer, gone, (reason, note, kind), (_, again, _), (_, waits, _) = told(
         DeadlineMissed(partition(1), A, taken=True),
         DeadlineMissed(partition(4), A, taken=False),
+        DeadlineMissed(partition(5), A, taken=False, again=True),
         Released(partition(2), A, ReleaseCause.CONSUMER),
         Released(partition(3), B, ReleaseCause.GONE),
     )
@@ -225,6 +226,7 @@ def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> N
     assert (reason, kind) == ("DeadlineMissed", Kind.WARNING)
     assert "a did not release partition 1 of orders in time" in note and "raise maxHandoffSeconds" in note
     assert "keeps it until it does" in waits and "onDeadline" in waits
+    assert "is granted the same again with a higher epoch" in again
 
 
 def test_states_are_told_with_their_cause() -> None:

@@ -71,24 +71,17 @@ async def test_nothing_of_a_step_is_done_before_it_is_written(runtime: GroupRunt
     assert not around.wanted
 
 
-async def test_a_step_whose_write_had_no_answer_is_written_again_before_another(
-    runtime: GroupRuntime, around: Surroundings
-) -> None:
-    """Pods may have seen its ledger, even if others have replaced it since."""
+async def test_a_step_written_without_an_answer_is_continued(runtime: GroupRuntime, around: Surroundings) -> None:
     around.mute = True
     with pytest.raises(UnavailableError):
         await runtime.advance(fleet("a"))
-    seen, around.stands = around.stands, {}
-    with pytest.raises(UnavailableError):
-        await runtime.settle()
     around.mute = False
-    made = await runtime.settle()
+    made = runtime.settle(around.stands)
     assert made is not None
     assert any(isinstance(one, StateChanged) for one in made.events), "what happened can be told"
-    assert around.stands == seen
-    assert runtime.state == load(seen)
+    assert runtime.state == load(around.stands)
     assert not around.wanted, "the next step has its effects"
-    assert await runtime.settle() is None
+    assert runtime.settle(around.stands) is None
     await runtime.advance(fleet("a"))
     granted = {one.partition: (one.uid, one.epoch) for one in around.wanted if isinstance(one, Grant)}
     assert granted, "what it decided is carried out"
@@ -98,12 +91,22 @@ async def test_a_step_whose_write_had_no_answer_is_written_again_before_another(
             assert grant.epoch > before[1], "an epoch that was in the ledger is not given to another pod"
 
 
-async def test_a_step_whose_write_was_refused_is_dropped(runtime: GroupRuntime, around: Surroundings) -> None:
+async def test_a_step_that_the_ledger_does_not_have_is_forgotten(runtime: GroupRuntime, around: Surroundings) -> None:
+    around.mute = True
+    with pytest.raises(UnavailableError):
+        await runtime.advance(fleet("a"))
+    before = runtime.state
+    assert runtime.settle({}) is None
+    assert runtime.settle(around.stands) is None
+    assert runtime.state is before
+
+
+async def test_a_step_whose_write_was_refused_is_forgotten(runtime: GroupRuntime, around: Surroundings) -> None:
     around.refusing = True
     with pytest.raises(ApiError):
         await runtime.advance(fleet("a"))
     around.refusing = False
-    assert await runtime.settle() is None
+    assert runtime.settle({}) is None
     assert not around.stands
 
 
@@ -114,7 +117,7 @@ async def test_a_queue_doubted_since_an_unanswered_step_stays_doubted(runtime: G
         await runtime.advance(fleet("a", "b"))
     around.mute = False
     runtime.state = in_doubt(runtime.state, ORDERS)
-    await runtime.settle()
+    assert runtime.settle(around.stands) is not None
     assert runtime.state.queues[ORDERS].incarnation == IN_DOUBT
 
 

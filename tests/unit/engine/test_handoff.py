@@ -5,7 +5,7 @@ from dataclasses import replace
 from baton.api.group import GroupRebalance, Protocol
 from baton.engine import Grant, Pause, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome
-from baton.engine.results import Redirected, Revoked
+from baton.engine.results import DeadlineMissed, Redirected, Revoked
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.queues.protocol import Ownership
 from tests.unit.engine.group import Group, grants, partition, pauses
@@ -362,6 +362,17 @@ def test_a_lost_hand_off_returns_to_its_giver_while_paused() -> None:
     group.leave("b").settle(13)
     group.release("a", 1).settle(14)
     assert group.owners() == "aa"
+
+
+def test_a_giver_that_misses_the_deadline_of_what_comes_back_to_it_is_granted_it_again() -> None:
+    group = handing_off()
+    group.leave("b").settle(13)
+    group.settle(group.step(13).wake_at)
+    assert [one for one in group.events if isinstance(one, DeadlineMissed)] == [
+        DeadlineMissed(partition(1), MemberId("a"), taken=False, again=True)
+    ]
+    assert group.owners() == "aa"
+    assert group.records[partition(1)].epoch > 1
 
 
 def test_a_move_in_the_last_step_of_a_rebalance_counts_for_the_next() -> None:
