@@ -14,7 +14,7 @@ import click
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.options import ADDRESS, GROUP, HOST, HTTP_URL, ClusterTarget, bounded, cluster_options
 from baton.cli.printing import say
-from baton.model.http_server import EVERYWHERE, listening
+from baton.http_server import EVERYWHERE, listening
 
 if TYPE_CHECKING:
     from baton.console.server import ConsoleOptions

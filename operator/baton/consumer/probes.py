@@ -8,7 +8,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
-from baton.model.http_server import HttpServer, WebPage
+from baton.http_server import HttpServer, WebPage
 
 Checks = Mapping[str, Callable[[], str]]
 """Checks by path. Each returns a problem, or an empty string, and may take seconds."""

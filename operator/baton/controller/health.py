@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from baton.controller.backlog import Work
 from baton.controller.metrics import Metrics
-from baton.model.http_server import REQUEST_WITHIN, HttpServer, WebPage
+from baton.http_server import REQUEST_WITHIN, HttpServer, WebPage
 
 _PATHS = b"/metrics, /healthz, /readyz, /groups/lag, /groups/NAMESPACE/NAME/lag, /groups/NAMESPACE/NAME/lag/partitions\n"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from baton.model.http_server import (
+from baton.http_server import (
     EVERYWHERE,
     LONGEST_REQUEST,
     MOST_CONNECTIONS,
