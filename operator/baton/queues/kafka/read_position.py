@@ -113,7 +113,8 @@ class ReadPosition:
     in_doubt: bool = False
     """Whether a commit is under way, or failed without an answer. Its outputs must not be sent again under the same token."""
     exhausted: list[str] = field(default_factory=list)
-    """Offsets of entries on which processes have ended too often: they become dead letters before anything else is handed out."""
+    """Offsets of entries that have failed, or on which processes have ended, too often: they become dead letters before anything
+    else is fetched."""
     ended: int = 0
     """How many earlier processes may have ended on the first entry; 0 once a commit has recorded that this process `outlived` an
     attempt at it, or at the first unfinished entry behind it."""

@@ -6,6 +6,7 @@ Kafka rejects no reader, so the reader itself checks the owner records after som
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import cast
 
 from confluent_kafka import Message
@@ -102,11 +103,12 @@ class KafkaReader:
         entries.attempts = {str(offset): tried for offset in offsets if (tried := position.tried(offset))}
         exhausted = [str(offset) for offset in filter(position.too_often, offsets)]
         position.exhausted.extend(exhausted)
-        self._set_exhausted_aside(partition, position)
+        with suppress(QueueUnreachable):  # the next read tries again: the others were taken and would not come again
+            self._set_exhausted_aside(partition, position)
         if not exhausted:
             return entries
         others = Entries([entry for entry in entries if entry.offset not in exhausted])
-        others.attempts = entries.attempts
+        others.attempts, others.without_key = entries.attempts, entries.without_key
         return others
 
     def ack(
