@@ -248,10 +248,11 @@ class OwnerCommits:
         for _ in range(_TRIES):
             try:
                 if position.needs_token:
+                    asked_at = time.monotonic()
                     seen = await self._offsets.renewed(
                         partition, partial(self._record_with_mark, position), _seconds_until(until)
                     )
-                    self._resume_at(partition, position, seen)
+                    self._resume_at(partition, position, seen, asked_at)
                 refused = await self._commit_together({partition: position}, record, _seconds_until(until))
                 if partition not in refused:
                     return
@@ -265,6 +266,7 @@ class OwnerCommits:
         giver out. Return those that failed, and why."""
         problems: dict[int, QueueUnreachable] = {}
         changes = {number: partial(self._record_with_mark, one) for number, one in positions.items()}
+        asked_at = time.monotonic()
         found = await self._offsets.renewed_several(changes)
         for number, seen in found.items():
             try:
@@ -273,7 +275,7 @@ class OwnerCommits:
                 if isinstance(seen, StaleToken):  # another process has taken a token since
                     await self._commit_all_of(number, positions[number], ReadPosition.next_record)
                 else:
-                    self._resume_at(number, positions[number], seen)
+                    self._resume_at(number, positions[number], seen, asked_at)
             except StaleOwner:
                 continue  # the next call for this partition raises it
             except QueueUnreachable as problem:
@@ -310,17 +312,19 @@ class OwnerCommits:
     async def _follow_token(self, partition: int, position: ReadPosition) -> None:
         """Another token is in force. If the record names this owner, adopt its token. If the record still has the refused token,
         the process that took the new one is between two requests or ended there: take another token."""
+        asked_at = time.monotonic()
         seen, unchanged = await self._offsets.after_refusal(partition, position.record.token)
         if unchanged and names(seen.record, self._uid, position.epoch):
             try:
                 seen = await self._offsets.renewed(partition, partial(self._record_with_mark, position))
             except StaleToken:
                 return  # the other process has written its record by now
-        self._resume_at(partition, position, seen)
+        self._resume_at(partition, position, seen, asked_at)
 
-    def _resume_at(self, partition: int, position: ReadPosition, seen: Committed) -> None:
-        """Go on under another token, from the offset in `seen`: it shows whether commits in doubt were taken."""
-        proven = self._observe(position, seen.record, time.monotonic())
+    def _resume_at(self, partition: int, position: ReadPosition, seen: Committed, asked_at: float) -> None:
+        """Go on under another token, from the offset in `seen`: it shows whether commits in doubt were taken. `asked_at`: when it
+        was requested (monotonic)."""
+        proven = self._observe(position, seen.record, asked_at)
         self._raise_if_not_owner(partition, position, proven=proven)
         position.set_committed(seen.offset)
         position.in_doubt = False

@@ -437,6 +437,49 @@ def test_entries_finished_before_the_mark_are_committed_after_it() -> None:
     assert receiver.record.reader not in ("", BY_GIVER)
 
 
+class Stopped(Broker):
+    """The process is stopped for half a minute each time that the broker has answered about a token."""
+
+    clock = 1000.0
+
+    async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
+        self.clock += 30.0
+        return await super().stable(partition, within)
+
+    def new_token(self, partition: int, change: Change) -> Committed:
+        self.clock += 30.0
+        return super().new_token(partition, change)
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Stopped:
+    broker = Stopped(handed_over().broker.committed)
+    monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: broker.clock))
+    return broker
+
+
+def test_an_answer_confirms_the_ownership_from_when_it_was_requested(stopped: Stopped) -> None:
+    receiver = Receiver(stopped)
+    run(receiver.commits.commit_several({0}))
+    assert receiver.record.reader != BY_GIVER
+    assert (receiver.positions[0].sure_at, stopped.clock) == (1000.0, 1030.0)
+
+
+@pytest.mark.parametrize("lost", ["request", "renewed"])
+def test_a_new_token_confirms_the_ownership_from_when_it_was_requested(stopped: Stopped, lost: str) -> None:
+    receiver = Receiver(stopped)
+    run(receiver.commits.commit_several({0}))
+    receiver.positions[0].progress.handed_out([10, 11])
+    receiver.positions[0].outputs.add([10], [out("10")])
+    receiver.positions[0].progress.finish([10])
+    stopped.clock = 2000.0
+    stopped.loses = [lost, "request"]
+    for _ in range(2 if lost == "request" else 1):
+        with pytest.raises(QueueUnreachable):
+            run(receiver.commits.commit(0, receiver.positions[0]))
+    assert (receiver.positions[0].sure_at, stopped.clock) == (2000.0, 2030.0)
+
+
 class Granting(Broker):
     """An operator takes the first token, before the owner has one."""
 
