@@ -10,9 +10,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.announcements import KafkaAnnouncements, announcing_group
+from baton.queues.kafka.client import CommittedOffsets
 from baton.queues.kafka.fence import transactional_id
 from baton.queues.protocol import Heard
-from tests.integration.kafka.conftest import Queue
+from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.kafka_pod import shared
 from tests.waiting import HOUR, PATIENCE, eventually
 
@@ -65,6 +66,33 @@ async def test_a_pod_hears_of_grants_and_pauses(queue: Queue, announcements: Kaf
     }
     await queue.operator.grant(0, Uid("b"), Epoch(2))
     await heard(announcements, {first: Heard(Uid("b"), Epoch(2))})
+
+
+async def test_a_pod_hears_of_all_of_many_pauses_at_once(make: MakeQueue) -> None:
+    """They stand in several texts, which are removed after that."""
+    queue, count = make(300), 300
+    made = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
+    try:
+        await queue.ensured()
+        await asyncio.gather(*(queue.operator.grant(number, Uid("a"), Epoch(1)) for number in range(count)))
+        await asyncio.gather(*(queue.operator.pause(number, Epoch(1), WITHIN) for number in range(count)))
+        await heard(made, {Partition(QUEUE, number): Heard(Uid("a"), Epoch(1), True, WITHIN) for number in range(count)})
+
+        async def one_text() -> bool:
+            return sum(bool(text) for _, text in (await announced(queue)).values()) == 1
+
+        await eventually(one_text)
+        await queue.operator.grant(0, Uid("b"), Epoch(2))
+        await heard(made, {Partition(QUEUE, 0): Heard(Uid("b"), Epoch(2))})
+    finally:
+        await asyncio.to_thread(made.close)
+
+
+async def announced(queue: Queue) -> dict[int, tuple[int, str]]:
+    """The offsets of the announcements, and what is beside them, by partition."""
+    client = queue.operator._announcer._client
+    answer = await client.to_group(CommittedOffsets(client.group, queue.topic, tuple(range(300))))
+    return {number: (offset, text) for _, those, _ in answer.topics for number, offset, _, text, _, _ in those}
 
 
 async def test_a_partition_with_a_commit_under_way_is_still_announced(queue: Queue, announcements: KafkaAnnouncements) -> None:

@@ -1,19 +1,21 @@
 """The operator's announcements to the pods of a group between two ledgers: which pods a pause or a grant concerns, and to which
 pod an owner hands over.
 
-They are the metadata of one offset in a separate group, `<group id>/announcements`: pods read that one offset five times a
-second. Only the owner record says who owns a partition: an announcement that is lost or old costs time or a request, and never
-order. A forged one can make an owner hand its partition to a pod that does not exist, which costs time: the operator sees that,
-and grants above it.
+They are the metadata of offsets in a separate group, `<group id>/announcements`, which pods read five times a second: of one
+offset, or of several for a moment if many partitions change at once. Only the owner record says who owns a partition: an
+announcement that is lost or old costs time or a request, and never order. A forged one can make an owner hand its partition to a
+pod that does not exist, which costs time: the operator sees that, and grants above it.
 """
 
 import asyncio
 import json
 import logging
+import math
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,8 +41,6 @@ _PARTITIONS = 2**31
 """Limit of partition numbers in Kafka's protocol."""
 _FURTHEST = 2**20
 """A partition's next epoch is at most so much higher."""
-PARTITION = 0
-"""The partition of the offset with the announcements."""
 
 
 def announcing_group(group: str) -> str:
@@ -61,7 +61,7 @@ class Change(NamedTuple):
     """A change in a partition."""
 
     number: int
-    """The announcement's number, which is the offset that it is committed with; it grows."""
+    """It grows with each change. A text is committed with the number of its last change as the offset."""
     partition: int
     epoch: int
     within: int
@@ -84,23 +84,17 @@ class Announcement:
     """The pods to which partitions are handed over, by their marks, which are unique among them."""
 
     def to_text(self) -> str:
-        """Return the metadata string, without the oldest changes if it is too long."""
-        changes = list(self.changes)
-        while len(text := self._text(changes)) > LONGEST:
-            changes = changes[max(1, len(changes) // 4) :]
-        return text
-
-    def receiver(self, one: Change) -> Uid | None:
-        """Return the pod to which the owner hands the partition over; None: the operator grants it."""
-        return self.pods.get(one.receiver) if one.epoch < one.next_epoch <= one.epoch + _FURTHEST else None
-
-    def _text(self, changes: list[Change]) -> str:
-        named = sorted({one.receiver for one in changes if one.next_epoch} & self.pods.keys())
-        said = [one if one.next_epoch else one[:-1] for one in changes]
+        """Return the metadata string."""
+        named = sorted({one.receiver for one in self.changes if one.next_epoch} & self.pods.keys())
+        said = [one if one.next_epoch else one[:-1] for one in self.changes]
         fields: dict[str, Any] = {"baton": 1, "queue": self.queue, "said": said}
         if named:
             fields["pods"] = [[one, self.pods[one]] for one in named]
         return json.dumps(fields, separators=(",", ":"))
+
+    def receiver(self, one: Change) -> Uid | None:
+        """Return the pod to which the owner hands the partition over; None: the operator grants it."""
+        return self.pods.get(one.receiver) if one.epoch < one.next_epoch <= one.epoch + _FURTHEST else None
 
 
 def read(text: str | None) -> Announcement | None:
@@ -124,12 +118,117 @@ def _whole(values: Iterable[object]) -> bool:
     return all(isinstance(one, int) and not isinstance(one, bool) and -1 <= one < 2**63 for one in values)
 
 
+# -- Which changes stand beside which offsets. Pure.
+
+READ_WITHIN = 2.0
+"""Seconds for which a text stays, so that slow pods read it too. A pod that misses it waits for its ledger."""
+MOST_TEXTS = 50
+"""Texts at a time: each pod reads all of them five times a second."""
+_SHORTEST_CHANGE = 15
+"""Characters."""
+
+
+class Texts:
+    """The latest changes of a queue, as texts beside the offsets of its topic's first partitions. A change is added to the last
+    text; if that is full, another one begins. Texts before the last are removed after all pods have read them."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._number = 0
+        """The last change's."""
+        self._changes: dict[int, list[Change]] = {}
+        """Those of each text, by the partition whose offset has it."""
+        self._pods: Mapping[int, Uid] = {}
+        self._unsent: set[int] = set()
+        """Partitions whose text has changed."""
+        self._read_at: dict[int, float] = {}
+        """When all pods have read the texts that were sent (monotonic)."""
+
+    def begin(self, sent: Mapping[int, int]) -> None:
+        """Replace the texts of an earlier operator, given the offset of each."""
+        self._number = max(sent.values(), default=0)
+        self._unsent |= sent.keys()
+
+    @property
+    def several(self) -> bool:
+        return len(self._changes) > 1
+
+    @property
+    def receivers(self) -> set[int]:
+        return {one.receiver for changes in self._changes.values() for one in changes}
+
+    def left(self, now: float) -> float | None:
+        """Return the seconds until pods have read the oldest text, so that its offset is free; None: it was not sent."""
+        at = self._read_at.get(next(iter(self._changes), -1))
+        return None if at is None else max(0.0, at - now)
+
+    def add(self, changes: Sequence[Change], pods: Mapping[int, Uid], partitions: int, now: float) -> int:
+        """Add as many of these changes as there is room for, and return how many. `partitions`: those of the topic."""
+        self._pods = pods
+        for partition in [*self._changes][:-1]:
+            if self._is_read(partition, now):
+                self._remove(partition)
+        numbered = [one._replace(number=self._number + nth) for nth, one in enumerate(changes, 1)]
+        added = 0
+        while added < len(numbered):
+            last = next(reversed(self._changes), None)
+            count = 0 if last is None else self._fitting(self._changes[last], numbered[added:])
+            if last is None or not count:
+                last = self._free(min(partitions, MOST_TEXTS), now)
+                if last is None:
+                    break
+                self._changes[last] = []
+                count = max(1, self._fitting([], numbered[added:]))
+            self._changes[last] += numbered[added : added + count]
+            self._unsent.add(last)
+            self._read_at.pop(last, None)
+            added += count
+        self._number += added
+        return added
+
+    def unsent(self) -> list[tuple[int, int, str]]:
+        """Return the partitions whose text has changed, with their offsets and texts; an empty text removes the last one."""
+        return [(one, *self._beside(self._changes.get(one, []))) for one in sorted(self._unsent)]
+
+    def sent(self, partitions: Collection[int], now: float) -> None:
+        self._unsent -= set(partitions)
+        self._read_at |= {one: now + READ_WITHIN for one in partitions if one in self._changes}
+
+    def _beside(self, changes: Sequence[Change]) -> tuple[int, str]:
+        if not changes:
+            return self._number, ""
+        return changes[-1].number, Announcement(self._queue, tuple(changes), self._pods).to_text() + "\0"  # as in records
+
+    def _fitting(self, before: Sequence[Change], changes: Sequence[Change]) -> int:
+        """Return how many of these changes fit into a text that has others before them."""
+
+        def length(count: int) -> int:
+            return len(Announcement(self._queue, (*before, *changes[:count]), self._pods).to_text())
+
+        most = min(len(changes), LONGEST // _SHORTEST_CHANGE)
+        return bisect_right(range(most + 1), LONGEST, key=length) - 1
+
+    def _free(self, partitions: int, now: float) -> int | None:
+        """Return a partition whose offset has no text, or one that all pods have read."""
+        free = next((one for one in range(partitions) if one not in self._changes), None)
+        oldest = next(iter(self._changes), None)
+        if free is None and oldest is not None and self._is_read(oldest, now):
+            self._remove(oldest)
+            return oldest
+        return free
+
+    def _is_read(self, partition: int, now: float) -> bool:
+        return self._read_at.get(partition, math.inf) <= now
+
+    def _remove(self, partition: int) -> None:
+        del self._changes[partition], self._read_at[partition]
+        self._unsent.add(partition)
+
+
 # -- The operator's announcements.
 
 log = logging.getLogger(__name__)
 
-_KEPT = 200
-"""Changes repeated with each new one, for slow pods. A pod that missed one waits for its ledger."""
 _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL = -1, "", -1
 
 
@@ -143,9 +242,11 @@ class KafkaAnnouncer:
         self._queue = queue
         self._waiting: list[Change] = []
         """Changes to send; they get their number then."""
-        self._kept: deque[Change] = deque(maxlen=_KEPT)
-        self._number: int | None = None
-        """The last announcement's."""
+        self._added = asyncio.Event()
+        """Set when a change is added to those."""
+        self._texts = Texts(queue)
+        self._begun = False
+        """Whether the texts of an earlier operator are known."""
         self._task: asyncio.Task[None] | None = None
         self._fails = False
         self._owners: dict[int, int] = {}
@@ -180,14 +281,20 @@ class KafkaAnnouncer:
 
     def _add(self, partition: int, epoch: int, within: int, receiver: Uid | None, then: int = 0) -> None:
         self._waiting.append(Change(0, partition, epoch, within, self._owners.get(partition, EVERY_POD), mark(receiver), then))
+        self._added.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send(), name="baton-announcer")
 
     async def _send(self) -> None:
-        while self._waiting:
+        """Send changes as they come, and remove texts that were read, until there is one text."""
+        while self._waiting or self._texts.several:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._texts.left(time.monotonic())):
+                    await self._added.wait()
+            self._added.clear()
             waiting, self._waiting = self._waiting, []
             try:
-                await self._announce(waiting)
+                self._waiting[:0] = await self._announce(waiting)
                 self._fails = False
             except Exception as problem:  # nothing awaits this task
                 if not self._fails:
@@ -199,27 +306,34 @@ class KafkaAnnouncer:
                     )
                 self._fails = True
 
-    async def _announce(self, waiting: list[Change]) -> None:
-        if self._number is None:
-            self._number = await self._last()
-        number = self._number + 1
-        self._kept.extend(one._replace(number=number) for one in waiting)
-        named = {one.receiver for one in (*self._kept, *self._waiting)}
+    async def _announce(self, waiting: list[Change]) -> list[Change]:
+        """Announce these changes. Return those for which there is no room until pods have read earlier ones."""
+        if not self._begun:
+            self._texts.begin(await self._sent_before())
+            self._begun = True
+        named = self._texts.receivers | {one.receiver for one in (*waiting, *self._waiting)}
         self._pods = {number: uid for number, uid in self._pods.items() if number in named}
         pods = {number: uid for number, uid in self._pods.items() if uid is not None}
-        text = Announcement(self._queue, tuple(self._kept), pods).to_text() + "\0"  # as in records
-        offsets = [(self._topic, [(PARTITION, number, text)])]
-        request = OffsetCommitRequest(self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, offsets)
-        ask = partial(self._client.to_group, request)
-        await self._client.until_taken("OffsetCommit", ask, self._topic, code_of=lambda answer: answer.topics[0][1][0][1])
-        self._number = number
+        added = self._texts.add(waiting, pods, 1 + max(self._owners, default=0), time.monotonic())
+        if offsets := self._texts.unsent():
+            request = OffsetCommitRequest(
+                self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, [(self._topic, offsets)]
+            )
+            ask = partial(self._client.to_group, request)
+            await self._client.until_taken("OffsetCommit", ask, self._topic, code_of=_worst)
+            self._texts.sent([partition for partition, _, _ in offsets], time.monotonic())
+        return waiting[added:]
 
-    async def _last(self) -> int:
-        """Return the last number that this operator, or an earlier one, has used."""
-        ask = partial(self._client.to_group, CommittedOffsets(self._client.group, self._topic, (PARTITION,)))
+    async def _sent_before(self) -> dict[int, int]:
+        """Return the offsets of the texts that this operator, or an earlier one, has sent, by partition."""
+        ask = partial(self._client.to_group, CommittedOffsets(self._client.group))
         answer = await self._client.until_taken("OffsetFetch", ask, self._topic)
-        found = [offset for _, those, _ in answer.topics for _, offset, _, text, _, _ in those if read(text) is not None]
-        return max(found, default=0)
+        those = [one for topic, partitions, _ in answer.topics if topic == self._topic for one in partitions]
+        return {partition: offset for partition, offset, _, text, _, _ in those if read(text) is not None}
+
+
+def _worst(answer: Any) -> int:
+    return next((code for _, partitions in answer.topics for _, code in partitions if code), 0)
 
 
 # -- A pod's announcements.
@@ -259,8 +373,8 @@ class KafkaAnnouncements:
         self._loop = loop.user()
         self._announced = KafkaClient(address, announcing_group(group), "baton")
         self._records = KafkaClient(address, group, "baton")
-        self._seen: dict[str, tuple[int, str]] = {}
-        """The last announcement of each topic, and its number."""
+        self._seen: dict[tuple[str, int], tuple[int, str]] = {}
+        """The last text beside each offset, by topic and partition, and the offset."""
         self._topics: dict[QueueName, str] = {}
         self._paused: dict[Partition, tuple[int, float]] = {}
         """The last pause of each: its epoch, and until when the owner has it (monotonic)."""
@@ -291,6 +405,7 @@ class KafkaAnnouncements:
             self._paused_at = {one: at for one, at in self._paused_at.items() if at > now}
             awaited = self._awaited if now < self._awaited_until else set()
             seen = self._look_once(self._due | awaited) if self._due or awaited else {}
+            took = time.monotonic() - now
             if found := {one: heard for one, heard in seen.items() if one in self._due or heard.uid == self._uid}:
                 self._due -= found.keys()
                 self._awaited -= {one for one, heard in found.items() if heard.uid == self._uid}
@@ -303,7 +418,7 @@ class KafkaAnnouncements:
             if self._due:
                 rest = _SHORT_PAUSE
             elif awaited:
-                rest = min(rest, max(_SHORT_PAUSE, (now - self._awaited_since) / _LESS_OFTEN))
+                rest = min(rest, max(_SHORT_PAUSE, took, (now - self._awaited_since) / _LESS_OFTEN))
             self._interrupted.wait(rest)
         self._interrupted.clear()
         return {}
@@ -362,26 +477,28 @@ class KafkaAnnouncements:
         answer = self._loop.run(self._ask(), ASKED_WITHIN)
         found: set[Partition] = set()
         for topic, those, _ in answer:
-            for _, number, _, text, code, _ in those:
-                announcement = read(text) if not code and self._seen.get(topic) != (number, text) else None
-                if announcement is not None:
-                    found |= self._apply(topic, number, announcement)
-                    self._seen[topic] = number, text
+            found |= self._apply(topic, {one: (offset, text) for one, offset, _, text, code, _ in those if not code})
         return found
 
-    def _apply(self, topic: str, number: int, announcement: Announcement) -> set[Partition]:
-        queue = QueueName(announcement.queue)
-        self._topics[queue] = topic
-        last, _ = self._seen.get(topic, (0, ""))
-        after = last if last < number else 0  # otherwise another operator numbers them
+    def _apply(self, topic: str, texts: Mapping[int, tuple[int, str]]) -> set[Partition]:
+        """Take in the texts beside the offsets of a topic. Return the partitions whose changes concern this pod now."""
+        unseen: list[tuple[Change, Announcement]] = []
+        for place, (offset, text) in texts.items():
+            last, known = self._seen.get((topic, place), (0, ""))
+            announcement = read(text) if (offset, text) != (last, known) else None
+            if announcement is not None:
+                after = last if last < offset else 0  # otherwise another operator numbers them
+                unseen += [(one, announcement) for one in announcement.changes if one.number > after]
+                self._seen[topic, place] = offset, text
         concerned: set[Partition] = set()
-        for one in announcement.changes:
+        for one, announcement in sorted(unseen, key=lambda found: found[0].number):
+            queue = QueueName(announcement.queue)
+            self._topics[queue] = topic
             partition = Partition(queue, one.partition)
-            if one.number > after:
-                self._awaited.discard(partition)
-                self._expected.discard(partition)
-                self._paused_at.pop(partition, None)
-            if one.number <= after or not {EVERY_POD, self._mark} & {one.owner, one.receiver}:
+            self._awaited.discard(partition)
+            self._expected.discard(partition)
+            self._paused_at.pop(partition, None)
+            if not {EVERY_POD, self._mark} & {one.owner, one.receiver}:
                 continue
             if one.within < 0:
                 concerned.add(partition)

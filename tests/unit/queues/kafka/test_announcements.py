@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from itertools import accumulate, chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +15,13 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import (
     EVERY_POD,
     LONGEST,
+    MOST_TEXTS,
+    READ_WITHIN,
     Announcement,
     Change,
     KafkaAnnouncements,
     KafkaAnnouncer,
+    Texts,
     mark,
     read,
 )
@@ -35,14 +39,6 @@ from tests.waiting import eventually
 def test_an_announcement_reads_back_as_written() -> None:
     announcement = Announcement("orders", (Change(3, 0, 7, -1, 0, 12), Change(4, 5, 8, 2500, EVERY_POD, 13)))
     assert read(announcement.to_text() + "\0") == announcement
-
-
-def test_the_oldest_changes_are_left_out_of_a_long_announcement() -> None:
-    announcement = Announcement("q" * 200, tuple(Change(10**6 + number, 9999, 10**9, 10**6, 9999, 9999) for number in range(300)))
-    text = announcement.to_text()
-    found = read(text)
-    assert len(text) <= LONGEST and found is not None
-    assert found.changes and found.changes == announcement.changes[-len(found.changes) :]
 
 
 @pytest.mark.parametrize("partition", [-1, 2**31])
@@ -102,7 +98,117 @@ def test_a_forged_or_incomplete_receiver_is_ignored(change: Change, uids: dict[i
     assert found is not None and found.receiver(found.changes[0]) is None
 
 
+# -- Which changes stand beside which offsets.
+
+
+def paused(count: int, first: int = 0) -> list[Change]:
+    return [Change(0, number, 10**6, 3000, 9999, mark(B_POD), 10**6 + 1) for number in range(first, first + count)]
+
+
+class Stored:
+    """What is beside the offsets of a topic, at a time that the test sets."""
+
+    def __init__(self, partitions: int = 1000) -> None:
+        self.texts, self.now, self.beside, self._partitions = Texts("q" * 200), 100.0, dict[int, tuple[int, str]](), partitions
+
+    def add(self, changes: list[Change]) -> int:
+        """Add these, send what is new, and return how many there was room for."""
+        added = self.texts.add(changes, {mark(B_POD): B_POD}, self._partitions, self.now)
+        self.send()
+        return added
+
+    def send(self) -> None:
+        unsent = self.texts.unsent()
+        self.beside |= {partition: (offset, text) for partition, offset, text in unsent}
+        self.texts.sent([partition for partition, _, _ in unsent], self.now)
+
+    def changes(self) -> dict[int, list[int]]:
+        """The partitions that changed, by the partition whose offset has them."""
+        found = {partition: read(text) for partition, (_, text) in self.beside.items()}
+        return {partition: [one.partition for one in text.changes] for partition, text in found.items() if text is not None}
+
+
+def test_changes_that_do_not_fit_into_one_text_are_in_others() -> None:
+    stored = Stored()
+    assert stored.add(paused(300)) == 300
+    changes = stored.changes()
+    assert [*changes] == [*range(len(changes))] and 3 <= len(changes) <= 5
+    assert [*chain(*changes.values())] == [*range(300)], "each is in one text, in order"
+    assert all(len(text) <= LONGEST + 1 for _, text in stored.beside.values())
+    assert [offset for offset, _ in stored.beside.values()] == [*accumulate(map(len, changes.values()))], (
+        "each change is numbered"
+    )
+
+
+def test_a_few_changes_stay_in_one_text() -> None:
+    stored = Stored()
+    for number in range(20):
+        stored.now += 10.0
+        stored.add(paused(1, number))
+    assert stored.changes() == {0: [*range(20)]}
+    assert not stored.texts.several
+
+
+def test_texts_are_removed_once_they_are_read_but_never_the_last() -> None:
+    stored = Stored()
+    stored.add(paused(300))
+    last, of_last = [*stored.changes().items()][-1]
+    stored.now += READ_WITHIN - 0.1
+    stored.add([])
+    assert stored.texts.left(stored.now) == pytest.approx(0.1)
+    assert len(stored.changes()) == last + 1
+    stored.now += 0.2
+    stored.add([])
+    assert (stored.changes(), stored.texts.several) == ({last: of_last}, False)
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 1000])
+def test_no_text_is_replaced_before_pods_have_read_it(partitions: int) -> None:
+    stored = Stored(partitions)
+    before = stored.add(paused(10_000))
+    changes = stored.changes()
+    assert len(changes) == min(partitions, MOST_TEXTS)
+    assert [*chain(*changes.values())] == [*range(before)]
+    assert stored.add(paused(10_000 - before, before)) == 0, "it is full"
+    stored.now += READ_WITHIN
+    assert stored.add(paused(10_000 - before, before)) > 0
+    assert before in [*chain(*stored.changes().values())]
+
+
+def test_a_text_that_could_not_be_sent_stays_until_it_is() -> None:
+    stored = Stored()
+    stored.texts.add(paused(300), {}, 1000, stored.now)
+    stored.now += 10 * READ_WITHIN
+    assert stored.texts.left(stored.now) is None
+    stored.add([])
+    assert [*chain(*stored.changes().values())] == [*range(300)]
+
+
+def test_another_operator_goes_on_above_the_offsets_and_removes_the_other_texts() -> None:
+    stored = Stored()
+    stored.add(paused(300))
+    stored.texts = Texts("q" * 200)
+    stored.texts.begin({partition: offset for partition, (offset, _) in stored.beside.items()})
+    stored.add(paused(1, 400))
+    assert (stored.changes(), stored.beside[0][0]) == ({0: [400]}, 301)
+
+
 # -- What the operator announces to the pods of a group.
+
+
+class Broker:
+    """Keeps what is committed."""
+
+    def __init__(self) -> None:
+        self.beside: dict[int, tuple[int, str]] = {}
+        """By partition."""
+
+    async def to_group(self, _: KafkaClient, request: Any) -> Any:
+        if not isinstance(request, OffsetCommitRequest):
+            return SimpleNamespace(error_code=0, topics=[])
+        [(topic, partitions)] = request._topics
+        self.beside |= {partition: (offset, text) for partition, offset, text in partitions}
+        return SimpleNamespace(topics=[(topic, [(partition, 0) for partition, _, _ in partitions])])
 
 
 @pytest.fixture
@@ -116,12 +222,13 @@ async def announcer() -> AsyncIterator[KafkaAnnouncer]:
 async def test_an_unexpected_error_is_logged_and_later_grants_are_announced(
     announcer: KafkaAnnouncer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers: list[Any] = [ValueError("an answer that nobody can decode")]
+    problems: list[Exception] = [ValueError("an answer that nobody can decode")]
+    broker = Broker()
 
-    async def to_group(_: KafkaClient, request: Any) -> Any:
-        if answers:
-            raise answers.pop()
-        return SimpleNamespace(error_code=0, topics=[("orders", [(0, 0)])] if isinstance(request, OffsetCommitRequest) else [])
+    async def to_group(client: KafkaClient, request: Any) -> Any:
+        if problems:
+            raise problems.pop()
+        return await broker.to_group(client, request)
 
     monkeypatch.setattr(KafkaClient, "to_group", to_group)
 
@@ -129,7 +236,7 @@ async def test_an_unexpected_error_is_logged_and_later_grants_are_announced(
         return "cannot announce" in caplog.text and "an answer that nobody can decode" in caplog.text
 
     async def said() -> bool:
-        return announcer._number == 1
+        return bool(broker.beside)
 
     announcer.granted(0, 1, Uid("a"))
     await eventually(failed)
@@ -191,7 +298,11 @@ class Listening(Announced):
 
     def hears(self, owner: Uid, receiver: Uid, *, then: int = TWO, within: int = 10_000, number: int = 1) -> set[Partition]:
         said = Change(number, 1, ONE, within, mark(owner), mark(receiver), then)
-        return self._apply("orders-topic", number, Announcement("orders", (said,), {mark(receiver): receiver}))
+        return self.reads({0: Announcement("orders", (said,), {mark(receiver): receiver})})
+
+    def reads(self, texts: Mapping[int, Announcement]) -> set[Partition]:
+        """`texts`: by the partition whose offset has them."""
+        return self._apply("orders-topic", {one: (text.changes[-1].number, text.to_text()) for one, text in texts.items()})
 
 
 @pytest.fixture
@@ -239,3 +350,35 @@ def test_an_expected_partition_is_fetched_once_until_the_plan_changes(pod: Liste
 
 def test_an_owner_is_never_its_own_receiver(pod: Listening) -> None:
     assert (pod.hears(A, A), pod.handoffs.next_owner(GRANTED, ONE)) == ({GRANTED}, None)
+
+
+def test_changes_in_several_texts_are_heard_in_their_order(pod: Listening) -> None:
+    """The text with the later change is beside the first offset."""
+    awaited, granted = Change(5, 1, ONE, 10_000, mark(B), mark(A), TWO), Change(6, 1, TWO, -1, mark(B), mark(A))
+    assert pod.reads({0: Announcement("orders", (granted,)), 1: Announcement("orders", (awaited,))}) == {GRANTED}
+    assert pod._awaited == set()
+
+
+def test_no_change_is_heard_twice_however_many_texts_there_are(pod: Listening) -> None:
+    texts = {n: Announcement("orders", (Change(n + 1, n, ONE, -1, 0, mark(A)),)) for n in range(3)}
+    assert pod.reads(texts) == {Partition(GRANTED.queue, n) for n in range(3)}
+    more = Announcement("orders", (*texts[1].changes, Change(4, 9, ONE, -1, 0, mark(A))))
+    assert pod.reads({**texts, 1: more}) == {Partition(GRANTED.queue, 9)}
+
+
+async def test_all_of_many_pauses_at_once_are_heard(
+    announcer: KafkaAnnouncer, pod: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, count = Broker(), 1000
+    monkeypatch.setattr(KafkaClient, "to_group", lambda *asked: broker.to_group(*asked))
+    for partition in range(count):
+        announcer.owned(partition, A)
+    for partition in range(count):
+        announcer.paused(partition, ONE, 3.0, Ownership(B, TWO), direct=True)
+
+    async def announced() -> bool:
+        return bool(broker.beside)
+
+    await eventually(announced)
+    pod._apply("orders-topic", broker.beside)
+    assert len(pod._paused) == count
