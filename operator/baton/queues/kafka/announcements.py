@@ -342,6 +342,8 @@ _EVERY, _SHORT_PAUSE = 0.2, 0.015
 """Seconds between two requests for announcements, and at least between two looks at a partition that the pod is to receive."""
 _LESS_OFTEN = 40
 """After a longer wait, the pause is this fraction (1/n) of the time waited."""
+_LOOKED_FOR = 30.0
+"""Seconds for which a partition with news is looked at. After that its record, or its topic, cannot be read."""
 _HEARD_WITHIN = 0.3
 """Seconds after which all pods have read an announcement. Until then the owner of a paused partition goes on; then it hands the
 partition to a pod that expects it."""
@@ -380,8 +382,9 @@ class KafkaAnnouncements:
         """The last pause of each: its epoch, and until when the owner has it (monotonic)."""
         self._paused_at: dict[Partition, float] = {}
         """When to report pauses of this pod's partitions (monotonic): by then their receivers have read of them."""
-        self._due: set[Partition] = set()
-        """Partitions to look at again, because their records are just being written."""
+        self._due: dict[Partition, float] = {}
+        """Partitions with news whose records were not seen yet, and when they were heard of (monotonic): the records are just
+        being written, or a look has failed."""
         self._awaited: set[Partition] = set()
         """Partitions that this pod is about to receive."""
         self._awaited_since = 0.0
@@ -398,27 +401,28 @@ class KafkaAnnouncements:
         until = time.monotonic() + timeout
         while not self._interrupted.is_set():
             if time.monotonic() >= self._ask_at:
-                self._due |= self._news()
+                self._add_due(self._news())
                 self._ask_at = time.monotonic() + _EVERY
             now = time.monotonic()
-            self._due |= {one for one, at in self._paused_at.items() if at <= now}
+            self._add_due(one for one, at in self._paused_at.items() if at <= now)
             self._paused_at = {one: at for one, at in self._paused_at.items() if at > now}
             awaited = self._awaited if now < self._awaited_until else set()
-            seen = self._look_once(self._due | awaited) if self._due or awaited else {}
+            seen, problem = self._look_once(self._due.keys() | awaited)
             took = time.monotonic() - now
             if found := {one: heard for one, heard in seen.items() if one in self._due or heard.uid == self._uid}:
-                self._due -= found.keys()
+                self._due = {one: at for one, at in self._due.items() if one not in found}
                 self._awaited -= {one for one, heard in found.items() if heard.uid == self._uid}
                 return found
+            self._due = {one: at for one, at in self._due.items() if now - at < _LOOKED_FOR}
+            if problem is not None and not self._due:
+                raise problem
             if time.monotonic() >= until:
-                self._due.clear()
                 break
             next_at = min(self._ask_at, *self._paused_at.values()) if self._paused_at else self._ask_at
             rest = max(0.0, next_at - time.monotonic())
-            if self._due:
-                rest = _SHORT_PAUSE
-            elif awaited:
-                rest = min(rest, max(_SHORT_PAUSE, took, (now - self._awaited_since) / _LESS_OFTEN))
+            if problem is None and (self._due or awaited):
+                since = max(self._awaited_since, *self._due.values(), 0.0)
+                rest = min(rest, max(_SHORT_PAUSE, took, (now - since) / _LESS_OFTEN))
             self._interrupted.wait(rest)
         self._interrupted.clear()
         return {}
@@ -450,16 +454,26 @@ class KafkaAnnouncements:
         self._loop.close(self._announced.close, self._records.close)
         self._fetchers.close()
 
-    def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
-        """Look once. After an error, do not try these partitions again: one bad announcement would block all others, and the
-        ledger says the same."""
-        try:
-            return self.look(partitions, beside_pending=False)
-        except Exception:
-            self._due.clear()
-            self._awaited.clear()
-            self._expected.clear()
-            raise
+    def _look_once(self, partitions: Iterable[Partition]) -> tuple[Mapping[Partition, Heard], Exception | None]:
+        """Look at the partitions of one queue after the other, so that a bad announcement does not block other queues. Return
+        what was seen, and an error. After an error, do not await the queue's partitions: their grants are announced too."""
+        found: dict[Partition, Heard] = {}
+        problem: Exception | None = None
+        by_queue: dict[QueueName, set[Partition]] = {}
+        for one in partitions:
+            by_queue.setdefault(one.queue, set()).add(one)
+        for those in by_queue.values():
+            try:
+                found |= self.look(those, beside_pending=False)
+            except Exception as failed:
+                problem = failed
+                self._awaited -= those
+                self._expected -= those
+        return found, problem
+
+    def _add_due(self, partitions: Iterable[Partition]) -> None:
+        now = time.monotonic()
+        self._due |= dict.fromkeys(partitions, now)
 
     def _expect(self, partition: Partition, topic: str, seen: Committed) -> None:
         """Prefetch the partition from its owner's offset if this pod is about to receive it."""

@@ -11,6 +11,7 @@ import pytest
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.kafka import announcements
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import (
     EVERY_POD,
@@ -31,7 +32,7 @@ from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Heard, Ownership, QueueUnreachable
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 # -- Announcements as they stand beside an offset.
 
@@ -261,32 +262,57 @@ class NotFetching(PodFetchers):
 
 
 class Announced(KafkaAnnouncements):
-    """Works without a broker: announces changed partitions once, and cannot look at all of them."""
+    """Works without a broker: announces changed partitions once, and cannot look at all of them while some are `unreadable`."""
 
     def __init__(self, *news: set[Partition]) -> None:
         self.handoffs, self.fetchers = DirectHandoffs(), NotFetching()
         super().__init__(ADDRESS, GROUP, Uid("a"), EventLoopThread(), self.handoffs, self.fetchers)
         self.news = list(news)
+        self.unreadable, self.written = True, True
 
     def _news(self) -> set[Partition]:
         return self.news.pop(0) if self.news else set()
 
     def look(self, partitions: Iterable[Partition], *, beside_pending: bool = True) -> Mapping[Partition, Heard]:
-        if FORGED in partitions:
+        if FORGED in partitions and self.unreadable:
             raise QueueUnreachable("the user may not READ its topic")
-        return dict.fromkeys(partitions, HEARD)
+        return dict.fromkeys(partitions if self.written else (), HEARD)
 
 
-@pytest.mark.parametrize("awaited", [False, True])
-def test_an_unreadable_partition_does_not_block_the_next_announcement(awaited: bool) -> None:
-    announced = Announced(set() if awaited else {FORGED}, {GRANTED})
-    if awaited:
+def test_an_unreadable_partition_does_not_block_the_next_announcement() -> None:
+    with closing(Announced({FORGED}, {GRANTED})) as announced:
+        assert announced.wait(PATIENCE) == {GRANTED: HEARD}
+
+
+def test_an_awaited_partition_that_is_unreadable_is_no_longer_awaited() -> None:
+    with closing(Announced(set(), {GRANTED})) as announced:
         announced._awaited, announced._awaited_until = {FORGED}, float("inf")
-    with pytest.raises(QueueUnreachable):
-        announced.wait(1.0)
-    announced._ask_at = 0.0
-    assert announced.wait(1.0) == {GRANTED: HEARD}
-    announced.close()
+        with pytest.raises(QueueUnreachable):
+            announced.wait(PATIENCE)
+        assert announced.wait(PATIENCE) == {GRANTED: HEARD}
+
+
+def test_a_grant_is_heard_after_a_look_has_failed() -> None:
+    with closing(Announced({FORGED}, {GRANTED})) as announced:
+        assert announced.wait(PATIENCE) == {GRANTED: HEARD}
+        announced.unreadable = False
+        assert announced.wait(PATIENCE) == {FORGED: HEARD}
+
+
+def test_a_grant_whose_record_is_still_being_written_at_the_end_of_a_wait_is_heard_later() -> None:
+    with closing(Announced({GRANTED})) as announced:
+        announced.written = False
+        assert announced.wait(0.0) == {}
+        announced.written = True
+        assert announced.wait(PATIENCE) == {GRANTED: HEARD}
+
+
+def test_a_partition_that_stays_unreadable_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Announced({FORGED})) as announced:
+        monkeypatch.setattr(announcements, "_LOOKED_FOR", 0.0)
+        with pytest.raises(QueueUnreachable, match="may not READ"):
+            announced.wait(PATIENCE)
+        assert announced.wait(0.0) == {}
 
 
 A, B = Uid("a"), Uid("b")
