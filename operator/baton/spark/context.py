@@ -28,6 +28,8 @@ class FleetContext:
     """Seconds that a repeated batch waits for the owners of all its partitions."""
     over: Callable[[], str]
     """Why the fleet reads no more; empty while it reads."""
+    lapsed: Callable[[], bool]
+    """Whether the driver's Lease has lapsed, so that another driver may have the group. Then no query takes a number."""
     stopping: Callable[[], bool]
     """Whether the fleet begins no further batch."""
     clock: Callable[[], float] = time.monotonic

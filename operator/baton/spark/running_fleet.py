@@ -230,6 +230,7 @@ class RunningFleet:
             counts=counts,
             repeat_wait=self._repeat_wait,
             over=self.over,
+            lapsed=self._session.lapsed,
             stopping=self._stopping.is_set,
         )
         running = running_in(spark)
@@ -267,7 +268,7 @@ class RunningFleet:
 
     def over(self) -> str:
         """Why the fleet reads no more; empty while it reads."""
-        return self.lost or (f"the fleet of group {self._group} was stopped" if self._ended.is_set() else "")
+        return self.lost or self._taken() or (f"the fleet of group {self._group} was stopped" if self._ended.is_set() else "")
 
     def ending(self) -> bool:
         """Whether no further query should be started."""
@@ -309,14 +310,18 @@ class RunningFleet:
         """Check whether the fleet still has Spark and the group. Returns whether it continues."""
         self._follow_start()
         self._life.look()
-        if not self.lost and (who := self._session.lost()):
-            self.lost = f"another driver has taken over group {self._group} ({who}): this driver ends"
+        if not self.lost and (taken := self._taken()):
+            self.lost = taken
             log.error("%s", self.lost)
             self.queries.stop()
         if not self.lost and self._life.gone and not self._stopping.is_set():
             self.lost = f"{self._life.gone}: the driver of group {self._group} ends"
             log.error("%s", self.lost)
         return self.alive()
+
+    def _taken(self) -> str:
+        who = self._session.lost()
+        return f"another driver has taken over group {self._group} ({who}): this driver ends" if who else ""
 
     def _trouble(self) -> str:
         unread = unread_queues(self._ledger.read().partitions, self._queues.names)

@@ -120,6 +120,10 @@ class FleetSession:
         """Return the driver that has taken over the group, if any."""
         return None
 
+    def lapsed(self) -> bool:
+        """Return whether the Lease has lapsed, so that another driver may have the group."""
+        return False
+
     def close(self) -> None:
         """Give up the group."""
 
@@ -163,6 +167,9 @@ class DriverSession(FleetSession):
 
     def lost(self) -> str | None:
         return self._session.lost()
+
+    def lapsed(self) -> bool:
+        return self._session.lapsed()
 
     def close(self) -> None:
         self.update(executors=(), releases=frozenset(), statistics="", trouble="", query_failure="", missing_rights="")

@@ -87,12 +87,13 @@ class QueryNumbers:
 
     def begin(self, start: Positions) -> None:
         """Take a number from each queue that answers, and finish there what the previous query logged as done but did not
-        finish. Call it only while the Lease is held. Without a checkpoint all queues must answer: raises QueueAwayError."""
+        finish. While the Lease has lapsed, take none: that would end the query of the driver that may hold it now. Without a
+        checkpoint all queues must give a number: raises QueueAwayError."""
         names, now = self._context.queues.names, self._context.clock()
         if names == self.known.keys() or (start and now < self._again):
             return
         self._again = now + _BEGIN_AGAIN
-        found = self._context.queues.begin(names - self.known.keys())
+        found = {} if self._context.lapsed() else self._context.queues.begin(names - self.known.keys())
         for queue, number in found.items():
             with suppress(QueueAwayError):
                 if any(partition.queue == queue for partition in start):

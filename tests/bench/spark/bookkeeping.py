@@ -119,6 +119,7 @@ def _decisions(
         counts=counts,
         repeat_wait=0,
         over=lambda: "",
+        lapsed=lambda: False,
         stopping=lambda: False,
     )
     try:

@@ -51,6 +51,36 @@ def named(api: DevServer) -> str:
     return str(found["metadata"]["annotations"][EXECUTORS_ANNOTATION])
 
 
+class WatchedSession(DriverSession):
+    asked = 0
+    """How often a query asked whether the Lease has lapsed."""
+
+    def lapsed(self) -> bool:
+        self.asked += 1
+        return super().lapsed()
+
+
+def test_a_query_that_begins_without_the_api_server_waits_for_it(
+    world: Worlds, spark: SparkSession, api: DevServer, link: Link, tmp_path: Path
+) -> None:
+    """Another driver may have taken the Lease, and a new query number would end that driver's query."""
+    orders = world(2)
+    session = WatchedSession(lease(api, link, orders.name), orders.name, "driver-1", TERM, TERM / 8)
+    environment = Directory(orders.ledger, session=session)
+    with Fleet(spark, group=orders.name, queues={orders.name: orders.url}, environment=environment):
+        wait_for(lambda: named(api).count(",") == 1, "the fleet is at work")
+        link.refuse()
+        link.cut()
+        wait_for(session._session.lapsed, "its Lease has lapsed")
+        query = orders.to_files(tmp_path / "table")
+        orders.send(*map(str, range(200)))
+        wait_for(lambda: session.asked > 2, "the query asks again and again")
+        assert query.isActive and query.lastProgress is None
+        link.heal()
+        wait_for(orders.committed, "all is read")
+    assert len(written(tmp_path / "table")) == 200
+
+
 def test_batches_continue_without_the_api_server_and_hand_offs_wait(
     world: Worlds, spark: SparkSession, api: DevServer, link: Link, tmp_path: Path
 ) -> None:

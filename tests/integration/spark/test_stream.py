@@ -61,6 +61,7 @@ def context(server: RedisServer) -> Iterator[FleetContext]:
         counts=counts,
         repeat_wait=1,
         over=lambda: "",
+        lapsed=lambda: False,
         stopping=lambda: False,
     )
     finishing.close(5)

@@ -140,6 +140,7 @@ class Driver:
             counts=counts,
             repeat_wait=self.world.repeat_wait,
             over=lambda: "",
+            lapsed=lambda: False,
             stopping=lambda: False,
             clock=lambda: self.world.now,
             sleep=self.world.pass_time,

@@ -76,6 +76,7 @@ class StreamScene:
         """`parcels`: add a second queue, without entries or owner."""
         self.now = 0.0
         self.over = ""
+        self.lapsed = False
         self.reports: tuple[RangeReport, ...] = ()
         """The tasks' reports."""
         self.looks, self.looking = 0, 0.0
@@ -111,6 +112,7 @@ class StreamScene:
             counts=self.counts,
             repeat_wait=5.0,
             over=lambda: self.over,
+            lapsed=lambda: self.lapsed,
             stopping=lambda: self.stopping,
             clock=lambda: self.now,
             sleep=self._sleep,

@@ -276,6 +276,10 @@ class Lease(FleetSession):
         super().__init__()
         self.free = self.given_up = False
         self.waits = threading.Event()
+        self.taken_by: str | None = None
+
+    def lost(self) -> str | None:
+        return self.taken_by
 
     def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
         self.waits.set()
@@ -363,6 +367,24 @@ def test_a_query_is_not_restarted_after_the_jvm_died(scene: Scene, monkeypatch: 
     assert isinstance(error, RuntimeError)
     assert str(error).startswith("Spark's JVM is gone")
     assert scene.lease.given_up
+
+
+def test_a_query_does_not_begin_after_another_driver_took_the_group(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fleet's loop, which looks at the Lease every half second, may hang in a call of Spark."""
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def registered() -> tuple[()]:
+        hangs.set()
+        assert go_on.wait(PATIENCE)
+        return ()
+
+    monkeypatch.setattr(scene.jvm, "registered", registered)
+    running = scene.fleet.start()._running
+    assert running is not None and hangs.wait(PATIENCE)
+    scene.lease.taken_by = "uid-2"
+    assert running.over() == "another driver has taken over group orders (uid-2): this driver ends"
+    assert running.ending()
+    go_on.set()
 
 
 def test_a_fleet_stopped_while_waiting_for_the_lease_does_not_start(scene: Scene) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
 from typing import Any, TypeVar
@@ -198,6 +199,33 @@ def test_no_query_number_is_taken_if_another_driver_has_the_group(scene: StreamS
     with pytest.raises(SourceError, match="another driver"):
         scene.stream().latest_offset(at(p0=0))
     assert scene.ranges.begun == 0
+
+
+@pytest.mark.parametrize("start", ["{}", at(p0=0)])
+def test_no_query_number_is_taken_while_the_lease_has_lapsed(scene: StreamScene, start: str) -> None:
+    """Another driver may have the group by now, and a number would end its query."""
+    scene.add()
+    scene.lapsed = True
+    stream = scene.stream()
+    for _ in range(5):
+        with suppress(AskAgain):
+            assert numbers(stream.latest_offset(start)) == {0: 0}
+        with pytest.raises(AskAgain):
+            stream.plan(at(p0=0), at(p0=1), "1")
+        scene.now += 5
+    assert scene.ranges.begun == scene.partitions[0].query == 0
+    scene.lapsed = False
+    stream.latest_offset(start)
+    assert scene.ranges.begun == 1
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
+
+
+def test_a_running_query_goes_on_after_the_lease_has_lapsed(scene: StreamScene) -> None:
+    stream = begun(scene)
+    scene.lapsed = True
+    scene.add()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")]
 
 
 def test_a_waiting_query_ends_when_its_group_is_lost(scene: StreamScene) -> None:
