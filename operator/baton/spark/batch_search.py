@@ -280,8 +280,8 @@ class BatchSearch:
         return self.target is not None and not self.short(start)
 
     def short(self, start: Positions) -> list[Partition]:
-        """AvailableNow: partitions that are not read to their end."""
-        return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, last) < last)
+        """AvailableNow: partitions that are not read to their end, including those that the offset does not have yet."""
+        return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, -1) < last)
 
     def _candidates(self, query: Mapping[QueueName, int], ledger: LedgerSnapshot, start: Positions) -> Iterator[Candidate]:
         """Partitions that may be read: they are not being revoked, their owner is a registered executor, and their queue has

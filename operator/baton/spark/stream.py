@@ -346,13 +346,13 @@ class Stream:
             self._context.grants_in_use.put_back(chosen.grants)
 
     def _await_target(self, start: Positions) -> None:
-        """AvailableNow: wait for the owners of unread partitions here, because Spark ends the query once an answer has no
-        rows."""
+        """AvailableNow: wait for the owners and queues of unread partitions here, because Spark ends the query once an answer
+        has no rows."""
         short = self._search.short(start)
         if short and not self._context.stopping():
             if (now := self._context.clock()) - self._logged > _LOG_EVERY:
                 self._logged = now
-                log.info("%s: waiting for the owners of %s", self.name, _named(short))
+                log.info("%s: waiting for the owners or queues of %s", self.name, _named(short))
             raise AskAgain(_SOON_AGAIN)  # `latest_offset` has already waited
 
     # -- the ranges of a batch

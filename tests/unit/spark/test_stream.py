@@ -636,6 +636,34 @@ def test_an_available_now_query_asks_until_it_knows_its_end(scene: StreamScene) 
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
 
 
+def test_an_available_now_query_reads_new_partitions_although_a_request_fails() -> None:
+    """The checkpoint does not have partition 1 yet, and the queue is away when the query asks where that partition begins."""
+    scene = two_partitions(0, 3)
+    stream = scene.stream()
+    stream.prepare_available_now()
+    scene.ranges.away = True
+    with pytest.raises(AskAgain):
+        stream.latest_offset(at(p0=0))
+    scene.ranges.away = False
+    scene.now += 60
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 3}
+    assert numbers(stream.latest_offset(at(p0=0, p1=3))) == {0: 0, 1: 3}, "it is done"
+
+
+def test_an_available_now_query_waits_for_a_queue_that_its_checkpoint_lacks() -> None:
+    scene = StreamScene(parcels=True)
+    assert scene.parcels is not None
+    stream, begin = scene.stream(), offset_text({a_partition("orders", 0): 0})
+    stream.prepare_available_now()
+    scene.parcels.away = True
+    with pytest.raises(AskAgain):
+        stream.latest_offset(begin)
+    scene.parcels.away = False
+    scene.now += 60
+    assert stream.latest_offset(begin).keys() == {a_partition("orders", 0), a_partition("parcels", 0)}
+
+
 def test_unknown_entry_sizes_are_estimated_from_earlier_entries(scene: StreamScene) -> None:
     mebibyte = 2**20
     scene.ranges.sizes_known = False
