@@ -140,6 +140,9 @@ class LoggedRanges(Protocol):
         """Make these partitions reject queries earlier than `query`. Returns the latest query of these partitions: `query`, or a
         later one that has fenced it."""
 
+    def check(self) -> None:
+        """Ask all partitions that may have readers, and return if all of them answer."""
+
     def positions(self) -> Mapping[int, PartitionBounds]:
         """Return the bounds of all partitions."""
 
@@ -150,7 +153,7 @@ class LoggedRanges(Protocol):
         """Log ranges, so that they can be read even after a change of owner. Logging a range again gives the same answer."""
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        """Finish ranges. Finishing again changes nothing."""
+        """Finish ranges. Finishing again changes nothing. A partition that no longer exists has the answer Unlogged."""
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
         """Move the entries of ranges to the dead letters and finish the ranges. Setting aside again changes nothing."""

@@ -202,7 +202,7 @@ class FleetQueues:
         """Ask all queues; whether all of them answer."""
         for name in self._queues:
             try:
-                self._ask(name, lambda queue: queue.positions())
+                self._ask(name, methodcaller("check"))
             except QueueAwayError:
                 return False
         return True
@@ -213,7 +213,7 @@ class FleetQueues:
 
     def answering(self, those: Iterable[QueueName]) -> frozenset[QueueName]:
         """Ask these queues in parallel, and return those that answer in time. For one thread."""
-        return frozenset(self._ask_each("positions", dict.fromkeys(those, methodcaller("positions"))))
+        return frozenset(self._ask_each("check", dict.fromkeys(those, methodcaller("check"))))
 
     def trouble(self) -> str:
         """Describe the queues that have been unreachable or silent for some time; empty if there are none."""

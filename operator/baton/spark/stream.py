@@ -96,10 +96,7 @@ class QueryNumbers:
         found = {} if self._context.lapsed() else self._context.queues.begin(names - self.known.keys())
         for queue, number in found.items():
             with suppress(QueueAwayError):
-                if any(partition.queue == queue for partition in start):
-                    existing = self._context.queues.positions({queue}).keys()  # a recreated queue may have fewer partitions
-                    ends = {one: end for one, end in start.items() if one in existing}
-                    self._context.queues.finish({queue: number}, ends)
+                self._context.queues.finish({queue: number}, {one: end for one, end in start.items() if one.queue == queue})
                 self.known = {**self.known, queue: number}
         if not start and names != self.known.keys():
             raise QueueAwayError

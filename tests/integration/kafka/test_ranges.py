@@ -274,6 +274,10 @@ async def test_a_query_waits_until_each_partition_was_granted_once(make: MakeQue
         query = await asyncio.to_thread(driver.begin)
         with pytest.raises(QueueUnreachable, match="partition 1 of orders has no owner yet"):
             await asyncio.to_thread(driver.positions)
+        await asyncio.to_thread(driver.check)
+        queue.send("a", partition=0)
+        ends = [RangeToFinish(0, 1), RangeToFinish(1, 3), RangeToFinish(7, 3)]
+        assert await asyncio.to_thread(driver.finish, query, ends) == [Finished(), Unlogged(), Unlogged()]
         await owned(queue, partition=1)
         assert (await asyncio.to_thread(driver.positions)).keys() == {0, 1}
         assert await asyncio.to_thread(driver.fence, query, [0, 1]) == query

@@ -72,6 +72,10 @@ class ModelledRanges:
     def partitions(self) -> int:
         return len(self.modelled)
 
+    def check(self) -> None:
+        for _ in self._each(range(self.partitions())):
+            pass
+
     def positions(self) -> Mapping[int, PartitionBounds]:
         found = {}
         for number, one in self._each(range(self.partitions())):
@@ -99,7 +103,11 @@ class ModelledRanges:
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         answers: list[FinishAnswer] = []
-        for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
+        for asked in ranges:
+            if asked.partition >= self.partitions():
+                answers.append(Unlogged())
+                continue
+            [(number, one)] = self._each([asked.partition])
             self.finishing(number, asked.end)
             word, *rest = self.answered(number, query, one.finish(query, asked.end))
             answers.append(Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else Finished())

@@ -31,7 +31,8 @@ class QueueWithoutEntries:
     def __init__(self) -> None:
         self.away = False
         self.answers_now = threading.Event()
-        """Cleared: requests for positions and to finish wait, like at a server that accepts connections and does not answer."""
+        """Cleared: checks and requests for positions and to finish wait, like at a server that accepts connections and does not
+        answer."""
         self.answers_now.set()
         self.news = threading.Event()
         """Set to end a wait."""
@@ -46,6 +47,9 @@ class QueueWithoutEntries:
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
         return query
+
+    def check(self) -> None:
+        self._ask()
 
     def positions(self) -> Mapping[int, PartitionBounds]:
         assert self.answers_now.wait(HOUR)

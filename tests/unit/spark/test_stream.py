@@ -427,6 +427,22 @@ def test_a_new_query_finishes_what_the_last_one_left(scene: StreamScene) -> None
     assert scene.partitions[0].committed == 2, "whatever else there was once"
 
 
+def test_a_partition_that_was_never_granted_holds_up_no_other(scene: StreamScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic has grown, and the operator has not granted the new partition: a query with a checkpoint is restarted."""
+
+    def positions() -> Mapping[int, PartitionBounds]:
+        raise QueueUnreachable("partition 1 of orders has no owner yet")
+
+    monkeypatch.setattr(scene.ranges, "positions", positions)
+    scene.add(count=3)
+    stream = scene.stream()
+    assert numbers(stream.latest_offset(at(p0=1))) == {0: 3}
+    assert scene.partitions[0].committed == 1, "what the last query left is finished"
+    assert told(stream.plan(at(p0=1), at(p0=3), "2")) == [(0, 1, 3, "1")]
+    assert scene.ranges.begun == 1
+    assert scene.context.queues.answer(), "an executor that hangs is replaced"
+
+
 def test_finishes_undone_by_a_failover_are_repeated_without_new_entries(scene: StreamScene) -> None:
     scene.add()
     before = scene.partitions[0].copy()

@@ -112,21 +112,29 @@ class QueryRanges:
         """See `LoggedRanges.fence`."""
         return max(map(_query, (await self._claimed(query, partitions)).values()), default=query)
 
+    async def check(self) -> None:
+        """See `LoggedRanges.check`. Partitions that were never granted have no readers, and are not asked."""
+        await self._granted()
+
     async def positions(self) -> dict[int, PartitionBounds]:
-        partitions = await self._partitions()
-        found = await self._seen(partitions)
-        if unknown := sorted(set(partitions) - found.keys()):
+        found, begins, ends = await self._granted()
+        if unknown := sorted(set(await self._partitions()) - found.keys()):
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {unknown[0]} of {self._queue} has no owner yet: wait until the "
                 "operator has granted it, or check the conditions of the ConsumerGroup"
             )
-        begins, ends = await self._bounds(found)
-        if missing := sorted(found.keys() - (begins.keys() & ends.keys())):
-            raise QueueUnreachable(f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader")
         return {
             number: PartitionBounds(max(one.offset, begins[number]), begins[number], ends[number])
             for number, one in sorted(found.items())
         }
+
+    async def _granted(self) -> tuple[Mapping[int, Committed], Mapping[int, int], Mapping[int, int]]:
+        """Return the records and the ends of all partitions that were granted."""
+        found = await self._seen(await self._partitions())
+        begins, ends = await self._bounds(found)
+        if missing := sorted(found.keys() - (begins.keys() & ends.keys())):
+            raise QueueUnreachable(f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader")
+        return found, begins, ends
 
     async def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
         looked = await self._look(query, [one.partition for one in requests])
@@ -396,6 +404,9 @@ class KafkaRanges:
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
         return self._ask(lambda topic: topic.fence(query, partitions))
+
+    def check(self) -> None:
+        self._ask(lambda topic: topic.check())
 
     def positions(self) -> Mapping[int, PartitionBounds]:
         """See LoggedRanges. Before each partition has been granted, it is unknown where the group begins."""

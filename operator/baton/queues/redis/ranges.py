@@ -147,6 +147,9 @@ class RedisRanges:
             raise self._absent("queue")
         return int(found[1])
 
+    def check(self) -> None:
+        self.positions()
+
     def positions(self) -> Mapping[int, PartitionBounds]:
         everything = range(self.partitions())
         answers = self._run(scripts.BOUNDS, [(partition, ()) for partition in everything])

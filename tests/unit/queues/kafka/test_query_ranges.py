@@ -1,8 +1,9 @@
-"""A query over a very large topic begins in as many calls as it takes."""
+"""A query over a very large topic begins in as many calls as it takes, and a topic that has grown answers."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ OWNED = Record(group="uid", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_
 class Records:
     """A topic's records, in place of its transactions: each call times out after two partitions."""
 
-    client, topic = None, "orders"
+    client, topic = SimpleNamespace(address=SimpleNamespace(place="kafka:9092")), "orders"
 
     def __init__(self) -> None:
         self.found = dict.fromkeys(PARTITIONS, Committed(0, OWNED))
@@ -91,3 +92,26 @@ async def test_each_query_has_a_different_number() -> None:
             numbers.add(await query.begin())
     assert len(numbers) == 3
     assert {records.query(partition) for partition in PARTITIONS} == {max(numbers)}
+
+
+def without_leader(monkeypatch: pytest.MonkeyPatch, partition: int) -> None:
+    async def ends(*_: object) -> dict[int, int]:
+        return {number: 0 for number in PARTITIONS if number != partition}
+
+    monkeypatch.setattr(module, "offsets", ends)
+
+
+async def test_a_topic_answers_although_a_partition_was_never_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = Records()
+    records.found[4] = Committed(-1, None)
+    without_leader(monkeypatch, 4)
+    query = ranges(records)
+    await query.check()
+    with pytest.raises(QueueUnreachable, match="partition 4 of orders has no owner yet"):
+        await query.positions()
+
+
+async def test_a_topic_does_not_answer_while_a_partition_has_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_leader(monkeypatch, 3)
+    with pytest.raises(QueueUnreachable, match="partition 3 of orders has no leader"):
+        await ranges(Records()).check()
