@@ -18,38 +18,35 @@ from baton.spark.statistics import Counts
 
 log = logging.getLogger("baton.spark")
 
-# -- which executors hold up the batch
+# -- which executors hold up a batch
 
 
 class HoldUp:
-    """Detects a batch in which only executors that missed a hand-off deadline have tasks, and finish none.
+    """Detects executors that missed a hand-off deadline, have tasks, and finish none.
 
     A batch ends with its slowest task, so a stuck executor would stop the whole fleet. Spark itself drops executors that send no
-    heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`); these still send them.
+    heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`); these still send them. Each executor is judged alone, because
+    the others may have tasks of another query.
     """
 
     def __init__(self, patience: float) -> None:
-        """`patience`: seconds for which a batch may be held up."""
+        """`patience`: seconds for which an executor may finish no task."""
         self._patience = patience
-        self._seen: tuple[frozenset[str], int] | None = None
-        """The executors with tasks, and how many tasks the fleet has finished. If that grows, they are slow, not stuck."""
-        self._since = 0.0
+        self._seen: dict[str, tuple[int, float]] = {}
+        """How many tasks each executor has finished, and since when. If that grows, it is slow, not stuck."""
 
     def look(self, executors: Iterable[Executor], missed: frozenset[str], now: float) -> frozenset[str]:
         """Return the ids of the executors to kill. `missed`: executors whose partitions in this batch were granted to others."""
-        fleet = tuple(executors)
-        at_work = frozenset(executor.id for executor in fleet if executor.active_tasks)
-        if not at_work or not at_work <= missed:  # without tasks, the user's function is busy in the driver
-            self.end()
-            return frozenset()
-        seen = at_work, sum(executor.finished_tasks for executor in fleet)
-        if seen != self._seen:
-            self._seen, self._since = seen, now
-        return at_work if now - self._since >= self._patience else frozenset()
+        before, self._seen = self._seen, {}
+        for one in executors:
+            if one.id in missed and one.active_tasks:  # without tasks, the user's function is busy in the driver
+                finished, since = before.get(one.id, (one.finished_tasks, now))
+                self._seen[one.id] = one.finished_tasks, since if finished == one.finished_tasks else now
+        return frozenset(name for name, (_, since) in self._seen.items() if now - since >= self._patience)
 
     def end(self) -> None:
-        """Forget the current hold-up."""
-        self._seen = None
+        """Begin to count again."""
+        self._seen = {}
 
 
 # -- the size of the fleet
@@ -127,8 +124,7 @@ class FleetLoop:
         """`alive`: whether the fleet continues. `ended` is called once after it has ended. `ready` is called with the executors
         that can be given a task, when they have changed. `troubles`: the driver's problems, by field of `DriverStatus`.
 
-        `patience`: seconds that a batch may be held up. `queues_answer`: whether all queues answer now; if not, executors may
-        wait for a queue.
+        `patience`: see `HoldUp`. `queues_answer`: whether all queues answer now; if not, executors may wait for a queue.
         """
         self._queues_answer = queues_answer
         self._alive, self._ended, self._ready, self._hold_up = alive, ended, ready, HoldUp(patience)

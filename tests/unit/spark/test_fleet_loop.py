@@ -28,18 +28,27 @@ HELD_UP_FOR = 5.0
 MISSED = frozenset({"1"})
 
 
-def test_the_last_busy_executor_is_killed_after_it_missed_a_deadline() -> None:
+def test_an_executor_that_missed_a_deadline_and_finishes_no_task_is_killed() -> None:
     hold_up, fleet = HoldUp(HELD_UP_FOR), [executor(1, active=1), executor(2)]
-    assert hold_up.look([executor(1, active=1), executor(2, active=1)], MISSED, 0.0) == frozenset()
+    assert hold_up.look(fleet, frozenset(), 0.0) == frozenset(), "it has kept its deadlines"
     assert hold_up.look(fleet, MISSED, 100.0) == frozenset()
     assert hold_up.look(fleet, MISSED, 104.9) == frozenset()
     assert hold_up.look(fleet, MISSED, 105.0) == {"1"}
 
 
+def test_an_executor_that_hangs_is_killed_while_another_has_tasks_of_another_query() -> None:
+    """Executor 2 always has a task, or has just finished one."""
+    hold_up = HoldUp(HELD_UP_FOR)
+    killed = [
+        hold_up.look([executor(1, active=1), executor(2, active=second % 2, finished=second // 2)], MISSED, second)
+        for second in range(6)
+    ]
+    assert killed == [frozenset()] * 5 + [{"1"}]
+
+
 @pytest.mark.parametrize(
     ("fleet", "missed"),
     [
-        pytest.param([executor(1, active=1), executor(2, active=1)], MISSED, id="others still work on the batch"),
         pytest.param([executor(1, active=1)], frozenset(), id="slow, but it kept its deadlines"),
         pytest.param([executor(1), executor(2)], MISSED, id="the user's function is busy in the driver"),
     ],
@@ -252,7 +261,7 @@ def test_only_executors_spark_ended_count_as_ended(scene: Scene) -> None:
     assert dismissals.left() == {"exec-1": 30}
 
 
-def test_the_last_busy_executor_that_missed_a_deadline_is_ended(scene: Scene) -> None:
+def test_a_busy_executor_that_missed_a_deadline_is_ended(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1, active=1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
