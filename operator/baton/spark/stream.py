@@ -282,7 +282,8 @@ class Stream:
         with self._lock:
             batch, self._planned = self._planned, None
         if batch is not None:
-            if self._alone and not any(report.how is How.FAILED for report in self._context.finishing.reported(batch)):
+            reports = self._context.finishing.reported(batch)
+            if self._alone and not any(report.how in (How.FAILED, How.REFUSED) for report in reports):
                 self.unfinished = batch.query, tuple(self._recorded)
             self._context.grants_in_use.put_back(batch.grants)
 

@@ -343,7 +343,8 @@ def test_an_ended_query_holds_no_partition(scene: StreamScene, planned: bool) ->
     assert not stream.busy()
 
 
-def test_an_ended_query_names_its_unfinished_ranges_if_they_were_readable(scene: StreamScene) -> None:
+@pytest.mark.parametrize("how", [How.FAILED, How.REFUSED])
+def test_an_ended_query_names_its_unfinished_ranges_if_they_were_readable(scene: StreamScene, how: How) -> None:
     scene.add()
     readable, unplanned = scene.stream(), scene.stream()
     beside, unreadable = scene.stream(alone=False), scene.stream()
@@ -352,7 +353,7 @@ def test_an_ended_query_names_its_unfinished_ranges_if_they_were_readable(scene:
         stream.plan(at(p0=0), at(p0=1), "1")
         stream.stop()
         if stream is beside:
-            scene.reports = (RangeReport(Partition(ORDERS, 0), 1, How.FAILED, 0, 0),)
+            scene.reports = (RangeReport(Partition(ORDERS, 0), 1, how, 0, 0),)
     unplanned.stop()
     query, ranges = readable.unfinished
     assert (ranges, set(query)) == ((Range(Partition(ORDERS, 0), 0, 1),), {ORDERS})
