@@ -124,10 +124,10 @@ Recorded = Mapping[Range, Logged]
 
 
 def superseded(number: int) -> SourceError:
-    """The error if a later query, with this number, reads the group's queues."""
+    """The error if a later query, with this number, reads the group's queues. A reset of the group's offsets looks the same."""
     return SourceError(
         f"a later query (number {number}) reads this group's queues, so this query ends. Only one query at a time can read a "
-        "group: look for another driver"
+        "group: look for another driver, or for a `baton offsets reset` while this query ran"
     )
 
 

@@ -51,7 +51,8 @@ final class KafkaCheck {
     }
     long latest = record.path("query").asLong();
     if (latest > query) {
-      String later = " now belongs to query " + latest + ", which another driver or a later start has begun: this is " + query;
+      String later = " now belongs to query " + latest + ", which another driver, a later start or baton offsets reset "
+          + "has begun: this is " + query;
       throw refused("QUERY", later);
     }
     if (latest < query) throw refused("UNLOGGED", " must not be read any more: a pod reads it singly, or the group was reset");

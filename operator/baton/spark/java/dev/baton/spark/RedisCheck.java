@@ -69,8 +69,8 @@ final class RedisCheck {
   private String why(String code, List<Object> parts) {
     return switch (code) {
       case "LENT" -> " is read by a later attempt of this task, in executor " + part(parts, 2) + ": this attempt ends";
-      case "QUERY" -> " now belongs to query " + part(parts, 1) + ", which another driver or a later start has begun: this is "
-          + queue.query();
+      case "QUERY" -> " now belongs to query " + part(parts, 1) + ", which another driver, a later start or baton offsets reset "
+          + "has begun: this is " + queue.query();
       case "UNKNOWN" -> " does not exist: the queue was deleted";
       case "UNLOGGED" -> " must not be read any more: its batch is done or was given up";
       default -> " is rejected by the queue: " + code;
