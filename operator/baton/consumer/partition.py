@@ -195,11 +195,11 @@ class EntrySequence:
         self.at_work.clear()
 
     def clear(self) -> None:
+        """Drop all entries. Workers may still be working on some (`at_work`)."""
         self.drop()
         self.out.clear()
         self.kept.clear()
         self.tries.clear()
-        self.at_work.clear()
 
     def _finished(self, offsets: Sequence[str]) -> None:
         self.holding.handled += offsets
@@ -321,6 +321,8 @@ class HeldPartition:
     """When this process learned of the grant (monotonic)."""
     served_at: float = 0.0
     """When its last turn began (monotonic); 0: it had none."""
+    before: HeldPartition | None = field(default=None, repr=False)
+    """The partition at an earlier epoch, if workers had entries of it when this grant came."""
 
     @property
     def over(self) -> bool:
@@ -337,7 +339,9 @@ class HeldPartition:
 
     @property
     def has_turns(self) -> bool:
-        """Whether its entries may be handed out."""
+        """Whether its entries may be handed out. None are while a worker is still working on one of an earlier epoch."""
+        if self.before is not None and self.before.out:
+            return False
         return (self.phase is Phase.SERVING and self.notice is Notice.ASSIGNED) or self.phase is Phase.RELEASING
 
     @property
@@ -495,6 +499,8 @@ class HeldPartitions:
         self._woken = woken
         self._entry: MemberEntry | None = None
         self._holdings: dict[Partition, HeldPartition] = {}
+        self._at_work: dict[Partition, HeldPartition] = {}
+        """Dropped partitions of which workers still have entries."""
         self._readers: dict[QueueName, Reader] = {}
 
     def __iter__(self) -> Iterator[HeldPartition]:
@@ -526,11 +532,12 @@ class HeldPartitions:
                 before_drop(holding, reader)
             if not holding.over:
                 holding.lose(reader)
+        self._at_work = {one.partition: one for one in (*self._at_work.values(), *dropped) if one.out}
         # A later grant to the same pod has a new epoch, so a partition that was released at one epoch stays released.
         self._holdings = {
             partition: before
             if (before := self._holdings.get(partition)) is not None and before.epoch == epoch
-            else HeldPartition(partition, epoch, self._listener, self._by_key)
+            else HeldPartition(partition, epoch, self._listener, self._by_key, before=self._at_work.get(partition))
             for partition, epoch in told.items()
         }
         for partition in revoking:

@@ -281,7 +281,7 @@ class Turns:
         if holding.phase is not Phase.SERVING or self.requests.not_before(holding) > now:
             return False
         ready = reader.ready(holding.partition.number, holding.epoch)
-        self._came_meanwhile |= ready and holding.notice is Notice.ASSIGNED and self.dispatcher.has_room(holding, now)
+        self._came_meanwhile |= ready and holding.has_turns and self.dispatcher.has_room(holding, now)
         return not ready
 
     def _due(self, holding: HeldPartition, begun: float) -> float:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -504,6 +504,51 @@ def test_an_entry_of_another_key_is_handed_out_while_one_waits_for_its_retry(mon
         queue.start(handle, consumer=reader.consumer, order="key")
         until(lambda: [entry.key for entry in queue.acked] == [b"other"])
         queue.settled()
+
+
+# -- A partition that is granted again waits for handlers that still have entries of its earlier epoch.
+
+
+def granted_at_once(queue: TestQueue) -> None:
+    """Grant partition 0 to its owner again, as when the queue had no record of it."""
+    queue._ledger._next_epoch(0)
+    queue._ledger._say()
+
+
+def lost_and_granted(queue: TestQueue) -> None:
+    queue._ledger.take(0)
+    queue._until_up_to_date()
+    queue._ledger.give(0)
+
+
+@pytest.mark.parametrize("again", [granted_at_once, lost_and_granted])
+@pytest.mark.parametrize("options", [{}, {"order": "key"}, {"max_entries": 2, "max_wait": 0.01}])
+def test_no_entry_of_a_new_epoch_begins_while_a_handler_of_an_earlier_one_runs(
+    options: dict[str, Any], again: Callable[[TestQueue], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_IDLE", HOUR)
+    monkeypatch.setattr(turns, "_LOOK_EVERY", HOUR)
+    monkeypatch.setattr(turns, "_WATCH_EVERY", 0.0)
+    begun: list[int] = []
+    go_on = threading.Event()
+
+    def handle(work: HeldEntry | Batch) -> None:
+        begun.append((work[0] if isinstance(work, Batch) else work).epoch)
+        assert begun[-1] > 1 or go_on.wait(PATIENCE)
+
+    with TestQueue() as queue:
+        consumer = queue.consumer()
+        queue.start(handle, consumer=consumer, concurrency=2, **options)
+        queue.send("k", "v")
+        until(lambda: begun and consumer.ask(lambda turns: len(turns.dispatcher.wants) == 1, False))
+        for _ in range(3):
+            again(queue)
+            queue._until_up_to_date()
+            assert consumer.ask(lambda turns: len(turns.dispatcher.wants), 0) == 1 and begun == [1]
+            assert consumer.ask(lambda turns: turns._wake_at(now := time.monotonic()) > now + PATIENCE, False), "it does not spin"
+        go_on.set()
+        queue.settled()
+        assert len(begun) == 2 and len(queue.acked) == 1
 
 
 # -- A consumer of batches without entries waits without spinning.
