@@ -130,7 +130,11 @@ class ConsumerLoop:
         return otherwise
 
     def hangs(self) -> str:
-        """Return the problem if the loop hangs; empty if it answers, or waits for a queue's answer."""
+        """Return the problem if a restart would help: the loop hangs, or a newer process of the pod, perhaps one that has ended,
+        has read its partitions. Empty if the loop answers, or waits for a queue's answer."""
+        for holding in self._turns.holdings:
+            if holding.superseded:
+                return holding.superseded
         answered = threading.Event()
         self._inbox.put(answered.set)
         if answered.wait(_LONGEST_SILENCE):

@@ -321,6 +321,9 @@ class HeldPartition:
     """When this process learned of the grant (monotonic)."""
     served_at: float = 0.0
     """When its last turn began (monotonic); 0: it had none."""
+    superseded: str = ""
+    """Why the queue rejects this process although its pod owns the partition: a newer process of the pod has read it. Empty: no
+    other process has."""
     before: HeldPartition | None = field(default=None, repr=False)
     """The partition at an earlier epoch, if workers had entries of it when this grant came."""
 

@@ -1,4 +1,4 @@
-"""The answers to the kubelet's probes: whether the consumer hangs, and whether its session is renewed."""
+"""The answers to the kubelet's probes: whether a restart would help the consumer, and whether its session is renewed."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -231,6 +231,7 @@ class QueueRequests:
                 log.warning("%s/%d is lost: %s", *holding.partition, refusal)
             else:  # the next owner began before the revocation arrived here
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)
+            holding.superseded = str(refusal) if refusal.other_process else ""
             holding.lose(reader)
         except PartitionUnavailable as problem:
             self._answered(queue)

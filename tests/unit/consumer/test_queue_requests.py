@@ -117,6 +117,30 @@ def test_a_second_process_of_the_pod_is_warned_of_without_entries_in_hand(
     assert ("newer process with the same POD_UID" in caplog.text) == other_process
 
 
+class ReadByAnother(InMemoryReader):
+    """A newer process of the pod has read the partition at epoch 1."""
+
+    def read(self, partition: int, epoch: Epoch, *limits: Any, **how: Any) -> Sequence[Entry]:
+        if epoch == 1:
+            raise StaleOwner(partition, "a", epoch, Ownership(Uid("a"), epoch), other_process=True)
+        return super().read(partition, epoch, *limits, **how)
+
+
+def test_a_process_rejected_for_a_newer_one_fails_its_liveness_probe_until_granted_again() -> None:
+    """The newer process may have been killed. The operator sees the right pod in the record, so only a restart helps."""
+    queue, _ = queue_of(ReadByAnother)
+    with queue:
+        consumer = queue.consumer()
+        queue.start(lambda entry: None, consumer=consumer)
+        queue.send("k", "v")
+        assert "newer process with the same POD_UID" in until(consumer._loop.hangs)
+        queue._ledger.take(0)
+        until(lambda: not consumer._loop.hangs())
+        queue.grant(0)
+        queue.settled()
+        assert offsets(queue) == ["0"] and not consumer._loop.hangs()
+
+
 def test_entries_from_an_old_answer_are_verified_before_they_start() -> None:
     """As if the process was stopped between receiving an answer of the queue and reading it."""
 
