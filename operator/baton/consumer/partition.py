@@ -526,15 +526,15 @@ class HeldPartitions:
         owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry else ({}, {})
         told = owned | revoking
         dropped = [holding for holding in self._holdings.values() if told.get(holding.partition) != holding.epoch]
+        lost: list[HeldPartition] = []
         for holding in dropped:
             reader = self._readers.get(holding.partition.queue)
-            if reader is None:
-                holding.phase = Phase.FENCED
-                continue
-            if not holding.over:
+            if reader is not None and not holding.over:
                 before_drop(holding, reader)
-            if not holding.over:
-                holding.lose(reader)
+                if not holding.over:
+                    lost.append(holding)
+            holding.forget()
+        self.release(lost, _LOST_WITHIN, give_up=True)
         self._at_work = {one.partition: one for one in (*self._at_work.values(), *dropped) if one.out}
         # A later grant to the same pod has a new epoch, so a partition that was released at one epoch stays released.
         self._holdings = {

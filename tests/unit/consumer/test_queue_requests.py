@@ -432,6 +432,19 @@ class TakesNotAll(GoesAway):
         return dict.fromkeys(partitions.keys() & self.untaken, SLOW)
 
 
+def test_partitions_dropped_from_the_ledger_are_given_up_in_one_request() -> None:
+    queue, reader = queue_of(TakesNotAll, 5)
+    partitions = HeldPartitions(lambda name: reader, queue._ledger, Mock(), lambda: None)
+    partitions.follow_ledger(Mock())
+    held = list(partitions)
+    partitions.reader(held[0])
+    queue._ledger.owned = frozenset({4})
+    queue._ledger._say()
+    dropped = partitions.follow_ledger(Mock())
+    assert dropped == held[:-1] and {holding.phase for holding in dropped} == {Phase.FENCED}
+    assert reader.told == [(dict.fromkeys(range(4), 1), True)]
+
+
 class Served:
     """Partitions 0 and 1; the queue rejects the release of 0."""
 
