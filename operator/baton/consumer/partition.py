@@ -342,10 +342,10 @@ class HeldPartition:
 
     @property
     def has_turns(self) -> bool:
-        """Whether its entries may be handed out. None are while a worker is still working on one of an earlier epoch."""
-        if self.before is not None and self.before.out:
-            return False
-        return (self.phase is Phase.SERVING and self.notice is Notice.ASSIGNED) or self.phase is Phase.RELEASING
+        """Whether its entries may be handed out: after `on_assigned` has returned, and any worker that was still working on an
+        entry of an earlier epoch."""
+        at_work = self.before is not None and self.before.out
+        return not (self.over or at_work or self.notice in (Notice.NONE, Notice.ASSIGNING))
 
     @property
     def settled(self) -> bool:

@@ -14,7 +14,7 @@ from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.callbacks import Partitions
 from baton.consumer.ending import GracePeriod, ending
 from baton.consumer.entry import Batch, HeldEntry
-from baton.model.ids import MemberId, Partition, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.consumer_side import Reader
 from baton.testing import TestQueue
 from tests.forked import in_a_fork
@@ -164,6 +164,28 @@ def test_callbacks_of_several_workers_run_one_at_a_time() -> None:
         go_on.set()
         queue.settled()
         assert told == ["assigned 0", "returned", "lost 0", "assigned 1", "returned"]
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_on_assigned_returns_before_the_first_entry_of_a_partition_that_is_revoked_already(concurrency: int) -> None:
+    """A restarted container finds the partition in `revoking`, with entries that its earlier run did not finish."""
+    told: list[str] = []
+
+    def assigned(_: Sequence[Partition]) -> None:
+        told.append("assigned")
+        for _turn in range(2):
+            until(lambda: told[1:] or consumer.ask(lambda turns: len(turns.dispatcher.wants) == concurrency - 1, False))
+        told.append("returned")
+
+    with filled(1) as queue:
+        queue._queue.read(0, Epoch(1))
+        queue._ledger._next_epoch(0)
+        queue._ledger.call_back(0)
+        consumer = queue.consumer(on_assigned=assigned, on_revoked=lambda *_: told.append("revoked"))
+        queue.start(lambda entry: told.append(f"entry {entry.offset}"), consumer=consumer, concurrency=concurrency)
+        queue.settled()
+        until(lambda: "revoked" in told)
+    assert told == ["assigned", "returned", "entry 0", "revoked"]
 
 
 @pytest.mark.parametrize("in_event_loop", [False, True])
