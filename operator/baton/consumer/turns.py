@@ -272,7 +272,7 @@ class Turns:
                 return now
         until = min(until, self.requests.retry_at(begun))
         for holding in self.holdings:
-            if not (holding.at_rest or holding.over):
+            if not holding.over and (holding.outage is not None or not holding.at_rest):
                 until = min(until, self._due(holding, begun))
         return until
 

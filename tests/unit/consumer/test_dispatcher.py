@@ -21,6 +21,7 @@ from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.consumer_side import Reader
 from baton.queues.entry import Entries, Entry
+from baton.queues.protocol import PartitionUnavailable
 from baton.testing import InMemoryReader, TestQueue, _Sent
 from tests.unit.consumer.readers import GoesAway, handled, offsets, queue_of
 from tests.waiting import HOUR, PATIENCE, eventually, until
@@ -473,6 +474,37 @@ def test_a_retry_that_falls_due_while_others_are_served_is_not_forgotten(monkeyp
         queue.send("k", "v", partition=0)
         queue.start(handle, consumer=reader.consumer)
         until(lambda: len(tries) == 2)
+
+
+class UnavailableAtFirst(InMemoryReader):
+    """The first read of the partition fails, or the first request to keep it."""
+
+    fails = "read"
+
+    def read(self, *asked: Any, **how: Any) -> Sequence[Entry]:
+        self._fail("read")
+        return super().read(*asked, **how)
+
+    def keep(self, partition: int, epoch: Epoch) -> None:
+        self._fail("keep")
+
+    def _fail(self, request: str) -> None:
+        if self.fails == request:
+            self.fails = ""
+            raise PartitionUnavailable("the partition has no leader yet")
+
+
+@pytest.mark.parametrize("first", ["read", "keep"])
+def test_a_partition_without_entries_in_hand_is_asked_for_again_after_its_outage(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_IDLE", HOUR)
+    queue, reader = queue_of(UnavailableAtFirst)
+    reader.fails = first
+    with queue:
+        queue.send("k", "v")
+        queue.start(lambda entry: None, consumer=queue.consumer(on_revoked=lambda *_: None))
+        until(lambda: queue.acked)
 
 
 class ComesMeanwhile(InMemoryReader):
