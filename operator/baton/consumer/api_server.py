@@ -308,4 +308,5 @@ class KubernetesLease:
 def session_of(pod: Pod, api: ApiConnection) -> Session:
     """Return the session of the pod, whose Lease is deleted with it."""
     lease = KubernetesLease(api, pod.namespace, session_lease_name(pod.name))
-    return Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
+    owner = {"name": pod.name, "uid": pod.uid}
+    return Session(lease, holder=pod.uid, group=pod.group, owner=owner, clock=api.clock.now)

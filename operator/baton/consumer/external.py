@@ -64,7 +64,8 @@ class ExternalConsumer:
 
     External queues are not fenced, so the consumer works only while its session is renewed. After a gap in the session, another
     pod may own the partitions, even if a delayed ledger still names them. The consumer releases them, and works on them when they
-    are granted again. It releases revoked partitions between two calls of `work`.
+    are granted again. The gap of a suspended node shows at its next renewal, within three seconds. The consumer releases revoked
+    partitions between two calls of `work`.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class ExternalConsumer:
     def _turn(self, work: Callable[[OwnedPartition], object]) -> bool:
         """Follow the ledger, and call `work` with each partition. Returns False if there was nothing to do."""
         self._seen_at = time.monotonic()
-        entry, gaps, may_begin = self._source.current(), self._session.gaps, self._may_begin
+        entry, may_begin, gaps = self._source.current(), self._may_begin, self._session.gaps  # a renewal counts its gap first
         owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry is not None else ({}, {})
         if gaps != self._gaps:
             self._gaps, self._doubtful = gaps, dict(owned)

@@ -87,6 +87,7 @@ class Session:
         exclusive: bool = False,
         owner: Mapping[str, str] | None = None,
         gone: Callable[[str], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create a session.
 
@@ -97,6 +98,8 @@ class Session:
             owner: Name and uid of the pod whose Lease it is.
             gone: Returns whether the holder of an exclusive Lease has ended, so that `acquire` need not wait for the Lease to
                 expire. It may raise errors of the API server.
+            clock: Returns the API server's time in seconds, by which gaps are measured too: the monotonic clock stands still
+                while the node is suspended.
         """
         self._store = store
         self._holder = holder
@@ -106,6 +109,7 @@ class Session:
         self._exclusive = exclusive
         self._owner = owner
         self._gone = gone
+        self._clock = clock
         self._ask_again_at = float("-inf")
         # The first write clears the annotations of an earlier process of the pod.
         self._annotations: dict[str, str] = {RELEASES_ANNOTATION: format_releases(()), TROUBLE_ANNOTATION: ""}
@@ -114,8 +118,11 @@ class Session:
         self._closing = False
         self._giving_up = False
         self._renewed_at = float("-inf")
+        self._renewed_at_server = float("-inf")
+        """The same by `clock`."""
         self.gaps = 0
-        """Number of renewals that came after the Lease had lapsed, including the first one."""
+        """Number of renewals that came after the Lease had lapsed, including the first one. Counted before `renewed_within` is
+        true again."""
         self._close_by = float("inf")
         self._lease: Manifest | None = None
         """The Lease as last read or written; None: it does not exist, or must be read."""
@@ -262,8 +269,9 @@ class Session:
             return False
         if self._lease is None:
             return False
-        self.gaps += begun - self._renewed_at >= self._duration
-        self._renewed_at = begun
+        at_server = self._clock() - (time.monotonic() - begun)  # now, as the answer has set the clock
+        self.gaps += max(begun - self._renewed_at, at_server - self._renewed_at_server) >= self._duration
+        self._renewed_at, self._renewed_at_server = begun, at_server
         if self.failing:
             log.info("the session of %s is renewed again", self._holder)
         self.failing = False

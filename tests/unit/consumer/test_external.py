@@ -133,6 +133,30 @@ def test_partitions_are_lost_after_a_session_gap_until_granted_again(fleet: Flee
     assert fleet.told == [("on_assigned", [0]), ("on_lost", [0]), ("on_assigned", [0])]
 
 
+class RenewedLate(Session):
+    """Its Lease lapses when `lapses` is set, and is renewed when it is asked for the second time."""
+
+    lapses = threading.Event()
+    asked = 0
+
+    def renewed_within(self, seconds: float) -> bool:
+        if not self.lapses.is_set():
+            return super().renewed_within(seconds)
+        self.asked += 1
+        self.gaps += self.asked == 2
+        return self.asked >= 2
+
+
+def test_a_renewal_after_a_gap_assigns_no_partition_from_before(fleet: Fleet) -> None:
+    session = fleet.consumer._session = RenewedLate(fleet.lease, holder=UID, group="jobs")
+    fleet.start()
+    fleet.owns(0)
+    until(lambda: fleet.served, "it works", SECONDS)
+    session.lapses.set()
+    until(fleet.lease.releases, "it says that it does not work on it", SECONDS)
+    assert fleet.told == [("on_assigned", [0]), ("on_lost", [0])]
+
+
 def test_a_hanging_call_fails_the_probe(fleet: Fleet) -> None:
     begun, go_on = threading.Event(), threading.Event()
 

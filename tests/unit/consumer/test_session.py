@@ -2,15 +2,20 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import urllib3
 
 from baton.consumer import LeaseStore, Session
-from baton.consumer.api_server import WATCH_FOR, ApiConnection
+from baton.consumer.api_server import WATCH_FOR, ApiConnection, session_of
 from baton.consumer.session import renewed
+from baton.dev.server import DevServer
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, TROUBLE_ANNOTATION
@@ -139,6 +144,30 @@ def test_the_last_release_is_written_before_the_end(server: InMemoryLease, sessi
     session.close()
     assert server.releases() == {release(7)}
     assert server.holder() == "uid-0", "the pod is still there: its releases count"
+
+
+def test_a_suspended_node_is_a_gap_of_the_session() -> None:
+    """Meanwhile its monotonic clock stands still, and only the API server's answers show how long."""
+    suspended = [0.0]
+    server = DevServer("dev", "orders", lambda: None, lambda: time.time() + suspended[0])
+    server.start()
+    api = ApiConnection.from_environment({"BATON_API_SERVER": server.url, "BATON_API_TOKEN": server.token})
+    pod: Any = SimpleNamespace(name="orders-0", uid="uid-0", namespace="dev", group="orders")
+    session = session_of(pod, api)
+    try:
+        session.start()
+        for why in ("started", "renewed", "suspended", "renewed again"):
+            suspended[0] += HOUR * (why == "suspended")
+            session.trouble(why)
+            until(partial(told, server, why))
+        session.close()
+        assert session.gaps == 2, "with the one of its start"
+    finally:
+        server.close()
+
+
+def told(server: DevServer, why: str) -> bool:
+    return [lease["metadata"]["annotations"][TROUBLE_ANNOTATION] for lease in server.leases()] == [why]
 
 
 class Way:
