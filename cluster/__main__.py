@@ -73,7 +73,7 @@ def up(node: bool) -> None:
         click.echo(f"  alias helm='{HELM.path()}'")
     if node:
         click.echo("To install Baton on it (not needed with make cluster-up cluster-install):\n  make cluster-install")
-        click.echo("To load the images of the examples (ONLY=redis: the image of the first guide):\n  make cluster-load")
+        click.echo("To load the images of the examples (ONLY=redis: the image of the tutorial):\n  make cluster-load")
     click.echo("To stop it:\n  make cluster-down")
 
 
