@@ -13,7 +13,7 @@ from baton.queues.entry import Entries, Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisReader
-from tests.integration.redis.conftest import Queue, make_queue, told
+from tests.integration.redis.conftest import Queue, make_queue, own_queue, told
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
@@ -95,6 +95,49 @@ async def test_released_or_lost_entries_do_not_count_towards_the_limit(queue: Qu
         owner.read(1, ONE)
     await queue.operator.grant(0, Uid("a"), TWO)
     assert len(owner.read(0, TWO)) == 1
+
+
+@pytest.mark.parametrize("noticed", ["ack", "verify", "grant"])
+async def test_a_partition_that_is_fenced_off_leaves_its_room_to_those_in_line(queue: Queue, noticed: str) -> None:
+    await queue.limited(most=1)
+    for partition in (0, 1):
+        queue.send("a", partition=partition)
+        owner = await queue.granted("a", ONE, partition)
+    (entry,) = owner.read(0, ONE)
+    assert owner.read(1, ONE) == [] and not owner.ready(1, ONE)
+    await queue.operator.grant(0, Uid("b"), TWO)
+    if noticed == "grant":
+        await queue.operator.grant(0, Uid("a"), THREE)
+        assert owner.read(0, THREE) == []
+    else:
+        with pytest.raises(StaleOwner):
+            owner.ack(0, ONE, [entry.offset]) if noticed == "ack" else owner.verify(0, ONE)
+        owner.release({0: ONE}, 0, give_up=True)
+    assert owner.ready(1, ONE)
+    assert len(owner.read(1, ONE)) == 1
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_partition_that_leaves_the_line_tells_the_next(paused: bool) -> None:
+    """After a failover an empty partition stands in line, too: the last entry in its records may not be in its stream."""
+    async with own_queue(append_only=False, debug=True) as (server, queue):
+        await queue.limited(most=1)
+        for partition in (0, 1):
+            queue.send("a", partition=partition)
+            owner = await queue.granted("a", ONE, partition)
+        with server.client() as raw:
+            raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+        (entry,) = owner.read(0, ONE)
+        owner.ack(0, ONE, [entry.offset])
+        assert owner.read(1, ONE) == [] and not owner.ready(1, ONE), "0 is ahead"
+        if paused:
+            await queue.operator.pause(0, ONE)
+            with pytest.raises(PartitionPaused):
+                owner.read(0, ONE)
+        else:
+            assert owner.read(0, ONE) == []
+        assert owner.ready(1, ONE)
+        assert len(owner.read(1, ONE)) == 1
 
 
 async def test_a_former_owners_entries_count_once_handed_out(queue: Queue) -> None:

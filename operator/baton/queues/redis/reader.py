@@ -102,7 +102,8 @@ class Positions:
             newer = self._new(epoch)
             if position is not None and epoch < position.epoch:
                 return newer
-            position = self._positions[partition] = newer
+            self._replace(partition, newer)
+            position = newer
         return position
 
     def recorded(self, partition: int, epoch: int, *, ours: bool) -> None:
@@ -110,14 +111,13 @@ class Positions:
         there may be something to read."""
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
-            self._positions[partition] = self._new(epoch, more=ours)
+            self._replace(partition, self._new(epoch, more=ours))
 
     def release(self, partition: int, epoch: int) -> None:
         """Forget the position under this epoch; its entries no longer count."""
         position = self._positions.get(partition)
         if position is not None and position.epoch == epoch:
-            del self._positions[partition]
-            self.finished(position, 0)
+            self._replace(partition, None)
 
     def elsewhere(self, position: Position) -> int:
         """Return the part of the member's limit that this partition may not use: entries held of other partitions, and one for
@@ -133,12 +133,25 @@ class Positions:
         position.asked = self._requests
         return held + ahead
 
-    def finished(self, position: Position, outstanding: int) -> None:
-        """Note how many entries are left. There may be room for the partitions that wait in line."""
-        position.outstanding = outstanding
-        for other in self._positions.values():
-            if other.in_line:
-                other.more = True
+    def note(self, position: Position, outstanding: int, in_line: int) -> None:
+        """Note how many entries the partition holds, and its place in line. If it takes less of the member's limit than before,
+        there may be room for the partitions that wait in line."""
+        before = position.outstanding + (position.in_line > 0)
+        now = outstanding + (0 < in_line == position.in_line)
+        position.outstanding, position.in_line = outstanding, in_line
+        if now < before:
+            for other in self._positions.values():
+                if other.in_line:
+                    other.more = True
+
+    def _replace(self, partition: int, position: Position | None) -> None:
+        former = self._positions.get(partition)
+        if position is not None:
+            self._positions[partition] = position
+        else:
+            del self._positions[partition]
+        if former is not None:
+            self.note(former, 0, 0)
 
     def _new(self, epoch: int, *, more: bool = True) -> Position:
         self._made += 1
@@ -203,11 +216,10 @@ class RedisReader:
         position.began = True
         if entries:
             position.received = entry_number(entries[-1].offset)
-            position.in_line = 0
         position.more = more == 1 or not new
         position.tail = last
-        position.outstanding = outstanding
-        position.in_line = (position.in_line or position.asked) if full == 1 else 0
+        waited = 0 if entries else position.in_line
+        self._positions.note(position, outstanding, (waited or position.asked) if full == 1 else 0)
         if not times:
             return entries
         found = Entries(entries)
@@ -222,7 +234,7 @@ class RedisReader:
         for begin in range(0, len(offsets), _ACKS):
             ids = " ".join(offsets[begin : begin + _ACKS])
             _, _, outstanding = self._ask(scripts.ACK, partition, (self._uid, epoch, self._known_as(position), ids))
-            self._positions.finished(position, outstanding)
+            self._positions.note(position, outstanding, position.in_line)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
         """Count one more delivery of an entry that its owner failed to process. Repeating it after an error counts one delivery.
@@ -347,7 +359,7 @@ class RedisReader:
         position = self._positions.of(partition, epoch)
         arguments = (self._uid, epoch, self._known_as(position), offset, why, int(final), deliveries)
         _, again, outstanding, before = self._ask(scripts.RETRY, partition, arguments)
-        self._positions.finished(position, outstanding)
+        self._positions.note(position, outstanding, position.in_line)
         return bool(again), before
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
@@ -365,7 +377,8 @@ class RedisReader:
                 raise QueueUnreachable(absent(self._url, f"partition {partition} of", self._queue))
             case b"PAUSED":
                 position = self._positions.of(partition, epoch)
-                position.tail, position.more, position.in_line = None, False, 0
+                position.tail, position.more = None, False
+                self._positions.note(position, position.outstanding, 0)
                 raise PartitionPaused(partition)
         self._sure_at[partition] = asked_at
         return answer
