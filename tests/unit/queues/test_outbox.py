@@ -221,3 +221,23 @@ def test_a_permanent_error_fails_only_its_batch() -> None:
     outbox.failed(0, "refused", 0.0, passing=False)
     outbox.answered(1, "a", ["7-0"], 0.0)
     assert (one.outcome, other.outcome) == (Failed("refused"), Sent(1, "7-0"))
+
+
+def without_key(producer: str, count: int, partitions: int) -> set[int]:
+    """The partitions that a new producer's first entries without a key go to."""
+    outbox = Outbox("shop/orders", producer, 1000, 10**6)
+    outbox.routed(RoutingTable.even(1, partitions), "", 0.0)
+    for _ in range(count):
+        outbox.add(entry(None, b"", PATIENCE))
+    round_trip = outbox.next(0.0)
+    assert isinstance(round_trip, dict)
+    return set(round_trip)
+
+
+def test_entries_without_a_key_go_to_all_partitions() -> None:
+    assert without_key("producer", 24, partitions=12) == set(range(12))
+
+
+def test_producers_of_a_single_entry_without_a_key_use_all_partitions() -> None:
+    used = [without_key(f"producer-{number}", 1, partitions=4) for number in range(200)]
+    assert set().union(*used) == set(range(4))

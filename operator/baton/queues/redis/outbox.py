@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
+from secrets import randbelow
 from typing import NamedTuple
 
 from baton.queues.producer_side import Sent
@@ -114,6 +115,9 @@ def pause_after(rest: RetryPause | None, now: float, why: str) -> RetryPause:
 
 _BATCH = 200
 """Entries per script, as long scripts block other clients."""
+_STEP = 633
+"""Slots from one entry without a key to the next: near the golden ratio of all slots, so that consecutive entries are far apart,
+and odd, so that each slot has its turn."""
 _OVERHEAD = 200
 """Bytes of memory per entry, in addition to key, value and headers."""
 _ADDED, _MOVED, _WAITS, _DUPLICATE = "a", "m", "w", "d"
@@ -143,8 +147,9 @@ class Outbox:
         self._most_entries, self._most_bytes = most_entries, most_bytes
         self._last_numbers = [0] * SLOTS
         """By slot, the last sequence number. An interrupted change may skip a number, but no number is used twice."""
-        self._without_key = 0
-        """The slot of the last entry without a key."""
+        self._without_key = randbelow(SLOTS)
+        """The slot of the last entry without a key. It begins at random, so that many producers of a few entries use all
+        partitions."""
         self._begin()
 
     def _begin(self) -> None:
@@ -304,7 +309,7 @@ class Outbox:
         """Assign the entry its final slot and its sequence number there."""
         slot = entry.slot
         if slot is None:
-            slot = self._without_key = (self._without_key + 1) % SLOTS
+            slot = self._without_key = (self._without_key + _STEP) % SLOTS
         elif slot < 0:
             partition = to_partition(slot)
             if partition not in table.partitions:
