@@ -19,3 +19,10 @@ def table_of(client: redis.Redis, queue: str) -> RoutingTable:
     version, text = client.hmget(queue_key(queue), "version", "table")
     assert isinstance(version, bytes) and isinstance(text, bytes)
     return RoutingTable.from_text(int(version), text.decode())
+
+
+def history_of(client: redis.Redis) -> str:
+    """The server's history, as the scripts read it."""
+    replication = client.info("replication")
+    assert isinstance(replication, dict)
+    return str(replication["master_replid"])

@@ -26,7 +26,8 @@ from baton.queues.redis.routing import RoutingTable, slot_of
 from baton.queues.redis.transport import Connections, Transport
 from baton.queues.redis.url_files import TlsFiles
 from tests.integration.redis.conftest import GROUP
-from tests.redis_command import command, table_of
+from tests.integration.redis.test_resizing import accepted_once
+from tests.redis_command import command, history_of, table_of
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.promise
@@ -35,7 +36,7 @@ COUNTS = (13, 8, 12)
 KEYS = [b"key-%d" % number for number in range(60)]
 PRODUCERS = 4
 MEMBERS = 4
-FORGETS = dict.fromkeys((scripts.SEAL, scripts.OPEN, scripts.PUBLISH, scripts.DRAINED, scripts.RESIZED), 0.08)
+FORGETS = dict.fromkeys((scripts.RESIZE, scripts.SEAL, scripts.OPEN, scripts.PUBLISH, scripts.DRAINED, scripts.RESIZED), 0.08)
 """How often the server forgets that it has carried out such a request."""
 
 
@@ -286,11 +287,22 @@ class Interleaved(Connections):
             raise Crash
 
 
+class LosesChanges(Interleaved):
+    """The server forgets that a change was begun."""
+
+    async def _one(self, request: ScriptRun) -> Any:
+        before = self._world.everything()
+        answer = request.script.run(self._world.raw, request.keys, request.arguments)
+        if request.script is scripts.RESIZE:
+            self._world.forget(before)
+        return answer
+
+
 class Operator(RedisQueue):
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, connections_of: type[Interleaved] = Interleaved) -> None:
         super().__init__(world.server.url, world.queue, GROUP)
         files = TlsFiles(None, "shop")
-        connections = Interleaved(self._url, queue_key(world.queue), files, world=world)
+        connections = connections_of(self._url, queue_key(world.queue), files, world=world)
         self._transport = Transport(self._url, world.queue, self._announcing, files, connections)
         self._resizer = Resizer(self._transport, world.queue, self._keys)
 
@@ -368,20 +380,38 @@ async def test_steps_begun_before_a_failover_have_no_effect_after_it(debugged: R
     operator = RedisQueue(debugged.url, name, GROUP)
     await operator.ensure(2)
     with debugged.client() as raw:
-        before = scripts.SEAL.run(raw, partition_keys(name, 0), [2, 0]).decode()
+        before = history_of(raw)
+        assert scripts.SEAL.run(raw, partition_keys(name, 0), [before, 2, 0]) == 1
         raw.execute_command("DEBUG", "CHANGE-REPL-ID")
         steps = [
+            ScriptRun(scripts.SEAL, partition_keys(name, 0), [before, 2, 1]),
+            ScriptRun(scripts.DRAINED, partition_keys(name, 0), [before, 2]),
             ScriptRun(scripts.OPEN, keys, [before, 2, 0, 0]),
             ScriptRun(scripts.PUBLISH, [queue_key(name)], [before, 2]),
             ScriptRun(scripts.UNBLOCK, keys, [before, 2, 0, 0]),
             ScriptRun(scripts.RESIZED, [queue_key(name)], [before, 1]),
         ]
         raw.hset(queue_key(name), mapping={"next": RoutingTable.even(2, 3).to_text(), "former": "", "target": 3})
-        assert [step.script.run(raw, step.keys, step.arguments) for step in steps[:3]] == [0, 0, 0]
+        assert [step.script.run(raw, step.keys, step.arguments) for step in steps[:5]] == [0] * 5
         raw.hdel(queue_key(name), "next")
-        assert steps[3].script.run(raw, steps[3].keys, steps[3].arguments) == 0
+        assert steps[5].script.run(raw, steps[5].keys, steps[5].arguments) == 0
         assert raw.hget(keys.slots, "0") is None and raw.hget(queue_key(name), "version") == b"1"
-        now = scripts.SEAL.run(raw, partition_keys(name, 0), [2, 0]).decode()
+        assert raw.hget(partition_keys(name, 0).slots, "1") == b"1"
+        now = history_of(raw)
+        assert scripts.SEAL.run(raw, partition_keys(name, 0), [now, 2, 0]) == 1
         assert scripts.OPEN.run(raw, keys, [now, 2, 0, 0]) == 1
         assert raw.hget(keys.slots, "0") == b"2 0"
     await operator.close()
+
+
+async def test_a_change_lost_in_a_failover_seals_no_slot(debugged: RedisServer) -> None:
+    """The former primary had recorded it and answered; the new one never heard of it."""
+    world = World(debugged, "shop/never-changed", random.Random(0))
+    operator = Operator(world, LosesChanges)
+    await operator.ensure(2)
+    assert await operator.ensure(3) is not None
+    assert world.forgotten == 1
+    assert await operator.ensure(2) is None
+    accepted_once(world.raw, world.queue, 2)
+    await operator.close()
+    world.close()

@@ -13,6 +13,7 @@ from baton.queues.redis.records import ResizeRecord
 from baton.queues.redis.routing import RoutingTable, slot_of
 from tests.integration.redis.conftest import Queue, make_queue, own_queue
 from tests.integration.redis.test_resizing import ONE, accepted_once, finish, key
+from tests.redis_command import history_of
 from tests.redis_server import RedisServer
 
 
@@ -46,7 +47,7 @@ async def test_a_change_continues_after_the_queue_record_was_deleted(queue: Queu
 
 
 async def test_slots_that_were_sealed_and_never_opened_come_back_with_the_record(queue: Queue, raw: redis.Redis) -> None:
-    scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(key(0, 0))])
+    assert scripts.SEAL.run(raw, partition_keys(queue.name, 0), [history_of(raw), 2, slot_of(key(0, 0))]) == 1
     raw.delete(queue_key(queue.name))
     await queue.operator.ensure(2)
     accepted_once(raw, queue.name, 2)
@@ -73,8 +74,9 @@ async def test_sealed_slots_keep_their_order_after_the_record_was_deleted(
     moving = [slot for slots in change.leaving.values() for slot in slots]
     queue.producer.send_many((keys[slot], "1") for slot in moving)
     with queue.raw() as raw:
+        history = history_of(raw)
         for source, slots in change.leaving.items():
-            history = scripts.SEAL.run(raw, partition_keys(queue.name, source), [change.version, *slots])
+            assert scripts.SEAL.run(raw, partition_keys(queue.name, source), [history, change.version, *slots]) == 1
         if case == "in part":
             (source, target), slots = next(iter(change.ways.items()))
             scripts.OPEN.run(raw, partition_keys(queue.name, target), [history, change.version, source, *slots[::2]])

@@ -13,6 +13,7 @@ from baton.queues.redis.keys import PartitionKeys, partition_keys
 from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.logged import words_of_one
+from tests.redis_command import history_of
 from tests.redis_server import RedisServer
 from tests.simulation.spark.partition import Answer, Partition
 
@@ -69,7 +70,7 @@ class Server:
 
     def drained(self) -> bool:
         self.versions += 1
-        return self.run(scripts.DRAINED, self.versions)[1] == 1
+        return bool(scripts.DRAINED.run(self.client, self.keys, [history_of(self.client), self.versions]))
 
     def read(self, uid: str, epoch: int, count: int) -> Answer:
         answer = self.run(scripts.READ, uid, epoch, 0, count, 0, 1, "p", 1, 10**6)

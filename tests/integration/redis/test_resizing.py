@@ -14,7 +14,7 @@ from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, resizer, 
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
 from tests.integration.redis.conftest import GROUP, Queue, own_queue
-from tests.redis_command import table_of
+from tests.redis_command import history_of, table_of
 from tests.waiting import PATIENCE, until
 
 ONE = Epoch(1)
@@ -76,8 +76,8 @@ async def test_many_moved_entries_follow_in_portions_and_in_order(queue: Queue, 
     moves, new = key(0, 2), partition_keys(queue.name, 2)
     queue.producer.send_many((moves, str(number)) for number in range(1200))
     finish(owner, 0)
-    history, done = scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [2])
-    assert done == 1
+    history = history_of(raw)
+    assert scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [history, 2]) == 1
     slots = [slot for slot, (a, b) in enumerate(ways()) if (a, b) == (0, 2)]
     answers = [scripts.UNBLOCK.run(raw, new, [history, 2, 0, *slots])]
     queue.producer.send(moves, "1200")
@@ -219,7 +219,8 @@ async def test_a_change_of_many_sequences_is_resumed(queue: Queue, monkeypatch: 
 async def test_a_moving_slot_holds_up_only_threads_that_send_to_it(queue: Queue, raw: Any) -> None:
     moves, stays = key(0, 2), key(0, 0)
     queue.send("warm")
-    history = scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(moves)])
+    history = history_of(raw)
+    assert scripts.SEAL.run(raw, partition_keys(queue.name, 0), [history, 2, slot_of(moves)]) == 1
     first, second = (threading.Thread(target=queue.producer.send, args=(moves, value)) for value in ("1", "2"))
     first.start()
     until(lambda: queue.producer._outbox.stale, "it was refused")
@@ -259,8 +260,8 @@ async def test_a_stage_empties_while_entries_keep_coming(queue: Queue, raw: redi
 
 def unblocking(raw: redis.Redis, queue: Queue) -> list[str | int]:
     """Of what went from 0 to 2."""
-    history, done = scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [2])
-    assert done == 1
+    history = history_of(raw)
+    assert scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [history, 2]) == 1
     return [history, 2, 0, *(slot for slot, way in enumerate(ways()) if way == (0, 2))]
 
 

@@ -216,9 +216,9 @@ class RedisQueue:
         us = self._claimant
         arguments = (us.group, us.uid, count, 1, _even(count), token_hex(4), *sorted(us.takes_over))
         run = ScriptRun(scripts.CLAIM, [key], arguments, later=self._made is None, weight=_TABLES)
-        claimed = await self._transport.batched(self._transport.asking, records.fields(11), run)
+        claimed = await self._transport.batched(self._transport.asking, records.fields(12), run)
         group, uid, found, version, text, ready, *others = claimed
-        limits, under_way = others[:2], others[2:]
+        limits, under_way, history = others[:2], others[2:5], others[5]
         if uid != us.uid.encode():
             raise QueueConflict(claimed_by_other(self._queue, us, group, uid or b""))
         with self._transport.explained():
@@ -240,9 +240,9 @@ class RedisQueue:
                 change = ResizeRecord(table, table.resized(count), count, published=False)
                 if count > there:
                     await self._create(table, range(there, count))
-                if not await self._resizer.begin(us.uid, change, there):
+                if (history := await self._resizer.begin(us.uid, change, there)) is None:
                     return Resizing(there, count, ())  # another operator was faster
-            return None if change is None else await self._resizer.advance(change)
+            return None if change is None else await self._resizer.advance(change, records.word(history, "master_replid"))
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None) -> int:
         arguments = epoch, "" if within is None else round(within * 1000)

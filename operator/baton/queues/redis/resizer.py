@@ -2,7 +2,8 @@
 
 The steps: seal the moving slots at their old partitions, open them at the new ones, publish the new table to producers, and move
 the entries that arrived meanwhile to the new streams once all earlier entries are finished. A step is valid only in the server
-history in which the previous step was confirmed, as a failover in between may have undone that.
+history in which the record of the change was read and the previous step was confirmed, as a failover in between may have undone
+them.
 """
 
 import time
@@ -43,19 +44,21 @@ class Resizer:
         self._uncopied: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
         """Server history and version of the change, and by partition the cursor at which copying its sequences continues."""
 
-    async def begin(self, group_uid: str, change: ResizeRecord, partitions: int) -> bool:
-        """Record a change from `partitions` partitions. False: another change is in progress, or was completed meanwhile."""
+    async def begin(self, group_uid: str, change: ResizeRecord, partitions: int) -> bytes | None:
+        """Record a change from `partitions` partitions. Returns the server's history; None: another change is in progress, or was
+        completed meanwhile."""
         arguments = (
             *(group_uid, change.before.version, max(partitions, change.partitions)),
             *(change.partitions, change.after.to_text()),
         )
-        return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.number))
+        return await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.text)
 
-    async def advance(self, change: ResizeRecord) -> Resizing | None:
-        """Take the steps that are possible now. Returns what the change waits for; None: it is complete."""
-        if not change.published and not await self._move(change):
+    async def advance(self, change: ResizeRecord, history: str) -> Resizing | None:
+        """Take the steps that are possible now. `history`: the server's when it had the record of the change. Returns what the
+        change waits for; None: it is complete."""
+        if not change.published and not await self._move(change, history):
             return _resizing(change, (), more=True)
-        history, drained = await self._drained(change)
+        drained = await self._drained(change, history)
         left = await self._unblock(change, history, drained)
         arguments = history, change.version
         if not left and await self._transport.run(scripts.RESIZED, [self._queue], arguments, records.number) != 0:
@@ -66,15 +69,14 @@ class Resizer:
         """Partitions were created again, so their completed steps may be undone."""
         self._done = (("", 0), set())
 
-    async def _move(self, change: ResizeRecord) -> bool:
+    async def _move(self, change: ResizeRecord, history: str) -> bool:
         """Move the acceptance of slots to their new partitions and publish the new table. False: call again."""
         seals = [
-            ScriptRun(scripts.SEAL, self._keys(source), (change.version, *slots)) for source, slots in change.leaving.items()
+            ScriptRun(scripts.SEAL, self._keys(source), (history, change.version, *slots))
+            for source, slots in change.leaving.items()
         ]
-        histories = set(await self._transport.all(self._transport.durably, seals, _history))
-        if len(histories) != 1:
+        if not all(await self._transport.all(self._transport.durably, seals, records.number)):
             return False
-        history = histories.pop()
         if not await self._copy_sequences(change, history):
             return False
         opened = await self._all(scripts.OPEN, change, history, change.ways, self._transport.durably)
@@ -129,20 +131,14 @@ class Resizer:
         ]
         await self._transport.all(self._transport.asking, requests, records.number)
 
-    async def _drained(self, change: ResizeRecord) -> tuple[str, set[int]]:
-        """Return the server history, and the source partitions that have finished all entries added before the seal."""
-        sources = {source for source, _ in change.ways.keys() - self._done[1]} or set(change.leaving)
-        asked = [ScriptRun(scripts.DRAINED, self._keys(source), (change.version,)) for source in sources]
-        found = await self._transport.all(self._transport.asking, asked, records.scalars(2))
-        histories = {_history(history) for history, _ in found}
-        if len(histories) != 1:
-            return "", set()
-        history = histories.pop()
+    async def _drained(self, change: ResizeRecord, history: str) -> set[int]:
+        """Return the source partitions that have finished all entries added before the seal."""
         if self._done[0] != (history, change.version):
             self._done = ((history, change.version), set())
-            if len(sources) < len(change.leaving):
-                return await self._drained(change)  # the history changed, so earlier results for the others are void
-        return history, {source for source, (_, done) in zip(sources, found, strict=True) if done == 1}
+        sources = {source for source, _ in change.ways.keys() - self._done[1]}
+        asked = [ScriptRun(scripts.DRAINED, self._keys(source), (history, change.version)) for source in sources]
+        found = await self._transport.all(self._transport.asking, asked, records.number)
+        return {source for source, done in zip(sources, found, strict=True) if done}
 
     async def _unblock(self, change: ResizeRecord, history: str, drained: set[int]) -> set[Way]:
         """Move waiting entries to the new streams, from drained partitions. Returns the ways on which some still wait."""
@@ -167,10 +163,6 @@ class Resizer:
             for source, target in ways
         ]
         return await self._transport.all(batches, requests, records.number)
-
-
-def _history(raw: object) -> str:
-    return records.word(records.text(raw), "master_replid")
 
 
 def _resizing(change: ResizeRecord, waits_for: Iterable[int], *, more: bool) -> Resizing:

@@ -7,7 +7,7 @@
 -- which it may take the queue…
 -- Answer: the group and its UID, the partitions, version and text of the table, 1 if all partitions have been created, the limits
 -- written to all of them; and during a change of the number of partitions: the table before, the next one if it is not published
--- yet, and the number of partitions after the change.
+-- yet, the number of partitions after the change, and the server's history, in which alone the next steps are valid.
 local QUEUE = KEYS[1]
 local recorded = redis.call('HGET', QUEUE, 'uid')
 local free = not recorded
@@ -21,6 +21,7 @@ local found = redis.call(
   'former', 'next', 'target'
 )
 for n, text in ipairs(found) do found[n] = text and text:sub(1, 8192) end -- no record of Baton is longer
+found[12] = found[9] and redis.call('INFO', 'replication'):match('master_replid:(%w+)')
 return found
 
 --@script ready

@@ -4,11 +4,12 @@
 #!lua flags=allow-oom
 -- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the group's UID, the version
 -- of the table, partitions during the change, partitions after it, the table after it.
+-- Answer: the server's history, in which alone the next steps are valid; nil if another change is in progress or was completed.
 local known = redis.call('HMGET', KEYS[1], 'uid', 'version', 'former', 'table', 'most', 'partitions')
-if known[1] ~= ARGV[1] or known[2] ~= ARGV[2] or known[3] then return 0 end
+if known[1] ~= ARGV[1] or known[2] ~= ARGV[2] or known[3] then return false end
 local most = math.max(tonumber(known[5] or 0), tonumber(known[6]), tonumber(ARGV[3]))
 redis.call('HSET', KEYS[1], 'former', known[4], 'next', ARGV[5], 'target', ARGV[4], 'partitions', ARGV[3], 'most', most)
-return 1
+return redis.call('INFO', 'replication'):match('master_replid:(%w+)')
 
 --@script slots
 #!lua flags=allow-oom
@@ -29,25 +30,27 @@ return {table.concat(lines, ','), highest}
 --@script seal
 #!lua flags=allow-oom
 --@include partition
--- Stops accepting slots that move to other partitions. ARGV: version, slots…
--- Answer: the server's history, in which alone the next steps are valid.
+-- Stops accepting slots that move to other partitions. ARGV: the history in which the queue has the record of the change, version,
+-- slots…
+-- Answer: 1; or 0 if the server is in another history now, so that the change may be lost.
 --
 -- The barrier is the last entry that was added before the seal. Repeating it, even much later, changes nothing.
+if history() ~= ARGV[1] then return 0 end
 local last = look()
-local values = redis.call('HMGET', SLOTS, unpack(ARGV, 2))
+local values = redis.call('HMGET', SLOTS, unpack(ARGV, 3))
 local changed = {}
-for i = 2, #ARGV do
-  local _, version = place(values[i - 1])
-  if version < tonumber(ARGV[1]) then
+for i = 3, #ARGV do
+  local _, version = place(values[i - 2])
+  if version < tonumber(ARGV[2]) then
     changed[#changed + 1] = ARGV[i]
-    changed[#changed + 1] = ARGV[1] .. ' moved'
+    changed[#changed + 1] = ARGV[2] .. ' moved'
   end
 end
 if #changed > 0 then
   redis.call('HSET', SLOTS, unpack(changed))
-  redis.call('HSET', PROGRESS, 'sealed', ARGV[1], 'barrier', last)
+  redis.call('HSET', PROGRESS, 'sealed', ARGV[2], 'barrier', last)
 end
-return history()
+return 1
 
 --@script sequences
 #!lua flags=allow-oom
@@ -115,19 +118,21 @@ return 1
 --@script drained
 #!lua flags=allow-oom
 --@include partition
--- Returns whether all entries are finished that were added before slots were sealed. ARGV: version.
--- Answer: the server's history, and 1 or 0. In one history it stays 1 once it is 1.
+-- Returns whether all entries are finished that were added before slots were sealed. ARGV: the history in which they were sealed,
+-- version.
+-- Answer: 1 or 0; 0 also if the server is in another history now. In one history it stays 1 once it is 1.
+if history() ~= ARGV[1] then return 0 end
 local last = look()
 local pending = summary()
 local fields = redis.call('HMGET', PROGRESS, 'sealed', 'barrier', 'committed')
 local barrier = tonumber(fields[2] or 0)
-if tonumber(fields[1] or 0) < tonumber(ARGV[1]) then -- the record of the seal was deleted
+if tonumber(fields[1] or 0) < tonumber(ARGV[2]) then -- the record of the seal was deleted
   barrier = last
-  redis.call('HSET', PROGRESS, 'sealed', ARGV[1], 'barrier', last)
+  redis.call('HSET', PROGRESS, 'sealed', ARGV[2], 'barrier', last)
 end
 local undone = redis.call('XRANGE', STREAM, '(' .. id(tonumber(fields[3] or 0)), id(barrier), 'COUNT', 1)
 local held = pending[1] > 0 and number(pending[2]) <= barrier
-return {history(), (#undone > 0 or held) and 0 or 1}
+return (#undone > 0 or held) and 0 or 1
 
 --@script unblock
 #!lua flags=allow-oom
