@@ -19,8 +19,9 @@ from baton.queues.redis.sending import waiting_entries
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ({"patience": "5"}, "patience is '5': set it to a number, 0 or more"),
-        ({"patience": float("nan")}, "patience is nan: set it to 0 or more"),
+        ({"patience": "5"}, "patience is '5': set it to a number, 0.001 or more"),
+        ({"patience": float("nan")}, "patience is nan: set it to 0.001 or more"),
+        ({"patience": 0}, "patience is 0: set it to 0.001 or more"),
         ({"linger": -1}, "linger is -1: set it to 0 or more"),
         ({"max_entries": 0}, "max_entries is 0: set it to 1 or more"),
         ({"max_entries": 1.5}, "max_entries is 1.5: set it to a whole number, 1 or more"),
@@ -138,7 +139,7 @@ TAKEN = [print, list[object]().append, lambda _: None, Listener().hears, partial
 
 @pytest.mark.parametrize("given", REFUSED)
 async def test_an_unsuitable_callback_is_refused_and_its_entry_not_accepted(given: Any) -> None:
-    of_threads, of_tasks = RedisProducer(NOWHERE, "shop/orders"), AsyncRedisProducer(NOWHERE, "shop/orders", patience=0)
+    of_threads, of_tasks = RedisProducer(NOWHERE, "shop/orders"), AsyncRedisProducer(NOWHERE, "shop/orders", patience=0.001)
     with pytest.raises(TypeError, match="on_delivery is "):
         of_threads.produce("key", "value", on_delivery=given)
     with pytest.raises(TypeError, match="on_delivery is "):
@@ -155,13 +156,13 @@ async def test_an_unsuitable_callback_is_refused_and_its_entry_not_accepted(give
 
 @pytest.mark.parametrize("given", TAKEN)
 def test_any_callable_that_takes_a_delivery_is_accepted(given: Callable[[object], object]) -> None:
-    with RedisProducer(NOWHERE, "shop/orders", patience=0) as producer:
+    with RedisProducer(NOWHERE, "shop/orders", patience=0.001) as producer:
         assert producer.produce("key", "value", on_delivery=given).exception()
 
 
 async def test_an_async_delivery_behaves_like_a_future() -> None:
     heard: list[Exception | None] = []
-    async with AsyncRedisProducer(NOWHERE, "shop/orders", patience=0) as producer:
+    async with AsyncRedisProducer(NOWHERE, "shop/orders", patience=0.001) as producer:
         delivery = await producer.produce("key", "value", on_delivery=lambda delivery: heard.append(delivery.exception()))
         for ask in (delivery.result, delivery.exception):
             with pytest.raises(asyncio.InvalidStateError, match="await the delivery"):

@@ -347,7 +347,7 @@ class Sending:
         limits. `buffer_bytes`: limit of waiting entries, beyond which `produce` waits for room. `replicas`: number of replicas
         that must have an entry (WAIT) before it counts as sent. Raises TypeError and ValueError for invalid arguments.
         """
-        number("patience", patience, 0)
+        number("patience", patience, 0.001)
         number("linger", linger, 0)
         whole("max_entries", max_entries, 1)
         number("max_bytes", max_bytes, 1)
