@@ -135,6 +135,23 @@ async def test_known_sequences_move_along_and_higher_ones_stay(queue: Queue, raw
     assert known == {f"{moves}:producer-{n}": f"{9 if n == 7 else n} 1000" for n in range(2000)}
 
 
+async def test_an_operator_without_a_count_begins_no_change(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = RedisQueue(queue.url, queue.name, GROUP)
+    count = other._count
+
+    async def overtaken() -> int | None:
+        """Another operator's change begins and ends right after the answer."""
+        answer = await count()
+        while await queue.operator.ensure(3) is not None:
+            pass
+        return answer
+
+    monkeypatch.setattr(other, "_count", overtaken)
+    assert await other.ensure(None) is None
+    assert (await other.check()).partitions == 3
+    await other.close()
+
+
 async def test_a_change_begins_after_the_previous_one_has_ended(queue: Queue) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("1")

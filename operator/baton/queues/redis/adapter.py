@@ -210,11 +210,12 @@ class RedisQueue:
     async def ensure(self, count: int | None) -> Resizing | None:
         """See QueueAdapter. Takes one round trip once the queue exists. Raises QueueConflict."""
         server = self._transport.server or await self._transport.discover()
-        if count is None and (count := await self._count()) is None:
+        expected = await self._count() if count is None else count
+        if expected is None:
             return None
         key = queue_key(self._queue)
         us = self._claimant
-        arguments = (us.group, us.uid, count, 1, _even(count), token_hex(4), *sorted(us.takes_over))
+        arguments = (us.group, us.uid, expected, 1, _even(expected), token_hex(4), *sorted(us.takes_over))
         run = ScriptRun(scripts.CLAIM, [key], arguments, later=self._made is None, weight=_TABLES)
         claimed = await self._transport.batched(self._transport.asking, records.fields(12), run)
         group, uid, found, version, text, ready, *others = claimed
@@ -236,7 +237,7 @@ class RedisQueue:
                 # READY comes last, so that an interrupted creation is repeated as a whole.
                 await self._transport.run(scripts.READY, [key], self._limits, records.number)
                 self._made = (server.run_id, there)
-            if change is None and there != count:
+            if change is None and count is not None and there != count:
                 change = ResizeRecord(table, table.resized(count), count, published=False)
                 if count > there:
                     await self._create(table, range(there, count))
