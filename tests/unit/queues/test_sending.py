@@ -1,6 +1,7 @@
 """Arguments of producers are checked before anything is sent; requests are sent in batches."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer, scripts
 from baton.queues.redis.batches import ANSWERED_AT_ONCE, MOST, Batches, ScriptRun
 from baton.queues.redis.sending import waiting_entries
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
@@ -374,3 +376,41 @@ async def test_callers_that_ask_again_on_their_answer_share_round_trips() -> Non
 
     await asyncio.gather(*(ask_twice() for _ in range(MOST)))
     assert server.trips == [MOST, MOST]
+
+
+class InterruptError(Exception):
+    """As a signal handler raises it."""
+
+
+def test_a_producer_whose_thread_was_interrupted_at_its_start_starts_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = RedisProducer(NOWHERE, "shop/one-thread", patience=0.001)
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise InterruptError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(InterruptError):
+            producer.produce("key", "value")
+    producer.produce("key", "value")
+    assert [thread.name for thread in threading.enumerate()].count("producer of shop/one-thread") == 1
+    with pytest.raises(QueueUnreachable):
+        producer.close()
+
+
+def test_a_producer_that_could_start_no_thread_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = RedisProducer(NOWHERE, "shop/no-thread", patience=0.001)
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError, match="can't start"):
+            producer.produce("key", "value")
+    delivery = producer.produce("key", "value")
+    until(delivery.done, "the thread has sent it, or given it up")
+    with pytest.raises(QueueUnreachable):
+        producer.close()

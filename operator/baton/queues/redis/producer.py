@@ -182,10 +182,10 @@ class RedisProducer(Sending, CloseOnExit):
             self._check_open()
             if not self._room(entry):
                 return False
-            if self._thread is None:  # before adding: if no thread can be started, the entry was not accepted
-                thread = threading.Thread(target=self._send_what_lingers, name=self._name, daemon=True)
-                thread.start()
-                self._thread = thread
+            if self._thread is None or not self._thread.is_alive():
+                # Before adding: if no thread can be started, the entry was not accepted.
+                self._thread = threading.Thread(target=self._send_what_lingers, name=self._name, daemon=True)
+                self._thread.start()
             before = self._outbox.due
             self._change(self._outbox.add, entry)
             if self._outbox.due < before or self._outbox.settled:
