@@ -344,8 +344,12 @@ class HeldPartition:
     def has_turns(self) -> bool:
         """Whether its entries may be handed out: after `on_assigned` has returned, and any worker that was still working on an
         entry of an earlier epoch."""
-        at_work = self.before is not None and self.before.out
-        return not (self.over or at_work or self.notice in (Notice.NONE, Notice.ASSIGNING))
+        return not (self.over or self.earlier_at_work or self.notice in (Notice.NONE, Notice.ASSIGNING))
+
+    @property
+    def earlier_at_work(self) -> bool:
+        """Whether a worker still has an entry of an earlier epoch."""
+        return self.before is not None and bool(self.before.out)
 
     @property
     def settled(self) -> bool:

@@ -352,7 +352,7 @@ class Turns:
     def _release_all(self) -> Sequence[Call]:
         """Acknowledge finished entries and release all partitions. Returns callbacks that are still due. Queues that are
         unreachable are not asked again."""
-        at_work = [holding for holding in self.holdings if not holding.over and holding.out]
+        at_work = [holding for holding in self.holdings if not holding.over and (holding.out or holding.earlier_at_work)]
         left = [holding for holding in self.holdings if not holding.over]
         for holding in left:
             if not self.requests.away(holding.partition.queue):
@@ -381,7 +381,7 @@ class Turns:
         holding.tidy()
         if holding.watched(shared=self.dispatcher.shared) and now - holding.sure_at > SURE_FOR:
             self.requests.stay_sure(holding, reader)  # a long handler should not work on entries that another pod owns
-        busy = holding.waiting or (holding.out and not self.dispatcher.shared)
+        busy = holding.waiting or (holding.out and not self.dispatcher.shared) or holding.earlier_at_work
         done = holding.releasing and holding.read_before and not busy
         return done and self._notices.may_go(holding) and not holding.out and not holding.over
 

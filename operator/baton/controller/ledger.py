@@ -94,6 +94,8 @@ class LedgerWriter:
         """Whether a ConfigMap of the ledger's name was seen, so that a create without a look is not tried again."""
         self._unanswered: Mapping[str, str] | None = None
         """Data of a write without an answer, which may have arrived or may still arrive."""
+        self._over: str | None = None
+        """The version that this write was to replace; None: it was to create the ledger, or there is no such write."""
         self._doubtful = False
         self._due_at = float("-inf")
         """When a full burst of writes is allowed again."""
@@ -228,14 +230,16 @@ class LedgerWriter:
     async def _look_and_overrule(self, data: Mapping[str, str] | None) -> bool:
         found = await self._see()
         mine = found is not None and self._wrote(found)
-        if found is not None and mine and found.data == self._unanswered:
+        excluded = found is not None and self._over is not None and (found.data, found.replaces) == (self.written, self._over)
+        if found is not None and mine and (excluded or found.data == self._unanswered):
             self._stood(found, found.data)
         before = self.written or {}
         restored = found is None or found.data != before
         if data is None:
             if mine and not restored and self._unanswered is None:
                 return False
-            data = self._unanswered if restored and self._unanswered is not None else before
+            may_have_stood = self._unanswered is not None and (found is None or found.version != self._over)
+            data = self._unanswered if self._unanswered is not None and may_have_stood else before
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         await self._confirm_lead()
         await self._send(data, self._booked())
@@ -252,14 +256,14 @@ class LedgerWriter:
             else:
                 made = await self._api.replace(self._owner.path, body)
         except UnavailableError:
-            if sent != self.written:  # otherwise it makes no difference whether it was carried out
-                self._unanswered = sent
+            if sent != self.written and sent != self._unanswered:  # otherwise it makes no difference whether it was carried out
+                self._unanswered, self._over = sent, None if self._stands is None else self._stands.version
             raise
         self._stood(stored(made), sent)
 
     def _stood(self, stands: Stored, data: Mapping[str, str]) -> None:
         """Record a write that was carried out. An unanswered write still under way replaces an older version, so it will fail."""
-        self._stands, self.written, self._unanswered = stands, data, None
+        self._stands, self.written, self._unanswered, self._over = stands, data, None, None
 
     def _wrote(self, found: Stored) -> bool:
         """Whether this leader wrote it, by its annotations."""

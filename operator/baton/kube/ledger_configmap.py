@@ -94,6 +94,8 @@ class Stored:
     """Release of the leader that wrote it last; None: unknown."""
     partitions: int
     """Number of partitions booked for its group."""
+    replaces: str | None
+    """The version that it replaced, by its annotation."""
     finalizers: tuple[str, ...]
     """Finalizers, all set by other programs."""
 
@@ -135,6 +137,7 @@ def stored(config_map: Manifest) -> Stored:
         term=_number(annotations.get(WRITER_ANNOTATION, "")),
         release=release_of(config_map),
         partitions=min(_number(annotations.get(PARTITIONS_ANNOTATION, "")) or 0, MOST_PARTITIONS),
+        replaces=annotations.get(REPLACES_ANNOTATION),
         finalizers=tuple(metadata.get("finalizers") or ()),
     )
 

@@ -5,9 +5,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -581,6 +582,55 @@ def test_no_entry_of_a_new_epoch_begins_while_a_handler_of_an_earlier_one_runs(
         go_on.set()
         queue.settled()
         assert len(begun) == 2 and len(queue.acked) == 1
+
+
+class WithoutLeftovers:
+    """A reader that hands out no entry again that it has handed out before, as Kafka's."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def read(self, *arguments: Any, new: bool = True, **how: Any) -> Sequence[Entry]:
+        return self._reader.read(*arguments, new=new, **how) if new else []
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["revoked", "leaves"])
+def test_a_partition_is_not_released_while_a_handler_of_an_earlier_epoch_runs(leaves: bool) -> None:
+    begun: list[int] = []
+    revoked: list[bool] = []
+    go_on = threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        begun.append(entry.epoch)
+        assert go_on.wait(PATIENCE)
+
+    with TestQueue() as queue:
+        consumer = queue.consumer(on_revoked=lambda partitions, time_left: revoked.append(go_on.is_set()))
+        holdings = consumer._loop._turns.holdings
+        holdings._open_queue = partial(without_leftovers, holdings._open_queue)
+        queue.start(handle, consumer=consumer, concurrency=2)
+        queue.send("k", "v")
+        until(lambda: begun)
+        granted_at_once(queue)
+        queue._until_up_to_date()
+        if leaves:
+            consumer._loop._grace.stop_now()
+        else:
+            queue._ledger.call_back(0)
+        until(lambda: consumer.ask(lambda turns: all(one.releasing for one in turns.holdings), False))
+        for _ in range(5):
+            consumer.ask(lambda turns: None, None)
+        assert not revoked and (0, 2) not in queue._queue.released
+        go_on.set()
+        until(lambda: (0, 2) in queue._queue.released)
+        assert revoked == [True]
+
+
+def without_leftovers(opened: Callable[[QueueName], Reader], queue: QueueName) -> Reader:
+    return cast(Reader, WithoutLeftovers(opened(queue)))
 
 
 # -- A consumer of batches without entries waits without spinning.

@@ -1,6 +1,7 @@
 """The ledger at the API server: claimed, replaced, restored, and left to a later leader."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -409,6 +410,46 @@ async def test_a_write_whose_answer_was_lost_and_that_others_replaced_is_written
     assert await ledger_writer.check()
     assert data(api) == ledger_writer.written == {"group": "2"}
     assert ledger_writer.tally.restored == 1
+
+
+async def test_a_ledger_restored_to_what_it_was_before_an_unanswered_write_is_overruled() -> None:
+    """Pods may have seen that write, although the ledger looks as if it had not been carried out."""
+    api = ShopApi()
+    ledger_writer = await Desk(api).written()
+    backup = deepcopy(api.objects[OWNER.path])
+    await write_without_answer(api, ledger_writer, group="2")
+    api.put(OWNER.path, backup)
+    await ledger_writer.check()
+    assert data(api) == ledger_writer.written == {"group": "2"}
+
+
+async def test_an_unanswered_write_over_an_edit_is_dropped_if_the_edit_still_stands() -> None:
+    api = ShopApi()
+    ledger_writer = await Desk(api).written()
+    edit(api, group="mine")
+    answers = iter([None, Refuse(503, "ServiceUnavailable", "come again")])  # the edit is met, and not replaced
+    api.trouble = lambda verb, path: next(answers, None) if (verb, path) == ("update", OWNER.path) else None
+    with pytest.raises(UnavailableError):
+        await ledger_writer.write({"group": "2"})
+    assert await ledger_writer.check()
+    assert data(api) == ledger_writer.written == {"group": "1"}
+
+
+async def test_an_unanswered_write_stays_excluded_if_the_answer_to_that_was_lost_too() -> None:
+    api = ShopApi()
+    ledger_writer = await Desk(api).written()
+    api.read_only = True
+    with pytest.raises(UnavailableError):
+        await ledger_writer.write({"group": "2"})
+    api.read_only = False
+    api.mute = True
+    with pytest.raises(UnavailableError):
+        await ledger_writer.check()
+    api.mute = False
+    version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
+    assert not await ledger_writer.check()
+    assert data(api) == ledger_writer.written == {"group": "1"}
+    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "nothing else was written"
 
 
 async def test_a_write_that_was_not_carried_out_can_arrive_no_more() -> None:
