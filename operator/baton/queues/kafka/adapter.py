@@ -427,6 +427,7 @@ class KafkaQueue:
         self._begun_with = self._begun_with or topic.topic_id
         if topic.topic_id != self._begun_with:
             self._first = 0
+        self._announcer.described(topic.topic_id, topic.partitions)
         return topic
 
     async def _note_beginning(self, topic: Topic) -> None:

@@ -132,10 +132,10 @@ class Texts:
     """The latest changes of a queue, as texts beside the offsets of its topic's first partitions. A change is added to the last
     text; if that is full, another one begins. Texts before the last are removed after all pods have read them."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, number: int = 0) -> None:
+        """`number`: that of the last change so far."""
         self._queue = queue
-        self._number = 0
-        """The last change's."""
+        self._number = number
         self._changes: dict[int, list[Change]] = {}
         """Those of each text, by the partition whose offset has it."""
         self._pods: Mapping[int, Uid] = {}
@@ -148,6 +148,10 @@ class Texts:
         """Replace the texts of an earlier operator, given the offset of each."""
         self._number = max(sent.values(), default=0)
         self._unsent |= sent.keys()
+
+    def of_another_topic(self) -> "Texts":
+        """Return the texts after the topic was created again: its offsets are gone."""
+        return Texts(self._queue, self._number)
 
     @property
     def several(self) -> bool:
@@ -240,8 +244,8 @@ class KafkaAnnouncer:
         self._client = KafkaClient(address, announcing_group(group), client_id)
         self._topic = topic
         self._queue = queue
-        self._waiting: list[Change] = []
-        """Changes to send; they get their number then."""
+        self._waiting: list[tuple[float, Change]] = []
+        """Changes to send, and when they were made (monotonic). They get their number when they are sent."""
         self._added = asyncio.Event()
         """Set when a change is added to those."""
         self._texts = Texts(queue)
@@ -251,8 +255,16 @@ class KafkaAnnouncer:
         self._fails = False
         self._owners: dict[int, int] = {}
         """The owners' marks by partition, as far as known."""
+        self._topic_id, self._partitions = "", 1
         self._pods: dict[int, Uid | None] = {}
         """The pods that were to receive a partition, by mark; None: two have the same."""
+
+    def described(self, topic_id: str, partitions: int) -> None:
+        """Take in the topic's id and number of partitions. A topic with another id, or fewer partitions, was created again."""
+        if self._topic_id and (topic_id != self._topic_id or partitions < self._partitions):
+            self._texts = self._texts.of_another_topic()
+            self._owners = {number: owner for number, owner in self._owners.items() if number < partitions}
+        self._topic_id, self._partitions = topic_id, partitions
 
     def owned(self, partition: int, uid: Uid | None) -> None:
         self._owners[partition] = mark(uid)
@@ -280,7 +292,8 @@ class KafkaAnnouncer:
         await self._client.close()
 
     def _add(self, partition: int, epoch: int, within: int, receiver: Uid | None, then: int = 0) -> None:
-        self._waiting.append(Change(0, partition, epoch, within, self._owners.get(partition, EVERY_POD), mark(receiver), then))
+        change = Change(0, partition, epoch, within, self._owners.get(partition, EVERY_POD), mark(receiver), then)
+        self._waiting.append((time.monotonic(), change))
         self._added.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send(), name="baton-announcer")
@@ -306,15 +319,17 @@ class KafkaAnnouncer:
                     )
                 self._fails = True
 
-    async def _announce(self, waiting: list[Change]) -> list[Change]:
+    async def _announce(self, waiting: list[tuple[float, Change]]) -> list[tuple[float, Change]]:
         """Announce these changes. Return those for which there is no room until pods have read earlier ones."""
         if not self._begun:
             self._texts.begin(await self._sent_before())
             self._begun = True
-        named = self._texts.receivers | {one.receiver for one in (*waiting, *self._waiting)}
+        named = self._texts.receivers | {one.receiver for _, one in (*waiting, *self._waiting)}
         self._pods = {number: uid for number, uid in self._pods.items() if number in named}
         pods = {number: uid for number, uid in self._pods.items() if uid is not None}
-        added = self._texts.add(waiting, pods, 1 + max(self._owners, default=0), time.monotonic())
+        now = time.monotonic()
+        changes = [_left_of(one, int(1000 * (now - at))) for at, one in waiting]
+        added = self._texts.add(changes, pods, self._partitions, now)
         if offsets := self._texts.unsent():
             request = OffsetCommitRequest(
                 self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, [(self._topic, offsets)]
@@ -330,6 +345,11 @@ class KafkaAnnouncer:
         answer = await self._client.until_taken("OffsetFetch", ask, self._topic)
         those = [one for topic, partitions, _ in answer.topics if topic == self._topic for one in partitions]
         return {partition: offset for partition, offset, _, text, _, _ in those if read(text) is not None}
+
+
+def _left_of(change: Change, waited: int) -> Change:
+    """Return the change after it has waited for room (milliseconds): the owner of a paused partition has less time left."""
+    return change._replace(within=max(1, change.within - waited)) if change.within > 0 else change
 
 
 def _worst(answer: Any) -> int:

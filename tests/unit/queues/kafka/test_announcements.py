@@ -1,6 +1,6 @@
 """Announcements on Kafka: their text, and pods that keep receiving them whatever one contains."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import accumulate, chain
@@ -23,6 +23,7 @@ from baton.queues.kafka.announcements import (
     KafkaAnnouncements,
     KafkaAnnouncer,
     Texts,
+    _left_of,
     mark,
     read,
 )
@@ -200,7 +201,8 @@ def test_another_operator_goes_on_above_the_offsets_and_removes_the_other_texts(
 class Broker:
     """Keeps what is committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = 1000) -> None:
+        self.partitions = partitions
         self.beside: dict[int, tuple[int, str]] = {}
         """By partition."""
 
@@ -208,8 +210,15 @@ class Broker:
         if not isinstance(request, OffsetCommitRequest):
             return SimpleNamespace(error_code=0, topics=[])
         [(topic, partitions)] = request._topics
-        self.beside |= {partition: (offset, text) for partition, offset, text in partitions}
-        return SimpleNamespace(topics=[(topic, [(partition, 0) for partition, _, _ in partitions])])
+        self.beside |= {partition: (offset, text) for partition, offset, text in partitions if partition < self.partitions}
+        unknown = 3  # UNKNOWN_TOPIC_OR_PARTITION
+        codes = [(partition, 0 if partition < self.partitions else unknown) for partition, _, _ in partitions]
+        return SimpleNamespace(topics=[(topic, codes)])
+
+    def announced(self) -> list[int]:
+        """The partitions that changed, as pods can read them."""
+        texts = [read(text) for _, text in self.beside.values()]
+        return [one.partition for text in texts if text is not None for one in text.changes]
 
 
 @pytest.fixture
@@ -243,6 +252,42 @@ async def test_an_unexpected_error_is_logged_and_later_grants_are_announced(
     await eventually(failed)
     announcer.granted(0, 2, Uid("b"))
     await eventually(said)
+
+
+async def test_changes_are_announced_after_the_topic_was_created_again_with_fewer_partitions(
+    announcer: KafkaAnnouncer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(300)
+    monkeypatch.setattr(KafkaClient, "to_group", lambda *asked: broker.to_group(*asked))
+    monkeypatch.setattr(announcements, "READ_WITHIN", 0.0)
+    announcer.described("id", 300)
+    for partition in range(300):
+        announcer.paused(partition, 1, 3.0, None, direct=False)
+
+    async def last() -> int:
+        return broker.announced()[-1] if broker.beside else -1
+
+    await eventually_is(last, 299)
+    offset = max(offset for offset, _ in broker.beside.values())
+    broker = Broker(1)
+    announcer.described("another", 1)
+    announcer.granted(0, 2, Uid("a"))
+    await eventually_is(last, 0)
+    assert [*broker.beside] == [0] and broker.beside[0][0] > offset
+
+
+async def eventually_is(look: Callable[[], Awaitable[int]], wanted: int) -> None:
+    async def found() -> bool:
+        return await look() == wanted
+
+    await eventually(found)
+
+
+def test_an_owner_has_less_time_after_its_pause_has_waited_for_room() -> None:
+    (pause,) = paused(1)
+    assert _left_of(pause, 1000).within == 2000
+    assert _left_of(pause, 5000).within == 1
+    assert _left_of(pause._replace(within=-1), 5000).within == -1, "a grant has no deadline"
 
 
 ADDRESS, GROUP = KafkaAddress(("127.0.0.1:1",)), "shop.orders"
@@ -397,6 +442,7 @@ async def test_all_of_many_pauses_at_once_are_heard(
 ) -> None:
     broker, count = Broker(), 1000
     monkeypatch.setattr(KafkaClient, "to_group", lambda *asked: broker.to_group(*asked))
+    announcer.described("id", count)
     for partition in range(count):
         announcer.owned(partition, A)
     for partition in range(count):
