@@ -328,7 +328,7 @@ class KafkaAnnouncer:
         self._pods = {number: uid for number, uid in self._pods.items() if number in named}
         pods = {number: uid for number, uid in self._pods.items() if uid is not None}
         now = time.monotonic()
-        changes = [_left_of(one, int(1000 * (now - at))) for at, one in waiting]
+        changes = [_left_of(one, int(now - at)) for at, one in waiting]
         added = self._texts.add(changes, pods, self._partitions, now)
         if offsets := self._texts.unsent():
             request = OffsetCommitRequest(
@@ -348,8 +348,8 @@ class KafkaAnnouncer:
 
 
 def _left_of(change: Change, waited: int) -> Change:
-    """Return the change after it has waited for room (milliseconds): the owner of a paused partition has less time left."""
-    return change._replace(within=max(1, change.within - waited)) if change.within > 0 else change
+    """Return the change after it has waited for room (whole seconds): the owner of a paused partition has less time left."""
+    return change._replace(within=max(1, change.within - 1000 * waited)) if change.within > 0 else change
 
 
 def _worst(answer: Any) -> int:

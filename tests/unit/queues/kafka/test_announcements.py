@@ -285,9 +285,10 @@ async def eventually_is(look: Callable[[], Awaitable[int]], wanted: int) -> None
 
 def test_an_owner_has_less_time_after_its_pause_has_waited_for_room() -> None:
     (pause,) = paused(1)
-    assert _left_of(pause, 1000).within == 2000
-    assert _left_of(pause, 5000).within == 1
-    assert _left_of(pause._replace(within=-1), 5000).within == -1, "a grant has no deadline"
+    assert _left_of(pause, 0).within == 3000
+    assert _left_of(pause, 1).within == 2000
+    assert _left_of(pause, 5).within == 1
+    assert _left_of(pause._replace(within=-1), 5).within == -1, "a grant has no deadline"
 
 
 ADDRESS, GROUP = KafkaAddress(("127.0.0.1:1",)), "shop.orders"
