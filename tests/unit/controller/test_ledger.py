@@ -67,6 +67,14 @@ async def write_without_answer(api: ShopApi, ledger_writer: LedgerWriter, **data
     api.mute = False
 
 
+async def write_in_vain(api: ShopApi, ledger_writer: LedgerWriter, **data: str) -> None:
+    """Without an answer, and not carried out."""
+    api.read_only = True
+    with pytest.raises(UnavailableError):
+        await ledger_writer.write(data)
+    api.read_only = False
+
+
 async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).open()
@@ -438,10 +446,7 @@ async def test_an_unanswered_write_over_an_edit_is_dropped_if_the_edit_still_sta
 async def test_an_unanswered_write_stays_excluded_if_the_answer_to_that_was_lost_too() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).written()
-    api.read_only = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.write({"group": "2"})
-    api.read_only = False
+    await write_in_vain(api, ledger_writer, group="2")
     api.mute = True
     with pytest.raises(UnavailableError):
         await ledger_writer.check()
@@ -456,9 +461,8 @@ async def test_a_write_that_was_not_carried_out_can_arrive_no_more() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).written()
     late = {**api.objects[OWNER.path], "data": {"group": "2"}}
+    await write_in_vain(api, ledger_writer, group="2")
     api.read_only = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.write({"group": "2"})
     with pytest.raises(UnavailableError):
         await ledger_writer.check()
     api.read_only = False
@@ -475,10 +479,7 @@ async def test_a_write_that_arrives_while_it_is_looked_for_is_found() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).written()
     late = {**api.objects[OWNER.path], "data": {"group": "2"}}
-    api.read_only = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.write({"group": "2"})
-    api.read_only = False
+    await write_in_vain(api, ledger_writer, group="2")
     arrivals = iter([late])
 
     def arrive(verb: str, path: str) -> None:
