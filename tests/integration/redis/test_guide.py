@@ -21,9 +21,9 @@ from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[3]
-GUIDES = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("consumer.md", "state.md"))
+GUIDES = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("consumer.md", "values.md", "state.md"))
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDES, re.DOTALL | re.MULTILINE)
-SMALLEST, BATCHES, DESERIALIZERS, PRODUCER, MODELS, AVRO, PROTOBUF, CALLBACKS, LIFESPAN, DATABASE, SEQUENCES, FLUSH = PROGRAMS
+SMALLEST, BATCHES, MODELS, CALLBACKS, LIFESPAN, DESERIALIZERS, PRODUCER, AVRO, PROTOBUF, DATABASE, SEQUENCES, FLUSH = PROGRAMS
 
 COMING_FROM = (ROOT / "docs" / "guides" / "coming-from.md").read_text()
 CONFLUENT, OURS, AIOKAFKA, LIMITED, CELERY, REJECTING, BREAKER = re.findall(
