@@ -16,12 +16,12 @@ _STATES = """# The state machine
 
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
-The names are Solace's. A partition is **Unassigned** while it is mapped to no member, **Unbound** while its member is not bound
-to it (a vacant slot, or a grant under way), **Ready** while its owner works on it, and **Paused** during a hand-off. Groups:
-[what the states mean](rebalancing.md#the-states-of-a-group).
+All transitions of partitions and [groups](rebalancing.md#the-states-of-a-group), with Solace's names. A partition is
+**Unassigned** while it is mapped to no member, **Unbound** while its member is not bound to it (a vacant slot, or a grant under
+way), **Ready** while its owner works on it, and **Paused** during a hand-off.
 
-The operator writes the last column to the ledger first and does it afterwards. There are no other transitions, but one step may
-make several ([tested](../development/simulation.md)). The deletion of a PartitionedQueue removes its partitions in any state.
+The operator writes the last column to the ledger first and does it afterwards. One step may make several transitions
+([tested](../development/simulation.md)). The deletion of a PartitionedQueue removes its partitions in any state.
 
 """
 
@@ -29,10 +29,9 @@ _STEP = """# What a step does, in order
 
 <!-- Generated from operator/baton/engine/rules.py by `make generate`. -->
 
-The engine is one pure function of a group's state, an observation and the time. A step applies the functions below from top to
-bottom; no other code changes the state. The second column names the [rules](rules.md) that a function keeps, the third the modes
-in which it applies: normally a step **decides**; **plans wait** while the ledger has no room; the group may be **paused**, or its
-ledger **full**.
+A step of the engine applies these functions from top to bottom to a group's state, an observation and the time. No other code
+changes the state. *Rules* are the [rules](rules.md) that a function keeps. *Applied* are the modes in which it runs: normally a
+step **decides**; **plans wait** while the ledger has no room; the group may be **paused**, or its ledger **full**.
 
 | Function | Rules | Applied | What it does, and why here |
 |---|---|---|---|
