@@ -7,7 +7,6 @@ from pathlib import Path
 from baton.assignors import Traits
 from baton.assignors.registry import DECLARED, DEFAULT
 from baton.engine import state_machine
-from baton.engine.rules import RULES, Mode, Rule
 
 _CONCEPTS = Path(__file__).parent / "concepts"
 _ASSIGNORS = _CONCEPTS / "assignors.md"
@@ -25,27 +24,8 @@ The operator writes the last column to the ledger first and does it afterwards. 
 
 """
 
-_STEP = """# What a step does, in order
-
-<!-- Generated from operator/baton/engine/rules.py by `make generate`. -->
-
-A step of the engine applies these functions from top to bottom to a group's state, an observation and the time. No other code
-changes the state. *Rules* are the [rules](rules.md) that a function keeps. *Applied* are the modes in which it runs: normally a
-step **decides**; **plans wait** while the ledger has no room; the group may be **paused**, or its ledger **full**.
-
-| Function | Rules | Applied | What it does, and why here |
-|---|---|---|---|
-"""
-
-
 _FIRST = "<!-- Generated from the declarations in operator/baton/assignors by `make generate`: -->\n"
 _LAST = "<!-- End of what is generated. -->\n"
-
-
-def _row(rule: Rule) -> str:
-    module = rule.apply.__module__.rpartition(".")[-1]
-    applied = "always" if rule.modes == frozenset(Mode) else " · ".join(mode for mode in Mode if mode in rule.modes)
-    return f"| `{module}.{rule.name}` | {', '.join(rule.of)} | {applied} | {rule.why} |\n"
 
 
 def _with_assignors(page: str) -> str:
@@ -67,7 +47,6 @@ def pages() -> dict[Path, str]:
     """The text of each page."""
     return {
         _CONCEPTS / "state-machine.md": _STATES + state_machine.page(),
-        _CONCEPTS / "step.md": _STEP + "".join(map(_row, RULES)),
         _ASSIGNORS: _with_assignors(_ASSIGNORS.read_text()),
     }
 
