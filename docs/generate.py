@@ -7,7 +7,6 @@ from pathlib import Path
 from baton.assignors import Traits
 from baton.assignors.registry import DECLARED, DEFAULT
 from baton.engine import state_machine
-from baton.engine.rules import RULES, Mode, Rule
 
 _CONCEPTS = Path(__file__).parent / "concepts"
 _ASSIGNORS = _CONCEPTS / "assignors.md"
@@ -16,37 +15,17 @@ _STATES = """# The state machine
 
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
-The names are Solace's. A partition is **Unassigned** while it is mapped to no member, **Unbound** while its member is not bound
-to it (a vacant slot, or a grant under way), **Ready** while its owner works on it, and **Paused** during a hand-off. Groups:
-[what the states mean](rebalancing.md#the-states-of-a-group).
+All transitions of partitions and [groups](rebalancing.md#the-states-of-a-group), with Solace's names. A partition is
+**Unassigned** while it is mapped to no member, **Unbound** while its member is not bound to it (a vacant slot, or a grant under
+way), **Ready** while its owner works on it, and **Paused** during a hand-off.
 
-The operator writes the last column to the ledger first and does it afterwards. There are no other transitions, but one step may
-make several ([tested](../development/simulation.md)). The deletion of a PartitionedQueue removes its partitions in any state.
+The operator writes the last column to the ledger first and does it afterwards. One step may make several transitions
+([tested](../development/simulation.md)). The deletion of a PartitionedQueue removes its partitions in any state.
 
 """
-
-_STEP = """# What a step does, in order
-
-<!-- Generated from operator/baton/engine/rules.py by `make generate`. -->
-
-The engine is one pure function of a group's state, an observation and the time. A step applies the functions below from top to
-bottom; no other code changes the state. The second column names the [rules](rules.md) that a function keeps, the third the modes
-in which it applies: normally a step **decides**; **plans wait** while the ledger has no room; the group may be **paused**, or its
-ledger **full**.
-
-| Function | Rules | Applied | What it does, and why here |
-|---|---|---|---|
-"""
-
 
 _FIRST = "<!-- Generated from the declarations in operator/baton/assignors by `make generate`: -->\n"
 _LAST = "<!-- End of what is generated. -->\n"
-
-
-def _row(rule: Rule) -> str:
-    module = rule.apply.__module__.rpartition(".")[-1]
-    applied = "always" if rule.modes == frozenset(Mode) else " · ".join(mode for mode in Mode if mode in rule.modes)
-    return f"| `{module}.{rule.name}` | {', '.join(rule.of)} | {applied} | {rule.why} |\n"
 
 
 def _with_assignors(page: str) -> str:
@@ -68,7 +47,6 @@ def pages() -> dict[Path, str]:
     """The text of each page."""
     return {
         _CONCEPTS / "state-machine.md": _STATES + state_machine.page(),
-        _CONCEPTS / "step.md": _STEP + "".join(map(_row, RULES)),
         _ASSIGNORS: _with_assignors(_ASSIGNORS.read_text()),
     }
 

@@ -1,7 +1,7 @@
 """The rules of a step, in the order in which a step applies them. No other code changes a group.
 
 The model is cert-manager's `policies.Chain`: an ordered list of named functions. `of` names the rules of docs/concepts/rules.md.
-docs/concepts/step.md shows this list as a table, and the mutations in tests/mutation break the same rules.
+The mutations in tests/mutation break the same rules.
 """
 
 from collections.abc import Callable
