@@ -86,13 +86,11 @@ class Consumer:
             signals: Whether SIGTERM and Ctrl-C end the consumer, if it runs in the main thread.
         """
         if metrics is not None:
-            open_queue, source = metrics.around(open_queue, source)
+            open_queue = metrics.around(open_queue, lambda: self._loop.holdings)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
         self._metrics = metrics
-        if metrics is not None:
-            metrics.asking(self._loop.oldest)
         self._transactions = transactions
-        checks = {"/healthz": self._loop.hangs, "/readyz": self._loop.unheard}
+        checks = {"/healthz": self._loop.unhealthy, "/readyz": self._loop.unheard}
         self._health = nullcontext() if health_port is None else ProbeServer(health_port, checks)
         self._signals = signals
         self._deserializers = deserializers or Deserializers()

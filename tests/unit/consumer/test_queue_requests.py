@@ -133,12 +133,12 @@ def test_a_process_rejected_for_a_newer_one_fails_its_liveness_probe_until_grant
         consumer = queue.consumer()
         queue.start(lambda entry: None, consumer=consumer)
         queue.send("k", "v")
-        assert "newer process with the same POD_UID" in until(consumer._loop.hangs)
+        assert "newer process with the same POD_UID" in until(consumer._loop.unhealthy)
         queue._ledger.take(0)
-        until(lambda: not consumer._loop.hangs())
+        until(lambda: not consumer._loop.unhealthy())
         queue.grant(0)
         queue.settled()
-        assert offsets(queue) == ["0"] and not consumer._loop.hangs()
+        assert offsets(queue) == ["0"] and not consumer._loop.unhealthy()
 
 
 def test_entries_from_an_old_answer_are_verified_before_they_start() -> None:
@@ -260,9 +260,9 @@ def lets_wait_and_does_not_hang(reader: Slow, consumer: Consumer, monkeypatch: p
     try:
         assert reader.asked.wait(PATIENCE)
         monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
-        assert consumer._loop.hangs() == ""
+        assert consumer._loop.unhealthy() == ""
         monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
-        assert "has not answered" in consumer._loop.hangs()
+        assert "has not answered" in consumer._loop.unhealthy()
     finally:
         reader.answers.set()
         consumer._loop.leave()
