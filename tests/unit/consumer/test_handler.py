@@ -151,10 +151,12 @@ def test_awaiting_inside_another_event_loop_names_async_with() -> None:
         asyncio.run(main())
 
 
-def test_run_serve_and_start_take_the_same_arguments() -> None:
-    run, serve = (inspect.signature(each).parameters for each in (Consumer.run, Consumer.serve))
-    assert run == serve
-    assert [*run][2:] == [*HandlerOptions.__annotations__]  # of TestQueue.start
+async def test_run_serve_and_start_take_the_same_arguments() -> None:
+    run = inspect.signature(Consumer.run).parameters
+    unknown: Any = {"max_entriess": 5}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'max_entriess'"):
+        await TestQueue().consumer().serve(print, **unknown)
+    assert [*run][2:] == [*HandlerOptions.__annotations__]  # of serve and TestQueue.start
     assert {name: run[name].default for name in [*run][2:]} == {name: getattr(CheckedOptions(), name) for name in [*run][2:]}
 
 
