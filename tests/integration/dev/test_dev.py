@@ -60,7 +60,7 @@ class Dev:
         return self._run(command, self.folder / f"{name}.log")
 
     def last(self) -> str:
-        """What was said last of who owns what. The client of Kafka may log a line after it."""
+        """Return the last line about owners. Kafka's client may log a line after it."""
         return str(["", *re.findall(r"^\d\d:\d\d:\d\d  (.*)$", self.said.read_text(), re.MULTILINE)][-1])
 
     def _run(self, command: list[str], output: Path) -> subprocess.Popen[bytes]:
@@ -71,7 +71,7 @@ class Dev:
 
 
 def stopped(process: subprocess.Popen[bytes]) -> None:
-    """As by Ctrl-C: it takes its Redis with it."""
+    """Ctrl-C also ends its Redis."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE)
@@ -110,7 +110,7 @@ def test_the_output_is_that_of_the_guide(dev: Dev) -> None:
 
 
 def told(text: str) -> list[str]:
-    """What `baton dev` says, without times, ports and folders."""
+    """Return the output of `baton dev` without times, ports and folders."""
     lines = re.findall(r"^(?:\d\d:\d\d:\d\d|Queue dev/|  baton dev run ).*$", text, re.MULTILINE)
     return [re.sub(r"^\d\d:\d\d:\d\d|:\d+(?= )|--folder \S+ ", "", line) for line in lines]
 
@@ -127,7 +127,7 @@ def test_another_queue_is_named_everywhere(dev: Dev) -> None:
 def share_and_hand_over(
     dev: Dev, send_many: Callable[[Iterator[tuple[str, str]]], object], stop: Callable[[subprocess.Popen[bytes]], object]
 ) -> None:
-    """Of four partitions. `send_many` takes keys and values; `stop` asks a consumer to end."""
+    """A queue with four partitions. `send_many` takes keys and values; `stop` asks a consumer to end."""
     records = [dev.folder / f"{name}.jsonl" for name in ("a", "b")]
     sent = dev.folder / "sent.jsonl"
 

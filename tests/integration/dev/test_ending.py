@@ -22,7 +22,7 @@ while :; do sleep 0.1; done
 
 @pytest.fixture
 def silent(dev: Dev) -> Iterator[Path]:
-    """Where the process id of a silent Redis is, when one was started."""
+    """Return the file with the process id of a silent Redis, once one was started."""
     programs = dev.folder / "programs"
     programs.mkdir()
     program = programs / "redis-server"
@@ -94,7 +94,7 @@ def test_baton_dev_ends_while_its_redis_is_down(dev: Dev) -> None:
 
 
 def test_a_second_signal_ends_baton_dev_at_once(dev: Dev, silent: Path) -> None:
-    """Its Redis does not end, and it waits for that."""
+    """`baton dev` waits for the end of its Redis, which does not end."""
     (dev.folder / "stubborn").touch()
     process = dev.start()
     until(lambda: silent.exists() and silent.read_text())

@@ -80,7 +80,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
 
 @pytest.fixture(scope="module")
 def consumers(fresh: Fresh, wheels: dict[str, Path]) -> Fresh:
-    """What is in the image of a consumer of Redis queues."""
+    """Return the content of the image of a consumer of Redis queues."""
     fresh.install(f"baton-consumer[redis] @ {wheels['consumer'].as_uri()}")
     return fresh
 

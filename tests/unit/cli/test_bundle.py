@@ -1,4 +1,4 @@
-"""What a bundle has, and what never gets into it."""
+"""The content of a bundle, and secrets, which never get into it."""
 
 import gc
 import time
@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/baton-system/pods"
 
 
 class Cluster(Api):
-    """One group, and an operator with two pods, of which one tells no log."""
+    """One group, and an operator with two pods; the log of one cannot be read."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -230,13 +230,13 @@ FRAGMENTS = (
     *("-----BEGIN ", "-----BEGIN -----", "-----", "password=***", "password=b'", "password: |\n", "('password', '", "%3D", "\\"),
     *("password ", "password a1b2 ", "a:", "a:b@", ",a:b", "a%3A%2F%2F", "Aa1/", "AKIA", "a://:b ", "[a://", "---- BEGIN "),
 )
-"""The beginnings of what the rules look for."""
+"""Beginnings of matches of the rules."""
 
 
 @pytest.mark.parametrize("text", FRAGMENTS)
 def test_redaction_takes_linear_time(text: str) -> None:
-    """Sixteen times as long takes about sixteen times as long: 256 times would be the square. What else the machine does only
-    adds to a measurement, so the least of several counts, and this process' own garbage is not collected meanwhile."""
+    """A text that is sixteen times as long takes about sixteen times as long; quadratic time would take 256 times. Other load on
+    the machine only adds to a measurement, so the least of several counts, and garbage collection is off."""
 
     def seconds(length: int) -> float:
         began = time.process_time()

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE
 
 
 class Expired(Api):
-    """The token is none any more."""
+    """The token has expired."""
 
     async def page(self, *_: Any, **__: Any) -> tuple[Json, str]:
         raise ApiError(401, "Unauthorized", "Unauthorized")

@@ -1,4 +1,4 @@
-"""Which entries workers and batches get, and when."""
+"""The entries that workers and batches get, and their order."""
 
 import asyncio
 import threading

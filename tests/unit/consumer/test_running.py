@@ -67,7 +67,7 @@ def test_a_failure_of_the_loop_is_raised_from_run(tmp_path: Path) -> None:
 
 
 def test_a_nested_run_is_rejected_and_the_first_continues() -> None:
-    """It would wait for the callback that is running."""
+    """The nested run would wait for the running callback."""
     queue = TestQueue()
     refused: list[str] = []
 

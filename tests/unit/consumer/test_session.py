@@ -130,7 +130,7 @@ def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: InMemoryLea
 
 
 def test_trouble_of_an_earlier_process_is_cleared(server: InMemoryLease, session: Session) -> None:
-    """It was killed while its queue was unreachable. The new process reaches it, and the group must be Ready again."""
+    """A process was killed while its queue was unreachable. The new process reaches the queue, so the group is Ready again."""
     server.write(renewed(None, "uid-0", "orders", 15, NOW, {TROUBLE_ANNOTATION: "Redis does not answer"}))
     session.start()
     until(lambda: len(server.writes) > 1)
