@@ -218,7 +218,8 @@ async def _namespace(made: Bundle, api: Api, namespace: str, groups: Sequence[Js
     pods, leases = _by_group(names, there), _by_group(names, held)
     told = await _listed(made, api, f"events of {namespace}", group_path(EVENTS, namespace, "events"))
     about = names | used
-    events = [one for one in told if _is_ours(one) and (everything or (one.get("regarding") or {}).get("name") in about)]
+    of_baton = [one for one in told if (one.get("regarding") or {}).get("kind") in ("ConsumerGroup", "PartitionedQueue")]
+    events = [one for one in of_baton if everything or one["regarding"].get("name") in about]
     made.add(f"{namespace}/events.json", [event_part(one) for one in events])
     for one in groups:
         name = one["metadata"]["name"]
@@ -278,10 +279,6 @@ def _by_group(names: set[str], those: Sequence[Json]) -> dict[str, list[Json]]:
         if group in found:
             found[group].append(one)
     return found
-
-
-def _is_ours(event: Json) -> bool:
-    return (event.get("regarding") or {}).get("kind") in ("ConsumerGroup", "PartitionedQueue")
 
 
 @click.command()

@@ -142,7 +142,10 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
         sizes={one.group.full_name: size for one, size in looked},
         queues=[queue_view(one) for one in queues],
         deleted=[
-            _deleted(kind, one) for kind, of in (("group", found["items"]), ("queue", queues)) for one in of if _is_deleted(one)
+            (f"{kind} {metadata['namespace']}/{metadata['name']}", str(since), [*map(str, metadata.get("finalizers") or ())])
+            for kind, those in (("group", found["items"]), ("queue", queues))
+            for metadata in (one["metadata"] for one in those)
+            if (since := metadata.get("deletionTimestamp"))
         ],
         pods=[pod for one in labelled if (pod := view(one)) is not None],
         own_rights=own,
@@ -224,16 +227,6 @@ def _served(deployment: Manifest) -> tuple[str, ...]:
     """The namespaces that this operator serves; empty: all."""
     words = [word for one in deployment["spec"]["template"]["spec"]["containers"] for word in one.get("args") or ()]
     return tuple(sorted(str(word).removeprefix("--namespace=") for word in words if str(word).startswith("--namespace=")))
-
-
-def _is_deleted(one: Manifest) -> bool:
-    return bool(one["metadata"].get("deletionTimestamp"))
-
-
-def _deleted(kind: str, one: Manifest) -> tuple[str, str, Sequence[str]]:
-    metadata = one["metadata"]
-    full = f"{kind} {metadata['namespace']}/{metadata['name']}"
-    return full, str(metadata["deletionTimestamp"]), [str(name) for name in metadata.get("finalizers") or ()]
 
 
 class Verdict(StrEnum):
@@ -529,18 +522,18 @@ def doctor(all_namespaces: bool, form: Form, target: ClusterTarget) -> None:
 
     Changes nothing. Exits with 1 if a check failed; warnings and what you may not read do not count.
     """
-    found = ask(_examine(target, all_namespaces))
+
+    async def examine() -> list[CheckResult]:
+        async with cluster(target) as (api, where):
+            return findings(await read_facts(api, None if all_namespaces else where))
+
+    found = ask(examine())
     if form.for_programs:
         say_object([asdict(one) for one in found], form)
     else:
         _tell(found, everything=form.wide)
     if any(one.verdict is Verdict.FAILED for one in found):
         sys.exit(1)
-
-
-async def _examine(target: ClusterTarget, everywhere: bool) -> list[CheckResult]:
-    async with cluster(target) as (api, where):
-        return findings(await read_facts(api, None if everywhere else where))
 
 
 def _tell(found: list[CheckResult], *, everything: bool) -> None:

@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group import GroupLook, look_at, partitions
+from baton.cli.group import GroupLook, PartitionRow, look_at, partitions
 from baton.cli.lag import shown_lag
 from baton.cli.main import WholeSummaries
 from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, Parsed, bounded, cluster_options, output_option, say_object
@@ -20,11 +20,11 @@ from baton.cli.printing import agree, console, say, table
 from baton.controller.adapters import SecretForbidden, open_queue
 from baton.kube.api import Api
 from baton.model.extras import cure
-from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.ids import Partition, QueueName
 from baton.model.wording import counted, first_of
 from baton.queues.kind import QueueKind
 from baton.queues.offsets import PartitionOffsets, Reached, SetsOffsets
-from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -82,18 +82,15 @@ _MOST_NAMED = 5
 
 
 class OffsetRow(NamedTuple):
-    """A partition: its offsets, owner, state and epoch."""
+    """A partition: its offsets, and its row of the ledger, if it has one."""
 
     partition: Partition
     offsets: PartitionOffsets
-    owner: MemberId | None
-    state: str | None
-    """None: the partition is not in the ledger."""
-    epoch: int | None
+    known: PartitionRow | None
 
     def to_json(self) -> dict[str, object]:
         """For programs."""
-        told = self.offsets
+        told, known = self.offsets, self.known
         return {
             "queue": self.partition.queue,
             "partition": self.partition.number,
@@ -102,31 +99,26 @@ class OffsetRow(NamedTuple):
             "end": told.end,
             "lag": told.lag,
             "pending": told.pending,
-            "owner": self.owner,
-            "state": self.state,
-            "epoch": self.epoch,
+            "owner": known and known.owner,
+            "state": known and known.state,
+            "epoch": known and known.epoch,
         }
 
 
 def offset_rows(look: GroupLook, queue: str, told: Mapping[int, PartitionOffsets]) -> list[OffsetRow]:
     """The rows of a queue's partitions, by number."""
     known = {row.partition: row for row in partitions(look.state) if row.queue == queue}
-    rows = []
-    for number, offsets in sorted(told.items()):
-        partition, row = Partition(QueueName(queue), number), known.get(number)
-        whose = (None, None, None) if row is None else (row.owner, row.state, row.epoch)
-        rows.append(OffsetRow(partition, offsets, *whose))
-    return rows
+    return [OffsetRow(Partition(QueueName(queue), number), of, known.get(number)) for number, of in sorted(told.items())]
 
 
 def offset_table(rows: Iterable[OffsetRow], *, wide: bool) -> Table:
     """For people."""
     more = ("EARLIEST", "STATE", "EPOCH") if wide else ()
     lines = []
-    for partition, told, owner, state, epoch in rows:
+    for partition, told, known in rows:
         committed = "-" if told.committed is None else told.committed
-        line = (*partition, committed, told.end, shown_lag(told.lag), shown_lag(told.pending), owner)
-        lines.append((*line, told.earliest, state, epoch) if wide else line)
+        line = (*partition, committed, told.end, shown_lag(told.lag), shown_lag(told.pending), known and known.owner)
+        lines.append((*line, told.earliest, known and known.state, known and known.epoch) if wide else line)
     head = ("QUEUE", "PARTITION", "OFFSET", "END", "LAG", "PENDING", "OWNER", *more)
     return table(head, lines, right=("OFFSET", "END", "LAG", "PENDING", "EARLIEST", "EPOCH"))
 
@@ -191,8 +183,9 @@ def why_not(look: GroupLook, partitions: Sequence[Partition]) -> str | None:
 
 
 @asynccontextmanager
-async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tuple[QueueAdapter, QueueKind]]:
-    """Open the adapter of a queue of the group, with the queue's kind. Raises NoAnswerError, also for errors in the block."""
+async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tuple[SetsOffsets, QueueKind]]:
+    """Open the adapter of a queue of the group, with the queue's kind. Raises NoAnswerError, also for errors in the block and
+    for a kind without offsets."""
     view = seen.queues[name].view
     if view is None:
         raise NoAnswerError(f"there is no PartitionedQueue {seen.group.namespace}/{name}")
@@ -202,6 +195,8 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tupl
     try:
         adapter = await open_queue(api, view, Claimant(seen.group.full_name, seen.group.uid))
         try:
+            if not isinstance(adapter, SetsOffsets):
+                raise NoAnswerError(f"{name}: Baton can neither read nor set offsets of queues of type {kind.name}")
             yield adapter, kind
         finally:
             await adapter.close()
@@ -214,14 +209,6 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tupl
         raise NoAnswerError(str(problem)) from None
     except ModuleNotFoundError as missing:
         raise NoAnswerError(f"{missing.name} is not installed: {cure(kind.name.lower())}") from None
-
-
-async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, PartitionOffsets]:
-    """The offsets of a queue of the group, by partition. Raises NoAnswerError."""
-    async with adapter_of(api, seen, name) as (adapter, kind):
-        if not isinstance(adapter, SetsOffsets):
-            raise NoAnswerError(f"{name}: Baton cannot read offsets of queues of type {kind.name}")
-        return await adapter.offsets()
 
 
 class _ShowByDefault(WholeSummaries):
@@ -283,7 +270,8 @@ async def _show(group: str, target: ClusterTarget, form: Form) -> None:
         rows, silent = [], []
         for name in seen.queues:
             try:
-                rows += offset_rows(seen, name, await offsets_of(api, seen, name))
+                async with adapter_of(api, seen, name) as (adapter, _):
+                    rows += offset_rows(seen, name, await adapter.offsets())
             except NoAnswerError as why:
                 silent.append(str(why))
     if form.for_programs:
@@ -308,8 +296,6 @@ async def _reset(
         seen = await look_at(api, where, group)
         name = _named(seen, queue)
         async with adapter_of(api, seen, name) as (adapter, kind):
-            if not isinstance(adapter, SetsOffsets):
-                raise NoAnswerError(f"{name}: Baton can neither read nor set offsets of queues of type {kind.name}")
             changes = await _changes(adapter, name, to, _chosen(seen, name, await adapter.offsets(), numbers))
             refused = why_not(seen, [one.partition for one in changes])
             if refused and not dry_run:

@@ -14,8 +14,11 @@ SECRET_WORDS = (
     r"|(?<![a-z])(?:auth|sig)(?![a-z])|(?:api|access|private|account|encryption)[-_. ]?key)"
 )
 """Names of secrets, to be matched regardless of case."""
-NO_OBJECT = r"(?!secrets \\?\"[^\"\s]{1,253}\\?\" (?:is forbidden|not found))"
-"""Not the API server's message about a Secret object, which contains only its name."""
+NO_OBJECT = (
+    r"(?!secrets \\?\"[^\"\s]{1,253}\\?\" (?:is forbidden|not found)"
+    r"|(?<=rbac\.)secrets\.[a-z0-9-]{1,63} to \[[a-z0-9.-]{1,253}\], or give|password: put the URL into a Secret)"
+)
+"""Not a message of the API server or of Baton about a Secret object, which contains only its name."""
 
 _NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
 _REFERENCE = re.compile(r"(?:ref|refs|name)$", re.IGNORECASE)
@@ -29,8 +32,10 @@ _QUOTED = r"(?:[\w.]{0,40}[\[({]{1,9}|[a-z]{1,2})?(?P<quote>\\{0,9}[\"'`])(?:.*?
 _VALUE = rf"(?:\*\*\*(?!\w)|{_QUOTED}|(?:[^\s\"]|\"(?![\s,}}\]:]|\Z))+)"
 _BLANK = r"[^\S\n]{1,9}"
 _SIGNS = r"\s*(?:[:=]+>?|->|[~|–—]|%3D|\\u003d|,(?=\s*[\"'])|\[|(?=\())"
-_IS = rf"\\{{0,9}}[\"'`]?(?:{_SIGNS}|{_BLANK}(?:is|was|to)\b:?|{_BLANK}(?=\\{{0,9}}[\"'`]))\s*(?:[|>][+-]?[^\S\n]*\n\s*)?"
+_IS = rf"\\{{0,9}}[\"'`]?(?:{_SIGNS}|{_BLANK}(?:is|was|to)\b:?+|{_BLANK}(?=\\{{0,9}}[\"'`]))\s*+(?:[|>][+-]?[^\S\n]*\n\s*)?"
 """The separator between the name of a secret and the secret."""
+_NO_STATE = r"(?!(?:missing|expired|invalid|required|empty|wrong|true|false|none|null)[.,;)]*(?:\s|\Z))"
+"""Not the end of a sentence such as "its Secret is missing"."""
 _COMMANDS = r"(?:\b(?:requirepass|masterauth)\b|\bredis-cli\b[^\n]{0,200}? -a)"
 _KEYS = (
     r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|hv[sbr]\.[\w-]{20,}|ya29\.[\w-]{10,}|(?:glpat|xox[a-z]|sk)-[\w-]{10,}"
@@ -62,7 +67,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(r"(\bAUTH\b|\bSETUSER\b|\buser \S{1,100} (?:on|off)\b)[^\n\"]+"), rf"\1 {HIDDEN}"),
     (re.compile(rf"({_COMMANDS}{_BLANK}){_VALUE}"), rf"\1{HIDDEN}"),
     (re.compile(r"((?<!\S)-u\s+)[^\s:]{0,100}:\S+"), rf"\1{HIDDEN}"),
-    (re.compile(rf"({NO_OBJECT}{SECRET_WORDS}[\w.-]{{0,60}}{_IS}){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"({NO_OBJECT}{SECRET_WORDS}[\w.-]{{0,60}}{_IS}){_NO_STATE}{_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{SECRET_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
 )
 """The rules in their order. URLs lose the user, the password (also if the URL is cut before its host) and the query."""

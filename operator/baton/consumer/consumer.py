@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
+from inspect import signature
 from math import inf
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
@@ -86,13 +87,11 @@ class Consumer:
             signals: Whether SIGTERM and Ctrl-C end the consumer, if it runs in the main thread.
         """
         if metrics is not None:
-            open_queue, source = metrics.around(open_queue, source)
+            open_queue = metrics.around(open_queue, lambda: self._loop.holdings)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
         self._metrics = metrics
-        if metrics is not None:
-            metrics.asking(self._loop.oldest)
         self._transactions = transactions
-        checks = {"/healthz": self._loop.hangs, "/readyz": self._loop.unheard}
+        checks = {"/healthz": self._loop.unhealthy, "/readyz": self._loop.unheard}
         self._health = nullcontext() if health_port is None else ProbeServer(health_port, checks)
         self._signals = signals
         self._deserializers = deserializers or Deserializers()
@@ -236,21 +235,7 @@ class Consumer:
             else:
                 work_on_threads(self._loop, lambda: HandlerRun(call), checked)
 
-    async def serve(
-        self,
-        handler: UserHandler,
-        *,
-        concurrency: int = 1,
-        order: Literal["partition", "key"] = "partition",
-        max_entries: int | None = None,
-        max_bytes: float = inf,
-        max_wait: float = 0.2,
-        manual_ack: bool = False,
-        dead_letter_on: tuple[type[Exception], ...] = (),
-        handler_warn_seconds: float = 60.0,
-        handler_timeout: float | None = None,
-        retry: Backoff | Mapping[type[Exception], Backoff] | None = None,
-    ) -> None:
+    async def serve(self, handler: UserHandler, **options: Unpack[HandlerOptions]) -> None:
         """Do the same as `run`, with its arguments and errors, in a program that has an event loop.
 
         ```python
@@ -260,19 +245,8 @@ class Consumer:
 
         Cancelling it ends the work. The end of `async with` gives back all entries that are not acknowledged.
         """
-        call, checked = self._checked(
-            handler,
-            concurrency=concurrency,
-            order=order,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
-            max_wait=max_wait,
-            manual_ack=manual_ack,
-            dead_letter_on=dead_letter_on,
-            handler_warn_seconds=handler_warn_seconds,
-            handler_timeout=handler_timeout,
-            retry=retry,
-        )
+        signature(self.run).bind(handler, **options)  # an unknown option is a TypeError of `run`
+        call, checked = self._checked(handler, **options)
         await work_on_tasks(self._loop, call, checked)
 
     def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:

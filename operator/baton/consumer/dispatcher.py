@@ -367,36 +367,34 @@ class Dispatcher:
         now = time.monotonic()
         turns = self._turns()
         worked = called_back = False
-        entries, large = self._amount(turns, now, size, retries=False)  # failing keys must not keep others from being read
+        entries, large = _amount(
+            self._ready(turns, now, retries=False), size
+        )  # failing keys must not keep others from being read
         for holding, reader in self._having(turns):
             if entries >= size.entries or large >= size.bytes:
                 break
             called_back |= holding.releasing
             if self._may_read(holding, now, size):
-                before = self._amount([holding], now, size, retries=False)
+                before = _amount(self._ready([holding], now, retries=False), size)
                 holding.served_at = now
                 left = size.bytes - large
                 worked |= self._requests.read(holding, reader, min(size.entries - entries, self._requests.within(left)), left)
-                after = self._amount([holding], now, size, retries=False)
+                after = _amount(self._ready([holding], now, retries=False), size)
                 entries, large = entries + after[0] - before[0], large + after[1] - before[1]
                 if not quiet():
                     return True
-        entries, large = self._amount(turns, now, size)
+        ready = self._ready(turns, now)
+        entries, large = _amount(ready, size)
         if not entries:
             want.since = None
             return worked
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
-        in_hand = [holding for holding in turns if holding.sequences]
         # A batch with a retry is not completed: one that comes alone, or one behind which nothing is read.
-        retry = any(
-            sequence.waiting[0].alone or (sequence.failed and not holding.by_key)
-            for holding in in_hand
-            for sequence in holding.ready(now, shared=self.shared)
-        )
+        retry = any(one.waiting[0].alone or (one.failed and not one.holding.by_key) for one in ready)
         if not (enough or retry or called_back):
             return worked
-        if parts := self._gather(in_hand, size, now):
+        if parts := self._gather(ready, size, now):
             self.wants.popleft()
             self._deliver(want, parts)
         return True
@@ -414,20 +412,16 @@ class Dispatcher:
             return False
         return self.shared or not holding.out
 
-    def _amount(self, holdings: Iterable[HeldPartition], now: float, size: BatchSize, *, retries: bool = True) -> tuple[int, int]:
-        """Return how many entries are ready for a batch, and their bytes if the batch has a limit. `retries`: count sequences
-        with failed entries too."""
-        ready = (sequence for one in holdings if one.sequences for sequence in one.ready(now, shared=self.shared))
-        sequences = [sequence for sequence in ready if retries or not sequence.failed]
-        total = sum(entry.size for sequence in sequences for entry in sequence.waiting) if size.bytes < inf else 0
-        return sum(len(sequence.waiting) for sequence in sequences), total
+    def _ready(self, holdings: Iterable[HeldPartition], now: float, *, retries: bool = True) -> list[EntrySequence]:
+        """Return the sequences from which a batch may take entries. `retries`: also those with failed entries."""
+        ready = (sequence for one in holdings for sequence in one.ready(now, shared=self.shared))
+        return [sequence for sequence in ready if retries or not sequence.failed]
 
-    def _gather(self, in_hand: Sequence[HeldPartition], size: BatchSize, now: float) -> list[Part]:
+    def _gather(self, ready: Sequence[EntrySequence], size: BatchSize, now: float) -> list[Part]:
         parts: list[Part] = []
         room, left, until = size.entries, size.bytes, time.monotonic() + _LONGEST_TURN
-        ready = [sequence for holding in in_hand for sequence in holding.ready(now, shared=self.shared)]
         if not self._was_alone:  # failed sequences come last, and an entry that comes alone needs an empty batch
-            ready.sort(key=lambda sequence: not sequence.waiting[0].alone)
+            ready = sorted(ready, key=lambda sequence: not sequence.waiting[0].alone)
         self._was_alone = False
         for sequence in ready:
             holding = sequence.holding
@@ -467,6 +461,12 @@ class Dispatcher:
             return False
         want.answer.set_result(answer)
         return True
+
+
+def _amount(ready: Iterable[EntrySequence], size: BatchSize) -> tuple[int, int]:
+    """Return how many entries these sequences have for a batch, and their bytes if the batch has a limit."""
+    waiting = [sequence.waiting for sequence in ready]
+    return sum(map(len, waiting)), sum(entry.size for one in waiting for entry in one) if size.bytes < inf else 0
 
 
 def _still_held(parts: Sequence[Part]) -> list[Part]:

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -17,7 +17,7 @@ from baton.consumer.ending import GracePeriod, Left
 from baton.consumer.entry import Acknowledgement, HeldEntry
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.outcome import Policies
-from baton.consumer.partition import HeldPartition
+from baton.consumer.partition import HeldPartition, HeldPartitions
 from baton.consumer.session import Session
 from baton.consumer.turns import Turns
 from baton.model.ids import QueueName, Uid
@@ -120,6 +120,10 @@ class ConsumerLoop:
     def running(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def holdings(self) -> HeldPartitions:
+        return self._turns.holdings
+
     def ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
         """Have the loop's thread answer, and wait for that. Return `otherwise` if the thread is not running."""
         answer: Future[Answer] = Future()
@@ -129,10 +133,10 @@ class ConsumerLoop:
                 return answer.result(LOOK_EVERY)
         return otherwise
 
-    def hangs(self) -> str:
-        """Return the problem if a restart would help: the loop hangs, or a newer process of the pod, perhaps one that has ended,
-        has read its partitions. Empty if the loop answers, or waits for a queue's answer."""
-        for holding in self._turns.holdings:
+    def unhealthy(self) -> str:
+        """Return why a restart would help: a newer process of the pod, perhaps one that has ended, has read its partitions, or
+        the loop hangs. Empty if the loop answers, or waits for a queue's answer."""
+        for holding in self.holdings:
             if holding.superseded:
                 return holding.superseded
         answered = threading.Event()
@@ -143,15 +147,6 @@ class ConsumerLoop:
         if asking_since is not None and time.monotonic() - asking_since < _LONGEST_QUESTION:
             return ""
         return f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
-
-    def oldest(self) -> Mapping[QueueName, float]:
-        """Return, by queue, the seconds since the first attempt at the program's oldest unfinished entry, without the
-        delays that the program asked for; 0 if it has none."""
-        now, found = time.monotonic(), dict[QueueName, float]()
-        for holding in self._turns.holdings:
-            age = max(0.0, now - holding.unfinished_since)
-            found[holding.partition.queue] = max(age, found.get(holding.partition.queue, 0.0))
-        return found
 
     def unheard(self) -> str:
         """Return why the operator gets no renewals from this consumer; empty if it does."""

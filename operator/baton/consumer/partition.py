@@ -12,7 +12,7 @@ from enum import Enum, auto
 from itertools import count, groupby, islice, repeat
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from baton.consumer.assignments import Assignments
 from baton.consumer.entry import Acknowledgement, HeldEntry, OutcomeListener
@@ -319,6 +319,8 @@ class HeldPartition:
     """When the queue last confirmed that the partition is ours (monotonic)."""
     since: float = field(default_factory=time.monotonic)
     """When this process learned of the grant (monotonic)."""
+    revoked_at: float = 0.0
+    """When this process learned that the partition is revoked (monotonic); 0: it is not."""
     served_at: float = 0.0
     """When its last turn began (monotonic); 0: it had none."""
     superseded: str = ""
@@ -441,6 +443,11 @@ class HeldPartition:
         ]:
             del self.sequences[key]
 
+    def revoke(self) -> None:
+        """Begin to release the partition to another member."""
+        self.revoked_at = self.revoked_at or time.monotonic()
+        self.begin_release()
+
     def begin_release(self) -> None:
         """Read nothing new, and retry failed entries at once."""
         if self.phase is Phase.SERVING:
@@ -468,8 +475,8 @@ class HeldPartition:
 
     def lose(self, reader: Reader) -> None:
         """Give up a partition that another pod owns."""
-        reader.release({self.partition.number: self.epoch}, _LOST_WITHIN, give_up=True)
         self.forget()
+        reader.release({self.partition.number: self.epoch}, _LOST_WITHIN, give_up=True)
 
     def forget(self, phase: Phase = Phase.FENCED) -> None:
         """Drop all entries and outcomes, and enter this phase unless the partition is over already."""
@@ -513,6 +520,9 @@ class HeldPartitions:
     def __iter__(self) -> Iterator[HeldPartition]:
         return iter(list(self._holdings.values()))
 
+    def of(self, partition: Partition) -> HeldPartition | None:
+        return self._holdings.get(partition)
+
     def divide(self, *, by_key: bool) -> None:
         """Set whether keys are worked on concurrently, except for partitions with entries in hand."""
         self._by_key = by_key
@@ -548,7 +558,7 @@ class HeldPartitions:
             for partition, epoch in told.items()
         }
         for partition in revoking:
-            self._holdings[partition].begin_release()
+            self._holdings[partition].revoke()
         for queue in self._readers.keys() - {partition.queue for partition in told}:
             # In a separate thread: a hanging server must not block the other queues.
             threading.Thread(target=self._readers.pop(queue).close, name="baton-close", daemon=True).start()
@@ -582,11 +592,9 @@ class HeldPartitions:
             self._readers[queue] = self._open_queue(queue)
         return self._readers[queue]
 
-    def limits(self) -> list[tuple[QueueName, Callable[[], bool]]]:
-        """Return, for each queue with a limit of unacknowledged entries, a function that tells whether this pod is at the
-        limit."""
-        found = [(queue, getattr(reader, "is_full", None)) for queue, reader in self._readers.items()]
-        return [(queue, is_full) for queue, is_full in found if is_full is not None]
+    def having(self, name: str) -> Mapping[QueueName, Callable[..., Any]]:
+        """Return this optional method of readers, by queue. Any thread may call this."""
+        return {queue: getattr(reader, name) for queue, reader in list(self._readers.items()) if hasattr(reader, name)}
 
     def wait_for_entries(self, at_rest: Callable[[HeldPartition, Reader], bool]) -> None:
         """Have the queues report new entries of partitions at rest."""

@@ -63,7 +63,7 @@ class QueueRequests:
                 entries = Entries.of(reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new))
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger arrives here (a terminating pod never sees it).
-                holding.begin_release()
+                holding.revoke()
                 holding.read_before = True
                 return
             holding.take_in(entries, self._read)

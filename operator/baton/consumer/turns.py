@@ -69,7 +69,7 @@ class SlowProgram:
                 if self.options.measures is not None:
                     self.options.measures.overdue(current[0].sequence.holding.partition.queue)
                 log.error("the handler has exceeded its handler_timeout and continues with %s", _described(current, now - since))
-        for queue, is_full in self._holdings.limits():
+        for queue, is_full in self._holdings.having("is_full").items():
             if not is_full():
                 self._full_since.pop(queue, None)
             elif now - self._full_since.setdefault(queue, now) >= _FULL_FOR:

@@ -22,9 +22,9 @@ class LedgerError(ValueError):
 class MemberEntry:
     """One member's part of the assignment.
 
-    `owned` and `revoking` map a queue to its partitions with the epochs of their grants. A partition in `revoking` is
-    is to be released: nothing new is read from it. A pod ignores an entry whose `uid` is not its own: it was written for
-    an earlier pod of that name.
+    `owned` and `revoking` map a queue to its partitions with the epochs of their grants. A partition in `revoking` is to be
+    released: nothing new is read from it. A pod ignores an entry whose `uid` is not its own: it was written for an earlier pod
+    of that name.
     """
 
     group: str

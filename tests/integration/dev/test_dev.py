@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -41,14 +42,14 @@ Consumer.from_environment().run(handle)
 
 
 class Dev:
-    """A `baton dev` that runs, and processes of it."""
+    """A folder of `baton dev`, and the processes that use it."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder, self._stack = folder, stack
         self.environment = {**os.environ, "BATON_DEV_FOLDER": str(folder / "dev"), "TMPDIR": str(folder)}
         for variable in ("BATON_REDIS_URL", "BATON_KAFKA_URL"):
             self.environment.pop(variable, None)
-        self.said = folder / "said"
+        self.said, self.address = folder / "said", folder / "dev" / "address.json"
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         process = self._run([str(BATON), "dev", *arguments], self.said)
@@ -59,8 +60,14 @@ class Dev:
         command = [str(BATON), "dev", "run", *options, "--", sys.executable, "-c", CONSUMER, str(self.folder / f"{name}.jsonl")]
         return self._run(command, self.folder / f"{name}.log")
 
+    def group(self) -> dict[str, Any]:
+        """Return the state that the API server of `baton dev` shows to a test."""
+        place = DevFolder(self.address.parent).address()
+        api = ApiConnection.from_environment({"BATON_API_SERVER": place.api, "BATON_API_TOKEN": place.token})
+        return api.request("GET", "/group")
+
     def last(self) -> str:
-        """What was said last of who owns what. The client of Kafka may log a line after it."""
+        """Return the last line about owners. Kafka's client may log a line after it."""
         return str(["", *re.findall(r"^\d\d:\d\d:\d\d  (.*)$", self.said.read_text(), re.MULTILINE)][-1])
 
     def _run(self, command: list[str], output: Path) -> subprocess.Popen[bytes]:
@@ -71,7 +78,7 @@ class Dev:
 
 
 def stopped(process: subprocess.Popen[bytes]) -> None:
-    """As by Ctrl-C: it takes its Redis with it."""
+    """Press Ctrl-C, which also ends the Redis that `baton dev` started."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE)
@@ -90,8 +97,8 @@ def says(dev: Dev, *words: str) -> Callable[[], bool]:
 @pytest.mark.parametrize(("kill", "number"), [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT)])
 def test_two_consumers_share_and_hand_over_in_order(dev: Dev, kill: Callable[[int, int], None], number: signal.Signals) -> None:
     dev.start("--partitions", "4", "--delay", "0")
-    until((dev.folder / "dev" / "address.json").exists, "it says where it is")
-    url = json.loads((dev.folder / "dev" / "address.json").read_text())["url"]
+    until(dev.address.exists, "it says where it is")
+    url = json.loads(dev.address.read_text())["url"]
     with RedisProducer(url, "dev/orders", patience=60) as producer:
         share_and_hand_over(dev, producer.send_many, lambda process: kill(process.pid, number))
 
@@ -110,7 +117,7 @@ def test_the_output_is_that_of_the_guide(dev: Dev) -> None:
 
 
 def told(text: str) -> list[str]:
-    """What `baton dev` says, without times, ports and folders."""
+    """Return the output of `baton dev` without times, ports and folders."""
     lines = re.findall(r"^(?:\d\d:\d\d:\d\d|Queue dev/|  baton dev run ).*$", text, re.MULTILINE)
     return [re.sub(r"^\d\d:\d\d:\d\d|:\d+(?= )|--folder \S+ ", "", line) for line in lines]
 
@@ -127,7 +134,7 @@ def test_another_queue_is_named_everywhere(dev: Dev) -> None:
 def share_and_hand_over(
     dev: Dev, send_many: Callable[[Iterator[tuple[str, str]]], object], stop: Callable[[subprocess.Popen[bytes]], object]
 ) -> None:
-    """Of four partitions. `send_many` takes keys and values; `stop` asks a consumer to end."""
+    """A queue with four partitions. `send_many` takes keys and values; `stop` asks a consumer to end."""
     records = [dev.folder / f"{name}.jsonl" for name in ("a", "b")]
     sent = dev.folder / "sent.jsonl"
 
@@ -158,7 +165,7 @@ def share_and_hand_over(
 
 def test_a_consumer_that_is_killed_loses_its_partitions(dev: Dev) -> None:
     dev.start("--partitions", "2", "--delay", "0")
-    until((dev.folder / "dev" / "address.json").exists)
+    until(dev.address.exists)
     killed, _ = dev.consumer("a"), dev.consumer("b")
     until(says(dev, "orders-1: ", "orders-2: "), "they share")
     killed.kill()
@@ -170,11 +177,9 @@ def test_a_killed_process_gives_up_its_name_and_a_consumer_notices_the_end(dev: 
     until(says(dev, "unowned: 0-5"), "it is there")
     killed = dev.consumer("a", "--name", "mine")
     until(says(dev, "mine: 0-5"), "it owns all")
-    place = DevFolder(dev.folder / "dev").address()
-    api = ApiConnection.from_environment({"BATON_API_SERVER": place.api, "BATON_API_TOKEN": place.token})
 
     def member() -> str | None:
-        (one,) = api.request("GET", "/group")["processes"]
+        (one,) = dev.group()["processes"]
         return str(one["uid"]) if one["session"] else None
 
     before = member()
@@ -191,13 +196,13 @@ def test_a_redis_can_be_used_again(dev: Dev) -> None:
     with RedisServer() as server:
         for _ in range(2):
             process = dev.start("--redis-url", server.url, "--delay", "0")
-            until((dev.folder / "dev" / "address.json").exists)
+            until(dev.address.exists)
             consumer = dev.consumer("a")
             until(says(dev, "orders-1: 0-5"), "it has all")
             ended(consumer)
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE) == 0
-            assert not (dev.folder / "dev" / "address.json").exists()
+            assert not dev.address.exists()
 
 
 def test_the_limits_of_the_options_are_in_force(dev: Dev) -> None:
@@ -212,11 +217,9 @@ def test_the_limits_of_the_options_are_in_force(dev: Dev) -> None:
             producer.send("key", "hang", partition=1)
         until(lambda: client.xinfo_groups("pq:{dev/orders}:1:stream:0")[0]["pending"], "its handler does not return")
         dev.consumer("b")
-        place = DevFolder(dev.folder / "dev").address()
-        api = ApiConnection.from_environment({"BATON_API_SERVER": place.api, "BATON_API_TOKEN": place.token})
 
         def moves() -> list[dict[str, float]] | None:
-            found: dict[str, list[dict[str, float]]] = json.loads(api.request("GET", "/group")["ledger"]["group"])
+            found: dict[str, list[dict[str, float]]] = json.loads(dev.group()["ledger"]["group"])
             return found.get("moves")
 
         assert [move["length"] for move in until(moves, "the second is to have its share")] == [3000]
@@ -225,7 +228,7 @@ def test_the_limits_of_the_options_are_in_force(dev: Dev) -> None:
 def test_a_deleted_owner_record_is_restored(dev: Dev) -> None:
     with RedisServer() as server, server.client() as client:
         dev.start("--redis-url", server.url, "--delay", "0")
-        until((dev.folder / "dev" / "address.json").exists)
+        until(dev.address.exists)
         dev.consumer("a")
         until(says(dev, "orders-1: 0-5"), "it has all")
         uid = client.hget("pq:{dev/orders}:3:owner", "uid")
@@ -236,7 +239,7 @@ def test_a_deleted_owner_record_is_restored(dev: Dev) -> None:
 def test_a_second_baton_dev_waits_for_the_first(dev: Dev, tmp_path: Path) -> None:
     with RedisServer() as server, ExitStack() as stack:
         first = dev.start("--redis-url", server.url, "--delay", "0")
-        until((dev.folder / "dev" / "address.json").exists)
+        until(dev.address.exists)
         dev.consumer("a")
         until(says(dev, "orders-1: 0-5"), "it has all")
         (tmp_path / "other").mkdir()
@@ -250,10 +253,9 @@ def test_a_second_baton_dev_waits_for_the_first(dev: Dev, tmp_path: Path) -> Non
 
 
 def test_its_redis_ends_even_if_baton_dev_is_killed(dev: Dev) -> None:
-    address = dev.folder / "dev" / "address.json"
     process = dev.start()
-    until(address.exists)
-    with redis.Redis.from_url(json.loads(address.read_text())["url"]) as client:
+    until(dev.address.exists)
+    with redis.Redis.from_url(json.loads(dev.address.read_text())["url"]) as client:
         assert client.ping()
         ended(process)
 
@@ -278,7 +280,7 @@ def test_a_missing_program_or_process_is_reported_in_one_line(dev: Dev, tmp_path
     bare = subprocess.run([BATON, "dev"], env=nothing, capture_output=True, text=True, check=False)
     assert bare.returncode == 1 and "found neither redis-server nor valkey-server" in bare.stderr and "--redis-url" in bare.stderr
     dev.start()
-    until((dev.folder / "dev" / "address.json").exists)
+    until(dev.address.exists)
     second = subprocess.run([BATON, "dev"], env=dev.environment, capture_output=True, text=True, check=False)
     assert second.returncode == 1 and "another `baton dev` uses" in second.stderr
     wrong: list[str | Path] = [BATON, "dev", "run", "--", str(tmp_path / "nothing")]

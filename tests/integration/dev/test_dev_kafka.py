@@ -52,7 +52,7 @@ def test_a_second_baton_dev_on_a_topic_waits_for_the_first(dev: Dev, broker: Kaf
     with ExitStack() as stack:
         arguments = ("--kafka-url", f"kafka://{broker.servers}", "--topic", "payments", "--queue", "bills", "--delay", "0")
         first = dev.start(*arguments)
-        until((dev.folder / "dev" / "address.json").exists, "it says where it is")
+        until(dev.address.exists, "it says where it is")
         dev.consumer("a")
         until(says(dev, "bills-1: 0-1"), "it has all")
         (tmp_path / "other").mkdir()

@@ -17,12 +17,12 @@ trap 'test -e "{folder}/stubborn" || exit' TERM
 echo $$ > "{folder}/pid"
 while :; do sleep 0.1; done
 """
-"""A server that never answers, and perhaps never ends."""
+"""A server that never answers. It ignores SIGTERM if the file `stubborn` exists."""
 
 
 @pytest.fixture
 def silent(dev: Dev) -> Iterator[Path]:
-    """Where the process id of a silent Redis is, when one was started."""
+    """Return the file with the process id of a silent Redis, once one was started."""
     programs = dev.folder / "programs"
     programs.mkdir()
     program = programs / "redis-server"
@@ -44,11 +44,11 @@ def there(pid: Path) -> bool:
 
 
 def ends(dev: Dev, process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGINT) -> None:
-    """In order."""
+    """Check that the signal ends `baton dev` without an error and without a file of it."""
     process.send_signal(number)
     assert process.wait(PATIENCE) == 0, dev.said.read_text()
     assert "Traceback" not in dev.said.read_text()
-    assert not (dev.folder / "dev" / "address.json").exists()
+    assert not dev.address.exists()
 
 
 def test_baton_dev_ends_while_its_redis_starts(dev: Dev, silent: Path) -> None:
@@ -61,13 +61,13 @@ def test_baton_dev_ends_while_its_redis_starts(dev: Dev, silent: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_baton_dev_ends_just_after_its_start(dev: Dev, number: signal.Signals) -> None:
     process = dev.start()
-    until((dev.folder / "dev" / "address.json").exists)
+    until(dev.address.exists)
     ends(dev, process, number)
 
 
 def test_baton_dev_ends_during_hand_offs(dev: Dev) -> None:
     process = dev.start("--partitions", "64", "--delay", "0")
-    until((dev.folder / "dev" / "address.json").exists)
+    until(dev.address.exists)
     dev.consumer("a")
     until(says(dev, "orders-1: "), "the first has some")
     ends(dev, process)
@@ -94,7 +94,7 @@ def test_baton_dev_ends_while_its_redis_is_down(dev: Dev) -> None:
 
 
 def test_a_second_signal_ends_baton_dev_at_once(dev: Dev, silent: Path) -> None:
-    """Its Redis does not end, and it waits for that."""
+    """`baton dev` waits for the end of its Redis, which does not end."""
     (dev.folder / "stubborn").touch()
     process = dev.start()
     until(lambda: silent.exists() and silent.read_text())

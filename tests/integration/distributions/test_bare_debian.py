@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[3]
 MACHINE = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/resolv.conf", "/etc/hosts")
-"""How this machine reaches Debian and PyPI."""
+"""Files with this machine's settings to reach Debian and PyPI."""
 VARIABLES = ("PIP_", "UV_", "SSL_", "http", "https", "no_proxy")
 USER = 1000
 RUN = """
@@ -27,7 +27,7 @@ exec chroot --userspec="$2:$2" "$1" sh -c 'cd /home/user/baton && exec make --si
 
 @pytest.fixture(scope="module")
 def debian() -> Iterator[Path]:
-    """Its root folder, with a copy of this clone that belongs to the user."""
+    """Return the root folder, with a copy of this clone that belongs to the user."""
     with tempfile.TemporaryDirectory(prefix="baton-debian-", dir="/var/tmp") as folder:
         root = Path(folder) / "root"
         packages.make_debian(root, "make", "git", "python3", "python3-venv")

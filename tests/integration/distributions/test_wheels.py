@@ -28,7 +28,7 @@ UV = ROOT / ".venv" / "bin" / "uv"
 PROGRAM = Path(__file__).with_name("fresh_consumer.py")
 MAKES_NO_CONSUMER = {"aiohttp", "click", "kopf", "kubernetes", "prometheus_client", "pydantic", "rich", "structlog", "yaml"}
 OPTIONAL = ("baton.consumer.metrics", "baton.consumer.tracing", "baton.queues.kafka")
-"""They need the extras metrics, opentelemetry and kafka."""
+"""The modules that need the extras metrics, opentelemetry and kafka."""
 SPARK = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "dateutil", "pytz", "tzdata")
 
 
@@ -41,7 +41,7 @@ def uv(*words: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Built from the sdists alone."""
+    """Return the wheel of each distribution, built from the distribution's sdist alone."""
     folder = tmp_path_factory.mktemp("dist")
     for name in ("consumer", "operator"):
         uv("build", "--quiet", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder, name)
@@ -50,12 +50,12 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @dataclass
 class Fresh:
-    """An environment with nothing in it."""
+    """A virtual environment that starts empty."""
 
     python: Path
 
     def install(self, *requirements: str) -> None:
-        """In the versions of the lock."""
+        """Install the versions of requirements.lock."""
         lock = ROOT / "requirements.lock"
         uv("pip", "install", "--quiet", "--link-mode", "symlink", "--python", self.python, "--constraint", lock, *requirements)
 
@@ -80,7 +80,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
 
 @pytest.fixture(scope="module")
 def consumers(fresh: Fresh, wheels: dict[str, Path]) -> Fresh:
-    """What is in the image of a consumer of Redis queues."""
+    """Return the content of the image of a consumer of Redis queues."""
     fresh.install(f"baton-consumer[redis] @ {wheels['consumer'].as_uri()}")
     return fresh
 

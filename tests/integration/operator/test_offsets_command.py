@@ -136,7 +136,7 @@ async def test_a_reset_of_several_queues_needs_a_name_and_external_ones_are_refu
     await eventually(made, "the operator has made the queue")
     shown = await baton(kubeconfig, "offsets", "both")
     assert shown.returncode == 1 and "both-redis" in shown.stdout
-    assert shown.stderr.strip().endswith("both-external: Baton cannot read offsets of queues of type External")
+    assert shown.stderr.strip().endswith("both-external: Baton can neither read nor set offsets of queues of type External")
     which = await baton(kubeconfig, "offsets", "reset", "both", "--to", "latest", "--yes")
     assert which.returncode == 1 and "name one with --queue" in which.stderr
     other = await baton(kubeconfig, "offsets", "reset", "both", "--to", "latest", "--queue", "both-external", "--yes")

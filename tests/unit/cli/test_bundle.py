@@ -1,4 +1,4 @@
-"""What a bundle has, and what never gets into it."""
+"""The content of a bundle, and secrets, which never get into it."""
 
 import gc
 import time
@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/baton-system/pods"
 
 
 class Cluster(Api):
-    """One group, and an operator with two pods, of which one tells no log."""
+    """One group, and an operator with two pods; the log of one cannot be read."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -163,6 +163,11 @@ def test_a_key_is_recognized_by_its_form(key: str) -> None:
     "text",
     [
         'secrets "orders-redis-2" is forbidden: User "system:serviceaccount:shop:baton" cannot get resource "secrets"',
+        "the operator cannot read Secret shop/orders-redis (spec.source.redis.urlSecretRef of queue orders), or it does not "
+        "exist: set the chart's value rbac.secrets.shop to [orders-redis], or give the operator's account the verb get on it",
+        "spec.source.redis.url of queue orders holds a user or a password: put the URL into a Secret and name it in "
+        "spec.source.redis.urlSecretRef",
+        "orders is not Ready: its Secret is missing, the token was expired (sentinel_auth=true)",
         "wrong password for 10.244.77.1:6379, 3 times since 2026-11-26T12:00:00Z; redis://redis-0.shop:6379/0, partition=3",
         "kubectl auth can-i list leases.coordination.k8s.io -n shop",
         "it takes the token of the queue away, and reads no secret here",
@@ -209,31 +214,29 @@ def test_foreign_labels_and_annotations_are_left_out() -> None:
 
 
 FRAGMENTS = (
+    *("exec-", "a.b-c", "token", "token-", "a://:", "a://", "a://b", "a://?", "password='", 'secret=\\"', "password is "),
     *(
-        "exec-",
-        "a.b-c",
-        "token",
-        "token-",
-        "a://:",
-        "a://",
-        "a://b",
-        "a://?",
-        "password='",
-        'secret=\\"',
-        "password is ",
         "-token ",
+        "eyJ-",
+        "eyJabcde",
+        "eyJabcde.",
+        "eyJabcde.abcde",
+        "authorization=",
+        "authorization: '",
+        "bearer ",
+        "basic=",
+        "\x1b[3",
     ),
-    *("eyJ-", "eyJabcde", "eyJabcde.", "eyJabcde.abcde", "authorization=", "authorization: '", "bearer ", "basic=", "\x1b[3"),
     *("-----BEGIN ", "-----BEGIN -----", "-----", "password=***", "password=b'", "password: |\n", "('password', '", "%3D", "\\"),
     *("password ", "password a1b2 ", "a:", "a:b@", ",a:b", "a%3A%2F%2F", "Aa1/", "AKIA", "a://:b ", "[a://", "---- BEGIN "),
 )
-"""The beginnings of what the rules look for."""
+"""Beginnings of matches of the rules."""
 
 
 @pytest.mark.parametrize("text", FRAGMENTS)
 def test_redaction_takes_linear_time(text: str) -> None:
-    """Sixteen times as long takes about sixteen times as long: 256 times would be the square. What else the machine does only
-    adds to a measurement, so the least of several counts, and this process' own garbage is not collected meanwhile."""
+    """A text that is sixteen times as long takes about sixteen times as long; quadratic time would take 256 times. Other load on
+    the machine only adds to a measurement, so the least of several counts, and garbage collection is off."""
 
     def seconds(length: int) -> float:
         began = time.process_time()

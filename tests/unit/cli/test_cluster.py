@@ -1,4 +1,4 @@
-"""Which cluster a command is about, and how what is wrong with a kubeconfig reads."""
+"""The cluster and the namespace of a command, and errors of a kubeconfig."""
 
 import os
 from pathlib import Path

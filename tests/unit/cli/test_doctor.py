@@ -1,4 +1,4 @@
-"""What `baton doctor` finds, and what it says of it."""
+"""`baton doctor`: its findings and their cures."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 
 
 def unreachable() -> str:
-    """What the operator says of a queue whose server is not there."""
+    """Return the operator's message about a queue whose server does not run."""
 
     async def unused(name: str, key: str, *, named_by: str, holds: str) -> SecretText:
         raise AssertionError("the URL stands in the queue itself")
@@ -146,7 +146,7 @@ def looked(*conditions: Condition) -> GroupLook:
     return replace(one, status=one.status.model_copy(update={"conditions": list(conditions)}))
 
 
-def test_the_doctor_groups_pods_by_what_they_wait_for() -> None:
+def test_the_doctor_groups_pods_by_cause() -> None:
     found = list(pods(ClusterFacts(5.0, groups=[look(MANIFEST, {}, now=5.0)], pods=WAITING)))
     about = "pods of shop/orders"
     assert found == [

@@ -1,4 +1,4 @@
-"""What `baton explain` says of one partition: its past, as the group's events tell it, and its present."""
+"""`baton explain`: the history of a partition, read from the group's events, and its present state."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ ENDS = (Released(FIVE, A, ReleaseCause.CONSUMER), Released(FIVE, A, ReleaseCause
 
 
 def hand_off(end: Released | DeadlineMissed = ENDS[0]) -> list[dict[str, Any]]:
-    """As the operator words it."""
+    """Return the events of a hand-off, worded by the operator's code."""
     began = revoked([Revoked(FIVE, A, Epoch(1), 8.0, "exec-b joined", B)], {FIVE: 2}, 10)
     ended = released([end], 10)
     came = granted([Granted(FIVE, B, Epoch(2), A, 0.4, "exec-b joined")], 10)

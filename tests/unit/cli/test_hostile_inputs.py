@@ -1,4 +1,4 @@
-"""Whatever a command is given to read: an answer, or one line that says what is wrong; never a traceback, and nothing raw."""
+"""Hostile inputs of commands get an answer or one line with the mistake, never a traceback, and are never printed raw."""
 
 import io
 import json
@@ -38,7 +38,7 @@ SCENARIOS = [path.read_text() for path in sorted((ROOT / "manifests/examples/sce
 
 @st.composite
 def spoilt(draw: st.DrawFn, texts: list[str], words: str, nasty: list[str]) -> bytes:
-    """One of the texts, of which one to three words are another's, nasty, twice there, or gone; at times not even UTF-8."""
+    """Draw one of the texts with one to three words replaced, repeated or removed; sometimes it is not UTF-8."""
     text = draw(st.sampled_from(texts))
     for _ in range(draw(st.integers(1, 3))):
         spans = [found.span() for found in re.finditer(words, text)] or [(0, len(text))]
@@ -51,7 +51,7 @@ def spoilt(draw: st.DrawFn, texts: list[str], words: str, nasty: list[str]) -> b
 
 
 def answered(result: Result) -> None:
-    """Not by a traceback, and not with anything that a terminal would obey."""
+    """Check that there is no traceback, and no control sequence for a terminal."""
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     assert [line for line in result.output.splitlines() if printable(line) != line] == []
 

@@ -1,4 +1,4 @@
-"""The lag, as the operator's leader tells it, and why it is not known."""
+"""The lag reported by the operator's leader, and why it is unknown."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""How the command `baton` is called wrongly, asked for help, and completed."""
+"""The command `baton`: wrong calls, help and completion."""
 
 import os
 import socket
@@ -91,7 +91,7 @@ def test_an_unreachable_kafka_is_reported_with_cause_and_cure(monkeypatch: pytes
 
 
 def test_a_user_without_a_home_gets_a_clear_kubeconfig_error() -> None:
-    """As in a container whose user no passwd knows."""
+    """As in a container whose user is not in /etc/passwd."""
     nowhere = {**os.environ, "HOME": "~", "KUBECONFIG": "~nobody-of-this-name/config"}
     done = subprocess.run([BATON, "status"], capture_output=True, text=True, check=False, env=nowhere)
     assert (done.returncode, done.stderr) == (

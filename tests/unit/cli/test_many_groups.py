@@ -1,4 +1,4 @@
-"""`baton doctor -A` and `baton bundle -A` go from group to group: of a large cluster no two ledgers are held at once."""
+"""`baton doctor -A` and `baton bundle -A` hold only one ledger in memory at a time."""
 
 import subprocess
 import tarfile

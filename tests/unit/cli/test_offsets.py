@@ -1,4 +1,4 @@
-"""Where a group is to go on, when that may be set, and what a reset says that ends in the middle."""
+"""`baton offsets`: targets of a reset, when a reset is refused, and a reset that is interrupted."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -90,7 +90,7 @@ def test_offsets_of_a_moving_partition_are_not_set() -> None:
 
 
 class EndsInTheMiddle:
-    """At partition 1."""
+    """Fails at partition 1."""
 
     def __init__(self, problem: Exception) -> None:
         self._problem = problem

@@ -1,4 +1,4 @@
-"""What commands take and write: names, URLs, JSON and YAML."""
+"""Arguments and output of commands: names, URLs, JSON and YAML."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ FREE = {
     ("send", "value"),
     ("send", "key"),
 }
-"""Texts that are no names."""
+"""Parameters that take any text."""
 NEEDS = {
     "approve": ["orders"],
     "rebalance": ["orders"],
@@ -58,7 +58,7 @@ NEEDS = {
 
 
 def parameters() -> Iterator[tuple[str, click.Parameter]]:
-    """All that take a text, of all commands."""
+    """Yield the parameters of all commands that take a text."""
     context = click.Context(main)
     for name in main.list_commands(context):
         command = main.get_command(context, name)
@@ -72,7 +72,7 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 
 def line(command: str, parameter: click.Parameter, value: str) -> list[str]:
-    """A command with this value, and all else that it needs to come as far as a name."""
+    """Return a command line with this value, and with the other arguments that are needed to reach its check."""
     if isinstance(parameter, click.Argument):
         before = ["orders"] if parameter.name in ("proposal", "letter", "which") else []
         return [*command.split(), "--", *before, value]
@@ -153,7 +153,7 @@ def test_a_lone_surrogate_can_be_written(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
 def test_a_declined_question_ends_the_command(answer: str) -> None:
-    """A script that had nothing to answer was told "Aborted!"."""
+    """A script without an answer used to get "Aborted!"."""
 
     @click.command()
     def drop() -> None:
@@ -166,7 +166,7 @@ def test_a_declined_question_ends_the_command(answer: str) -> None:
 
 
 def test_ctrl_c_ends_a_question(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """asyncio took the first one, and the command went on waiting for the answer."""
+    """asyncio handled the first Ctrl-C, and the command went on waiting for the answer."""
 
     def interrupted(_: str) -> str:
         signal.raise_signal(signal.SIGINT)

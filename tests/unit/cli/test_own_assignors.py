@@ -1,4 +1,4 @@
-"""Assignors that packages announce: the example of the guide, really installed, and packages that are broken."""
+"""Assignors of installed packages: the example of the guide, and broken packages."""
 
 import json
 import os
@@ -15,14 +15,14 @@ GROUP = {"queues": {"orders": 4}, "members": {"a": {"subscribed": ["orders"]}, "
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the example is installed."""
+    """Install the example, and return the directory."""
     target = tmp_path_factory.mktemp("site")
     subprocess.run([BIN / "uv", "pip", "install", "--quiet", "--no-deps", "--target", target, EXAMPLE], check=True)
     return target
 
 
 def package(folder: Path, name: str, entry_points: str, code: str = "") -> None:
-    """As an installer would leave it."""
+    """Write the files that an installer would leave."""
     module, info = folder / f"{name}.py", folder / f"{name}-1.0.dist-info"
     info.mkdir()
     module.write_text(code)

@@ -19,7 +19,7 @@ from baton.cli.plan import AnswerObject, parse_request
 from tests.waiting import PATIENCE
 
 Asked = str | dict[str, Any]
-"""A line as it is, or what it says."""
+"""A line, or the object in it."""
 
 ASKED: dict[str, Any] = {
     "assignor": "solace",
@@ -131,7 +131,7 @@ def test_a_missing_file_is_named() -> None:
     assert "nowhere.jsonl" in result.stderr
 
 
-def test_a_claim_on_what_no_longer_exists_is_dropped() -> None:
+def test_a_claim_on_a_missing_partition_is_dropped() -> None:
     asked = {
         "assignor": "sticky",
         "queues": {"orders": 1},

@@ -1,4 +1,4 @@
-"""What a plan would do with a group, and what is said of it."""
+"""`baton plan --explain`: the moves of a plan, and their explanation."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What `baton status` shows of a group, on a terminal of 80 columns and 24 lines."""
+"""`baton status` on a terminal of 80 columns and 24 lines."""
 
 import io
 from collections.abc import Iterable, Mapping
@@ -62,7 +62,7 @@ MOVE = {
 def seen(
     group: Mapping[str, Any], ledger: Mapping[str, str], queues: Iterable[Mapping[str, Any]] = (), now: float = 5.0
 ) -> GroupLook:
-    """A look at a group that an operator looks after."""
+    """Return the look at a group with a running operator."""
     return look(group, ledger, queues, now=now)
 
 
@@ -152,7 +152,7 @@ def test_a_vacant_slot_is_shown() -> None:
 
 @pytest.mark.parametrize("of_status", [{"members": 2, "standbys": 1}, {"members": 4, "standbys": 3}, {}])
 def test_standbys_are_counted_as_they_are_listed(of_status: Mapping[str, int]) -> None:
-    """The status is written after the ledger, and may not be by now."""
+    """The status is written after the ledger, and may be older."""
     group = Group(1).start("a", "b", "c", "d")
     text = shown(seen({**MANIFEST, "status": {**MANIFEST["status"], **of_status}}, dump(group.state)))
     assert "4 members (3 standing by)" in text
@@ -265,7 +265,7 @@ def led(holder: str | None, renewed: float | None, readable: bool = True) -> Lea
     ],
 )
 def test_a_missing_operator_is_shown(leader: Leader | None, now: float, unknown: bool, said: str) -> None:
-    """By the Lease of the operator that wrote the ledger."""
+    """The Lease of the operator that wrote the ledger decides."""
     one = look(MANIFEST, {}, (), leader, now=now)
     assert (one.to_json()["state"] == "Unknown", one.to_json()["lastState"]) == (unknown, "Rebalancing")
     text = " ".join(shown(one).split())

@@ -1,4 +1,4 @@
-"""What `baton top` shows: what needs a look first, nothing that does not fit, and nothing of the frame before."""
+"""`baton top`: the most urgent groups first, no more than fits, and nothing of the previous frame."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What the console shows of a group: of states as the engine makes them."""
+"""The console's page of a group, for states that the engine makes."""
 
 import asyncio
 import json
@@ -123,7 +123,7 @@ def test_a_spoilt_ledger_is_a_problem_on_the_page() -> None:
     assert shown["members"][0]["problem"]
 
 
-# -- What-if: one plan at a time, and no abandoned one.
+# -- What-if computes one plan at a time, and no abandoned one.
 
 
 async def test_an_abandoned_what_if_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:

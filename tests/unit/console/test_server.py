@@ -18,19 +18,37 @@ from baton.kube.errors import ApiError
 from tests.waiting import PATIENCE
 
 
-class Expired(Api):
-    """The token is none any more."""
+class Refusing(Api):
+    """Refuses all requests."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(None)
+        self._error = ApiError(status, "", message)
 
     async def page(self, *_: Any, **__: Any) -> tuple[Json, str]:
-        raise ApiError(401, "Unauthorized", "Unauthorized")
+        raise self._error
 
     async def get(self, path: str, **query: str) -> Json:
-        raise ApiError(401, "Unauthorized", "Unauthorized")
+        raise self._error
+
+
+EXPIRED = Refusing(401, "Unauthorized")
+WITHOUT_RIGHTS = Refusing(403, 'consumergroups.baton.dev "orders" is forbidden: User "x" cannot list')
+
+
+def viewers_of(api: Api) -> OwnRights:
+    """Return viewers who all get this answer to their own token."""
+
+    @asynccontextmanager
+    async def known(_: object) -> AsyncIterator[Api]:
+        yield api
+
+    return OwnRights(kubernetes.Configuration(), known)
 
 
 @pytest.mark.parametrize("path", ["/api/groups", "/api/what-if?namespace=shop&name=orders&pods=2"])
 async def test_expired_credentials_are_not_a_wrong_console_token(path: str) -> None:
-    viewers = OnePerson(Expired(None))
+    viewers = OnePerson(EXPIRED)
     application = ConsoleServer(viewers, ConsoleOptions(LOOPBACK)).application()
     async with TestClient(TestServer(application)) as client:
         answer = await client.get(path, headers={"Authorization": f"Bearer {viewers.token}"})
@@ -40,31 +58,14 @@ async def test_expired_credentials_are_not_a_wrong_console_token(path: str) -> N
         assert (await client.get(path, headers={"Authorization": "Bearer other"})).status == 401
 
 
-@asynccontextmanager
-async def nobody_is_known(_: object) -> AsyncIterator[Api]:
-    yield Expired(None)
-
-
-class Refusing(Api):
-    """The account of the token has no rights."""
-
-    async def page(self, *_: Any, **__: Any) -> tuple[Json, str]:
-        raise ApiError(403, "Forbidden", 'consumergroups.baton.dev "orders" is forbidden: User "x" cannot list')
-
-    async def get(self, path: str, **query: str) -> Json:
-        raise ApiError(403, "Forbidden", 'consumergroups.baton.dev "orders" is forbidden: User "x" cannot get')
-
-
 @pytest.mark.parametrize("path", ["/api/group?namespace=shop&name=orders", "/api/what-if?namespace=shop&name=orders&pods=2"])
 @pytest.mark.parametrize(
-    ("api", "said"), [(Expired, "create another: kubectl create token"), (Refusing, "you lack a right: consumergroups.baton.dev")]
+    ("api", "said"),
+    [(EXPIRED, "create another: kubectl create token"), (WITHOUT_RIGHTS, "you lack a right: consumergroups.baton.dev")],
+    ids=["expired", "without rights"],
 )
-async def test_a_viewer_with_an_insufficient_token_gets_the_cure(path: str, api: type[Api], said: str) -> None:
-    @asynccontextmanager
-    async def known(_: object) -> AsyncIterator[Api]:
-        yield api(None)
-
-    application = ConsoleServer(OwnRights(kubernetes.Configuration(), known), ConsoleOptions(LOOPBACK)).application()
+async def test_a_viewer_with_an_insufficient_token_gets_the_cure(path: str, api: Api, said: str) -> None:
+    application = ConsoleServer(viewers_of(api), ConsoleOptions(LOOPBACK)).application()
     async with TestClient(TestServer(application)) as client:
         answer = await client.get(path, headers={"Authorization": "Bearer mine"})
         assert said in await answer.text()
@@ -72,9 +73,7 @@ async def test_a_viewer_with_an_insufficient_token_gets_the_cure(path: str, api:
 
 async def test_a_slow_approval_takes_no_viewers_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewers_module, "MOST_TOKENS", 1)
-    application = ConsoleServer(
-        OwnRights(kubernetes.Configuration(), nobody_is_known), ConsoleOptions(LOOPBACK, may_approve=True)
-    ).application()
+    application = ConsoleServer(viewers_of(EXPIRED), ConsoleOptions(LOOPBACK, may_approve=True)).application()
     begun, ending = asyncio.Event(), asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Viewers who come at the same time, and connections that fail."""
+"""Concurrent viewers, and connections that fail."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ HEADER = "Bearer one-token"
 
 
 class SlowConnections:
-    """Each is ready when it is let be."""
+    """Connections become ready when `ready` is set."""
 
     def __init__(self) -> None:
         self.asked, self.ready = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Which entries workers and batches get, and when."""
+"""The entries that workers and batches get, and their order."""
 
 import asyncio
 import threading
@@ -158,7 +158,7 @@ def test_a_batch_excludes_a_partition_lost_while_it_is_gathered(size: BatchSize)
     lost, kept = (HeldPartition(Partition(QUEUE, number), Epoch(1), listener, by_key=True) for number in (0, 1))
     lost.take_in(Entries([entry(0, 0, b"a", b"1"), entry(0, 1, b"b", b"1")]), 0)
     kept.take_in(Entries([entry(1, 0, b"a", b"large" * 3)]), 2)
-    parts = Dispatcher(holdings, RequestsThatLose())._gather([lost, kept], size, time.monotonic())
+    parts = Dispatcher(holdings, RequestsThatLose())._gather([*lost.ready(inf), *kept.ready(inf)], size, time.monotonic())
     assert lost.over and all(not sequence.holding.over for sequence, _ in parts)
 
 
@@ -178,7 +178,7 @@ def test_an_entry_of_a_failed_batch_takes_turns_with_other_keys() -> None:
     bad.settle(bad.hand_out(1), Nack("no", 0.0, alone=True), 0.0)
     found: list[bytes] = []
     for _ in range(5):
-        [(sequence, entries)] = dispatcher._gather([held], BatchSize(2), time.monotonic())
+        [(sequence, entries)] = dispatcher._gather([*held.ready(inf)], BatchSize(2), time.monotonic())
         found.append(entries[0].key)
         sequence.settle(entries, Nack("no", 0.0, alone=True) if sequence is bad else ACK, 0.0)
     assert found == [b"bad", b"hot", b"bad", b"hot", b"bad"]

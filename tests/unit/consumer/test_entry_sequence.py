@@ -137,7 +137,7 @@ def test_a_failure_in_a_revoked_partition_leaves_the_rest_to_the_next_owner() ->
     assert one.holding.handled == []
 
 
-def test_a_batch_bounded_in_bytes_takes_what_fits() -> None:
+def test_a_batch_bounded_in_bytes_takes_entries_that_fit() -> None:
     one = sequence("a" * 9, "b" * 9, "c" * 9)
     assert told(one.hand_out(9, most_bytes=20)) == ["a" * 9, "b" * 9]  # the keys have a byte each
     assert one.hand_out(9, most_bytes=9) == []

@@ -68,7 +68,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     assert not made.thread.is_alive()
 
 
-def test_a_consumer_serves_what_it_owns_and_releases_what_is_revoked(fleet: Fleet) -> None:
+def test_a_consumer_serves_its_partitions_and_releases_revoked_ones(fleet: Fleet) -> None:
     fleet.start()
     fleet.owns(0, 5)
     until(lambda: {OwnedPartition(JOBS, 0, Epoch(1)), OwnedPartition(JOBS, 5, Epoch(1))} <= {*fleet.served}, "both", SECONDS)
@@ -134,7 +134,7 @@ def test_partitions_are_lost_after_a_session_gap_until_granted_again(fleet: Flee
 
 
 class RenewedLate(Session):
-    """Its Lease lapses when `lapses` is set, and is renewed when it is asked for the second time."""
+    """The Lease lapses when `lapses` is set, and is renewed before the second question."""
 
     lapses = threading.Event()
     asked = 0

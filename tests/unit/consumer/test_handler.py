@@ -1,4 +1,4 @@
-"""What run() and serve() accept as a handler; an entry counts as handled only when its handler has completed."""
+"""Handlers that run() and serve() accept; an entry is handled only when its handler has completed."""
 
 import asyncio
 import inspect
@@ -11,7 +11,7 @@ import pytest
 
 from baton.consumer import Consumer
 from baton.consumer.callbacks import Callbacks
-from baton.consumer.handler import Handler, HandlerRun
+from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function
 from baton.consumer.handler_options import CheckedOptions, Deserializers, HandlerOptions
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
@@ -30,32 +30,22 @@ def called(handler: object) -> None:
         run.close()
 
 
-def test_a_coroutine_function_is_awaited() -> None:
-    ended: list[Entry] = []
+def test_a_coroutine_is_awaited_however_its_function_is_wrapped() -> None:
+    ended: list[tuple[Entry, int]] = []
 
-    async def handle(entry: Entry) -> None:
+    async def handle(entry: Entry, more: int = 0) -> None:
         await asyncio.sleep(0)
-        ended.append(entry)
-
-    called(handle)
-    assert ended == [ENTRY]
-
-
-def test_a_wrapped_coroutine_function_is_awaited() -> None:
-    ended: list[tuple[int, Entry]] = []
-
-    async def handle(more: int, entry: Entry) -> None:
-        await asyncio.sleep(0)
-        ended.append((more, entry))
+        ended.append((entry, more))
 
     class Handler:
         async def __call__(self, entry: Entry) -> None:
-            await handle(2, entry)
+            await handle(entry, 3)
 
-    called(lambda entry: handle(0, entry))
-    called(partial(handle, 1))
-    called(Handler())
-    assert ended == [(0, ENTRY), (1, ENTRY), (2, ENTRY)]
+    handlers: list[Handler | Callable[..., object]] = [handle, lambda entry: handle(entry, 1), partial(handle, more=2), Handler()]
+    for one in handlers:
+        called(one)
+    assert ended == [(ENTRY, number) for number in range(4)]
+    assert list(map(is_coroutine_function, handlers)) == [True, False, True, True]
 
 
 def test_one_event_loop_serves_all_entries() -> None:
@@ -120,7 +110,7 @@ def test_a_handler_that_cannot_be_called_is_rejected(handler: Any) -> None:
                 Deserializers(**{name: handler})
 
 
-def test_a_callable_with_wrong_arguments_is_rejected_where_it_is_given() -> None:
+def test_a_callable_with_wrong_arguments_is_rejected_at_once() -> None:
     def none() -> None: ...
 
     wrong: Any = none
@@ -151,10 +141,12 @@ def test_awaiting_inside_another_event_loop_names_async_with() -> None:
         asyncio.run(main())
 
 
-def test_run_serve_and_start_take_the_same_arguments() -> None:
-    run, serve = (inspect.signature(each).parameters for each in (Consumer.run, Consumer.serve))
-    assert run == serve
-    assert [*run][2:] == [*HandlerOptions.__annotations__]  # of TestQueue.start
+async def test_run_serve_and_start_take_the_same_arguments() -> None:
+    run = inspect.signature(Consumer.run).parameters
+    unknown: Any = {"max_entriess": 5}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'max_entriess'"):
+        await TestQueue().consumer().serve(print, **unknown)
+    assert [*run][2:] == [*HandlerOptions.__annotations__]  # of serve and TestQueue.start
     assert {name: run[name].default for name in [*run][2:]} == {name: getattr(CheckedOptions(), name) for name in [*run][2:]}
 
 

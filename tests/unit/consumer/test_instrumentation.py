@@ -1,8 +1,8 @@
-"""A consumer's metrics, measured at its queues and its ledger, and the spans of its handlers."""
+"""A consumer's metrics, measured at its queues and its held partitions, and the spans of its handlers."""
 
 from collections.abc import Iterator, Mapping
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,9 +14,10 @@ from prometheus_client import CollectorRegistry
 
 from baton.consumer.handler import is_coroutine_function
 from baton.consumer.metrics import ConsumerMetrics
-from baton.consumer.partition import HeldPartition, Phase
+from baton.consumer.partition import HeldPartition, HeldPartitions, Phase
+from baton.consumer.queue_requests import QueueRequests
 from baton.consumer.tracing import context_headers, traced
-from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -28,25 +29,42 @@ COUNTERS = "handled", "failed", "dead_letters", "redelivered", "refused"
 
 
 class World:
+    """The partitions that a ledger names, at a queue with answers."""
+
     def __init__(self) -> None:
-        self.now = 100.0
         self.registry = CollectorRegistry()
-        self.mount, self.answers = Mock(), Mock(**{"read.return_value": [], "release.return_value": {}})
-        metrics = ConsumerMetrics(self.registry, lambda: self.now)
-        open_queue, self.assignments = metrics.around(lambda name: self.answers, self.mount)
-        self.reader = open_queue(ORDERS)
+        self.answers = Mock(**{"read.return_value": [], "release.return_value": {}, "lag.return_value": 7})
+        self.mount = Mock()
+        open_queue = ConsumerMetrics(self.registry).around(lambda name: self.answers, lambda: self.held)
+        self.held = HeldPartitions(open_queue, self.mount, Mock(), Mock())
+        self.requests = QueueRequests()
+        self.ledger({0: FIRST})
 
     def ledger(self, owned: dict[int, Epoch], revoking: dict[int, Epoch] | None = None) -> None:
         queues = {ORDERS: owned}, {ORDERS: revoking or {}}
         self.mount.current.return_value = MemberEntry("shop/orders", MemberId("a"), Uid("a"), 1, True, *queues)
-        assert self.assignments.current() is self.mount.current()
+        self.held.follow_ledger(lambda holding, reader: None)
+
+    @property
+    def holding(self) -> HeldPartition:
+        return next(iter(self.held))
+
+    @property
+    def reader(self) -> Any:
+        return self.held.reader(self.holding)
+
+    def read(self) -> None:
+        self.requests.read(self.holding, self.reader, 1)
 
     def refuses(self, error: Exception) -> None:
         for name in ("read", "ack", "verify"):
             getattr(self.answers, name).side_effect = error
 
     def after(self, seconds: float) -> "World":
-        self.now += seconds
+        """Make what was seen older."""
+        for holding in self.held:
+            holding.since -= seconds
+            holding.revoked_at -= seconds if holding.revoked_at else 0.0
         return self
 
     @property
@@ -55,11 +73,13 @@ class World:
         found = {name: self.registry.get_sample_value(f"baton_consumer_{name}_total", {"queue": ORDERS}) for name in COUNTERS}
         return {name: value for name, value in found.items() if value}
 
+    def gauge(self, name: str) -> float | None:
+        return self.registry.get_sample_value(f"baton_consumer_{name}", {"queue": ORDERS})
+
     def timed(self, name: str) -> tuple[float, float]:
-        """Return the count and the total seconds."""
-        which = (f"baton_consumer_{name}_seconds_{what}" for what in ("count", "sum"))
-        times, seconds = (self.registry.get_sample_value(one, {"queue": ORDERS}) or 0.0 for one in which)
-        return times, seconds
+        """Return the count and the total of whole seconds."""
+        times, seconds = (self.gauge(f"{name}_seconds_{what}") or 0.0 for what in ("count", "sum"))
+        return times, seconds // 1
 
 
 @pytest.fixture
@@ -91,54 +111,56 @@ def test_the_first_entry_is_timed_from_the_grant_once_per_epoch(world: World) ->
     for epoch in (FIRST, SECOND):
         world.ledger({0: epoch})
         for _ in range(3):
-            world.after(0.5).reader.read(0, epoch)
-    assert world.timed("takeover") == (2, 1.0)
+            world.after(5).read()
+    assert world.timed("takeover") == (2, 10)
 
 
 def test_an_empty_partition_is_not_timed_as_a_takeover(world: World) -> None:
-    world.ledger({0: FIRST})
-    world.reader.read(0, FIRST)
+    world.read()
     world.answers.read.return_value = [entry()]
-    world.after(3600).reader.read(0, FIRST)
+    world.after(3600).read()
     assert world.timed("takeover") == (0, 0)
 
 
 def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> None:
-    world.ledger({0: FIRST, 1: FIRST})
-    world.reader.release({0: FIRST}, 1.0)
-    assert world.timed("release") == (0, 0), "the ledger has not asked for it"
-    world.after(10).ledger({1: FIRST}, revoking={0: FIRST})
+    world.holding.leave()
+    world.after(10).ledger({}, revoking={0: FIRST})
     world.after(1).ledger({}, revoking={0: FIRST, 1: FIRST})
-    world.after(2).reader.release({0: FIRST}, 1.0)
-    world.reader.release({0: FIRST}, 1.0)
-    assert world.timed("release") == (1, 3.0)
+    for _ in range(2):
+        world.after(2).held.release([world.holding], 1.0)
+    assert world.timed("release") == (1, 3)
+
+
+def test_a_release_that_the_ledger_has_not_asked_for_is_not_timed(world: World) -> None:
+    world.holding.leave()
+    world.held.release([world.holding], 1.0)
+    assert (world.holding.phase, world.timed("release")) == (Phase.RELEASED, (0, 0))
 
 
 def test_a_release_is_timed_from_the_queues_answer_if_that_comes_first(world: World) -> None:
-    world.ledger({0: FIRST})
     world.refuses(PartitionPaused(0))
-    with pytest.raises(PartitionPaused):
-        world.reader.read(0, FIRST)
+    world.read()
     world.after(1).ledger({}, revoking={0: FIRST})
-    world.after(1).reader.release({0: FIRST}, 1.0)
-    assert world.timed("release") == (1, 2.0)
+    world.after(1).held.release([world.holding], 1.0)
+    assert world.timed("release") == (1, 2)
 
 
 @pytest.mark.parametrize("ask", [lambda r: r.read(0, FIRST), lambda r: r.ack(0, FIRST, ["1-1"]), lambda r: r.verify(0, FIRST)])
-def test_a_rejected_request_is_counted_and_is_no_release(world: World, ask: Any) -> None:
-    world.ledger({}, revoking={0: FIRST})
+def test_a_rejected_request_is_counted(world: World, ask: Any) -> None:
     world.refuses(StaleOwner(0, Uid("a"), FIRST, Ownership(Uid("b"), SECOND, False)))
     with pytest.raises(StaleOwner):
         ask(world.reader)
-    world.reader.release({0: FIRST}, 1.0)
-    assert (world.counted, world.timed("release")) == ({"refused": 1}, (0, 0))
+    assert world.counted == {"refused": 1}
 
 
-def test_a_lost_partition_is_released_as_one_that_was_not_measured(world: World) -> None:
-    world.ledger({0: FIRST})
-    lost = HeldPartition(Partition(ORDERS, 0), FIRST, cast(Any, None), by_key=False)
-    lost.lose(world.reader)
-    assert lost.phase is Phase.FENCED
+def test_a_lost_partition_is_no_release_and_no_partition_of_the_consumer(world: World) -> None:
+    world.ledger({1: FIRST}, revoking={0: FIRST})
+    (lost,) = (one for one in world.held if one.partition.number == 0)
+    assert (world.gauge("partitions"), world.gauge("lag"), world.gauge("oldest_entry_seconds")) == (2, None, 0)
+    world.refuses(StaleOwner(0, Uid("a"), FIRST, Ownership(Uid("b"), SECOND, False)))
+    assert not world.requests.verify(lost, world.held.reader(lost))
+    assert (lost.phase, world.timed("release")) == (Phase.FENCED, (0, 0))
+    assert (world.gauge("partitions"), world.gauge("lag")) == (1, 7)
 
 
 # -- Spans of handlers: children of the producer's span, with exceptions.

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, fields
-from functools import partial
 from typing import Any
 
 import pytest
 
 from baton.consumer import Backoff, Reject, Retry
 from baton.consumer.entry import Acknowledgement
-from baton.consumer.handler import is_coroutine_function
 from baton.consumer.handler_options import CheckedOptions, Deserializers
 from baton.consumer.outcome import DeadLetter, Nack, Outcome, outcome_of
 from baton.model.ids import Epoch
@@ -60,17 +58,6 @@ def test_a_cancelled_wait_in_a_deserializer_is_a_dead_letter() -> None:
         and isinstance(outcome, DeadLetter)
         and outcome.why.startswith("it could not be deserialized: CancelledError")
     )
-
-
-def test_a_wrapped_coroutine_function_is_recognised() -> None:
-    async def handle(more: int, entry: object) -> None: ...
-
-    class Handler:
-        async def __call__(self, entry: object) -> None: ...
-
-    assert is_coroutine_function(partial(handle, 1))
-    assert is_coroutine_function(Handler())
-    assert not is_coroutine_function(lambda entry: handle(1, entry))
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,12 @@ def test_a_process_rejected_for_a_newer_one_fails_its_liveness_probe_until_grant
         consumer = queue.consumer()
         queue.start(lambda entry: None, consumer=consumer)
         queue.send("k", "v")
-        assert "newer process with the same POD_UID" in until(consumer._loop.hangs)
+        assert "newer process with the same POD_UID" in until(consumer._loop.unhealthy)
         queue._ledger.take(0)
-        until(lambda: not consumer._loop.hangs())
+        until(lambda: not consumer._loop.unhealthy())
         queue.grant(0)
         queue.settled()
-        assert offsets(queue) == ["0"] and not consumer._loop.hangs()
+        assert offsets(queue) == ["0"] and not consumer._loop.unhealthy()
 
 
 def test_entries_from_an_old_answer_are_verified_before_they_start() -> None:
@@ -256,39 +256,30 @@ class SlowToRelease(Slow):
         return super().release(*asked, **how)
 
 
-def lets_wait_and_does_not_hang(reader: Slow, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        assert reader.asked.wait(PATIENCE)
-        monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
-        assert consumer._loop.hangs() == ""
-        monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
-        assert "has not answered" in consumer._loop.hangs()
-    finally:
-        reader.answers.set()
-        consumer._loop.leave()
-
-
-def test_a_consumer_that_waits_for_a_slow_queue_does_not_count_as_hanging(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [(SlowToRead, None), (SlowToRelease, InMemoryAssignments.call_back), (SlowToRelease, InMemoryAssignments.take)],
+)
+def test_a_consumer_that_waits_for_a_slow_queue_is_not_unhealthy(
+    kind: type[Slow], change: Callable[[InMemoryAssignments, int], None] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue, reader = queue_of(SlowToRead)
+    queue, reader = queue_of(kind)
     queue.send("k", "v")
     with queue:
-        queue.start(lambda entry: None, consumer=(consumer := queue.consumer()))
-        lets_wait_and_does_not_hang(reader, consumer, monkeypatch)
-
-
-@pytest.mark.parametrize("way", [InMemoryAssignments.call_back, InMemoryAssignments.take])
-def test_a_consumer_that_waits_for_a_slow_release_does_not_count_as_hanging(
-    monkeypatch: pytest.MonkeyPatch, way: Callable[[InMemoryAssignments, int], None]
-) -> None:
-    queue, reader = queue_of(SlowToRelease)
-    queue.send("k", "v")
-    with queue:
-        queue.start(lambda entry: None, consumer=(consumer := queue.consumer()))
-        queue.settled()
-        way(queue._ledger, 0)
-        lets_wait_and_does_not_hang(reader, consumer, monkeypatch)
+        consumer = queue.consumer()
+        queue.start(lambda entry: None, consumer=consumer)
+        if change is not None:
+            queue.settled()
+            change(queue._ledger, 0)
+        try:
+            assert reader.asked.wait(PATIENCE)
+            monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
+            assert consumer._loop.unhealthy() == ""
+            monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
+            assert "has not answered" in consumer._loop.unhealthy()
+        finally:
+            reader.answers.set()
+            consumer._loop.leave()
 
 
 def test_an_unread_partition_is_released_while_the_only_worker_is_busy() -> None:

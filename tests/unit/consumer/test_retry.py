@@ -1,4 +1,4 @@
-"""How failed entries and batches are retried (`retry=`), and handlers that take too long (`handler_timeout=`)."""
+"""Retries of failed entries and batches (`retry=`), and handlers that take too long (`handler_timeout=`)."""
 
 import asyncio
 import logging
@@ -380,7 +380,7 @@ def test_a_thread_that_takes_too_long_is_logged_and_counted_once(caplog: pytest.
     assert counted(registry, "handler_timeouts_total") == 1
 
 
-# -- After a failed batch, only the entry to blame fails.
+# -- After a failed batch, only the entry at fault fails.
 
 
 ALL = [str(number) for number in range(20)]

@@ -67,7 +67,7 @@ def test_a_failure_of_the_loop_is_raised_from_run(tmp_path: Path) -> None:
 
 
 def test_a_nested_run_is_rejected_and_the_first_continues() -> None:
-    """It would wait for the callback that is running."""
+    """The nested run would wait for the running callback."""
     queue = TestQueue()
     refused: list[str] = []
 
@@ -336,74 +336,72 @@ def test_a_wait_interrupted_by_a_signal_loses_no_batch() -> None:
 # -- The stages of the grace period.
 
 
-def test_queues_have_the_remaining_grace_to_hear_of_a_hand_off() -> None:
-    clock = [1000.0]
-    grace = GracePeriod(30, lambda: clock[0])
+class Grace(GracePeriod):
+    """A grace period of 30 seconds, whose clock is set by the test."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        super().__init__(30, lambda: self.now)
+
+
+@pytest.fixture
+def grace() -> Grace:
+    return Grace()
+
+
+def test_queues_have_the_remaining_grace_to_hear_of_a_hand_off(grace: Grace) -> None:
     assert grace.for_answers == inf
     grace.stop()
     assert grace.for_answers == 25.0
-    clock[0] = 1024.0
+    grace.now = 1024.0
     assert grace.for_answers == 3.0, "the handlers need none of the time that is kept for them"
-    grace = GracePeriod(30, lambda: clock[0])
-    grace.stop_now()
-    assert grace.for_answers == 3.0
+    another = Grace()
+    another.stop_now()
+    assert another.for_answers == 3.0
 
 
-def test_at_the_end_queues_get_the_time_that_handlers_left() -> None:
-    clock = [1000.0]
-    grace = GracePeriod(30, lambda: clock[0])
+def test_at_the_end_queues_get_the_time_that_handlers_left(grace: Grace) -> None:
     grace.stop()
-    clock[0] = grace.due
+    grace.now = grace.due
     grace.leave(0.01)
     assert grace.for_answers == pytest.approx(3.0), "no handler was running"
-    clock[0] = grace.due
+    grace.now = grace.due
     assert grace.for_answers == pytest.approx(0.7), "the handlers have used theirs"
-    clock[0] = grace.over_at
+    grace.now = grace.over_at
     assert grace.for_answers == 0.0
 
 
-def test_entries_are_started_as_long_as_they_are_likely_to_finish() -> None:
-    clock = [1000.0]
-    grace = GracePeriod(30, lambda: clock[0])
+def test_entries_are_started_as_long_as_they_are_likely_to_finish(grace: Grace) -> None:
     grace.stop()
-    clock[0] = grace.due
+    grace.now = grace.due
     grace.leave(0.5)
     assert (grace.begins_nothing, grace.next) == (False, 1027.0)
-    clock[0] = 1027.0
+    grace.now = 1027.0
     assert (grace.begins_nothing, grace.next) == (True, 1028.0)
 
 
-def test_nothing_is_started_that_takes_too_long_or_after_stop_now() -> None:
-    grace = GracePeriod(30, lambda: 1000.0)
+def test_nothing_is_started_that_takes_too_long_or_after_stop_now(grace: Grace) -> None:
+    another = Grace()
     grace.leave(2.0)
-    assert grace.begins_nothing
-    grace = GracePeriod(30, lambda: 1000.0)
-    grace.stop()
-    grace.stop_now()
-    grace.leave(0.001)
-    assert grace.begins_nothing
+    another.stop()
+    another.stop_now()
+    another.leave(0.001)
+    assert grace.begins_nothing and another.begins_nothing
 
 
-def test_an_abort_waits_for_no_handler() -> None:
-    clock = [1000.0]
-    grace = GracePeriod(30, lambda: clock[0])
+def test_an_abort_waits_for_no_handler(grace: Grace) -> None:
     grace.stop_now()
     grace.leave(0.01)
     assert grace.due == 1003.0
-    clock[0] = 1001.0
+    grace.now = 1001.0
     grace.abort()
     assert grace.due == 1001.0
 
 
 @pytest.mark.parametrize(("cut_off", "due"), [(True, 1018.5), (False, 1025.0)])
-def test_the_grace_period_is_cut_short_if_neither_queue_nor_api_server_answers(cut_off: bool, due: float) -> None:
-    clock = [1000.0]
-    grace = GracePeriod(30, lambda: clock[0])
+def test_the_grace_period_is_cut_short_if_neither_queue_nor_api_server_answers(grace: Grace, cut_off: bool, due: float) -> None:
     grace.stop()
     assert grace.next == 1018.5
-    clock[0] = 1018.4
-    grace.stop_if_cut_off(lambda: cut_off)
-    assert grace.due == 1025.0
-    clock[0] = 1018.5
-    grace.stop_if_cut_off(lambda: cut_off)
-    assert grace.due == due
+    for grace.now, expected in ((1018.4, 1025.0), (1018.5, due)):
+        grace.stop_if_cut_off(lambda: cut_off)
+        assert grace.due == expected

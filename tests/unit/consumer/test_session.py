@@ -130,7 +130,7 @@ def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: InMemoryLea
 
 
 def test_trouble_of_an_earlier_process_is_cleared(server: InMemoryLease, session: Session) -> None:
-    """It was killed while its queue was unreachable. The new process reaches it, and the group must be Ready again."""
+    """A process was killed while its queue was unreachable. The new process reaches the queue, so the group is Ready again."""
     server.write(renewed(None, "uid-0", "orders", 15, NOW, {TROUBLE_ANNOTATION: "Redis does not answer"}))
     session.start()
     until(lambda: len(server.writes) > 1)
@@ -220,34 +220,26 @@ def test_a_driver_takes_over_from_a_silent_one_which_notices(server: InMemoryLea
     second.close()
 
 
-def test_a_restarted_driver_gets_its_own_lease_at_once(server: InMemoryLease) -> None:
-    before = driver(server, "driver")
-    assert before.acquire(1) is None
-    before.close()
-    again = driver(server, "driver")
-    assert again.acquire(0) is None
-    again.close()
+def forbidden(holder: str) -> bool:
+    raise PermissionError("403")
 
 
-def test_the_lease_of_a_driver_without_a_pod_is_taken_at_once(server: InMemoryLease) -> None:
-    killed = driver(server, "killed")
-    assert killed.acquire(1) is None
-    killed.close()
-    assert driver(server, "next", gone=lambda holder: False).acquire(0) == "killed"
-    after = driver(server, "next", gone=lambda holder: holder == "killed")
-    assert after.acquire(0) is None
-    after.close()
-
-
-def test_a_driver_waits_for_the_lease_term_if_the_other_may_be_alive(server: InMemoryLease) -> None:
-    before = driver(server, "before")
-    assert before.acquire(1) is None
-    before.close()
-
-    def forbidden(holder: str) -> bool:
-        raise PermissionError("403")
-
-    assert driver(server, "next", gone=forbidden).acquire(0) == "before"
+@pytest.mark.parametrize(
+    ("name", "gone", "holder"),
+    [
+        ("before", None, None),
+        ("next", lambda holder: holder == "before", None),
+        ("next", lambda holder: False, "before"),
+        ("next", forbidden, "before"),
+    ],
+    ids=["restarted", "its pod is gone", "its pod is there", "unknown"],
+)
+def test_the_lease_of_an_ended_driver_is_free_at_once_if_its_pod_is_gone_or_the_same(
+    server: InMemoryLease, name: str, gone: Callable[[str], bool] | None, holder: str | None
+) -> None:
+    for one, expected in ((driver(server, "before"), None), (driver(server, name, gone=gone), holder)):
+        assert one.acquire(0) == expected
+        one.close()
 
 
 def test_no_driver_starts_while_the_api_server_is_away(server: InMemoryLease) -> None:

@@ -67,7 +67,7 @@ def test_each_attempt_gets_the_entry_as_it_was_read() -> None:
     assert tries == [(b"v", {})] * 4
 
 
-def test_a_pickled_entry_is_what_was_read_and_a_copy_can_be_acknowledged() -> None:
+def test_a_pickled_entry_is_as_read_and_a_copy_can_be_acknowledged() -> None:
     queue = filled(1)
     with queue.consumer() as consumer:
         (entry,) = next(consumer.batches())
@@ -247,7 +247,7 @@ HUGE = pytest.param(10**400, id="huge")
 
 
 @pytest.mark.parametrize("delay", [timedelta(seconds=60), "soon", float("nan"), float("inf"), -1, HUGE])
-def test_an_invalid_delay_is_rejected_where_it_is_given(delay: float) -> None:
+def test_an_invalid_delay_is_rejected_at_once(delay: float) -> None:
     with pytest.raises((TypeError, ValueError)):
         Retry("why", delay=delay)
     with filled(1).consumer() as consumer:
@@ -314,7 +314,7 @@ def test_an_entry_comes_again_however_its_deserializer_asks_for_a_retry(first: C
     assert len(tried) == 2
 
 
-def test_a_reason_that_is_not_text_is_rejected_where_it_is_given() -> None:
+def test_a_reason_that_is_not_text_is_rejected_at_once() -> None:
     error: Any = ValueError("no such customer")
     with filled(1).consumer() as consumer:
         batch: Batch = next(consumer.batches())

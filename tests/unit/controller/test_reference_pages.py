@@ -5,7 +5,7 @@ import re
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import yaml
@@ -55,8 +55,7 @@ def new_replica() -> Replica:
 
 def consumer_metrics(registry: CollectorRegistry) -> None:
     """Of a consumer that has opened its queue."""
-    open_queue, _ = ConsumerMetrics(registry).around(lambda queue: Mock(), Mock())
-    open_queue(QueueName("orders"))
+    ConsumerMetrics(registry).around(lambda queue: Mock(), MagicMock())(QueueName("orders"))
 
 
 def collected(registry: CollectorRegistry) -> dict[str, Metric]:

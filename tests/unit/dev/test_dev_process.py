@@ -29,7 +29,7 @@ while (number := signal.sigwait(ENDING)) != signal.SIGTERM:
 print("SIGTERM", flush=True)
 sys.exit(3)
 """
-"""It misses no signal: a handler's that comes just before signal.pause() is called only after the next one."""
+"""Uses sigwait: a handler for a signal that arrives just before signal.pause() would run only after the next signal."""
 IGNORING_NOTHING = """
 import os, signal, sys
 
@@ -37,12 +37,12 @@ for number in (signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""What runs the tests may ignore signals: nohup does, and a shell for what it runs in the background."""
+"""Restores signals: the parent of the tests may ignore them, as nohup and shells with background jobs do."""
 COMMAND = [sys.executable, "-c", IGNORING_NOTHING, str(BATON), "dev", "run", "--", sys.executable, "-c", CHILD]
 
 
 class Dev:
-    """The part of `baton dev` that processes come to."""
+    """The server and the state directory of `baton dev`."""
 
     def __init__(self, path: Path) -> None:
         self.server = DevServer("dev", "orders", lambda: None)

@@ -1,4 +1,4 @@
-"""What `baton dev` says of a queue that another process holds."""
+"""`baton dev`: a queue of another process, Spark executors, and the state directory."""
 
 from itertools import count
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_the_cure_names_the_server_and_no_password(url: str, command: str) -> No
     assert "geheim" not in cure
 
 
-# -- Spark executors under `baton dev`: members by the word of their driver's Lease.
+# -- Spark executors under `baton dev` are members while their driver's Lease lists them.
 
 
 DRIVER = Uid("uid-of-the-driver")
@@ -59,7 +59,7 @@ def test_an_executors_uid_depends_on_its_driver() -> None:
     assert not {one.uid for one in executors(lease("0,1", holder=Uid("another")), lambda _: 0.0)} & since.keys()
 
 
-# -- The state directory of `baton dev`: foreign files are not touched.
+# -- Foreign files in the state directory are not touched.
 
 
 def test_a_folder_with_foreign_files_is_left_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What stands in for the API server under `baton dev`, with the consumer's own client."""
+"""The stand-in for the API server under `baton dev`, used by the consumer's client."""
 
 import os
 import sys
@@ -108,7 +108,7 @@ def test_a_drivers_lease_goes_with_its_process(served: Served) -> None:
 
 
 def test_a_request_after_the_end_reports_no_change() -> None:
-    """Ctrl-C at `baton dev` ended in "Event loop is closed" where a Lease was renewed at that moment."""
+    """Ctrl-C at `baton dev` failed with "Event loop is closed" if a Lease was renewed at that moment."""
     late = Served()
     late.server.start()
     late.server.close()

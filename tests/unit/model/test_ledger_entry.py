@@ -1,4 +1,4 @@
-""""""
+"""A member's key of the ledger, and partitions as short text."""
 
 import json
 import tracemalloc
@@ -23,7 +23,7 @@ ENTRY = MemberEntry(
 )
 
 
-def test_an_entry_reads_as_the_design_fixes_it() -> None:
+def test_an_entry_has_the_documented_form() -> None:
     assert json.loads(ENTRY.to_json()) == {
         "group": "shop/orders",
         "member": "orders-exec-3",
@@ -39,7 +39,7 @@ def test_an_entry_survives_being_written_and_read() -> None:
     assert MemberEntry.from_json(ENTRY.to_json()) == ENTRY
 
 
-def test_a_queue_of_which_nothing_is_held_is_left_out() -> None:
+def test_a_queue_without_partitions_is_left_out() -> None:
     standby = MemberEntry("shop/orders", MemberId("m"), Uid("u"), 1, active=False, owned=by_queue({"orders": epochs({})}))
     assert json.loads(standby.to_json())["owned"] == {}
 
@@ -60,12 +60,12 @@ def test_a_broken_entry_is_refused_with_the_field_named(change: dict[str, object
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
-def test_an_entry_that_is_no_object_is_refused(text: str) -> None:
+def test_an_entry_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(LedgerError):
         MemberEntry.from_json(text)
 
 
-# --
+# -- Partitions and grants as text.
 
 
 numbers = st.frozensets(st.integers(0, 300))

@@ -1,4 +1,4 @@
-"""What a program sets is looked at where it is set."""
+"""Checks of the functions that a program passes, and lines of a stream."""
 
 from collections.abc import Callable
 from functools import partial
@@ -47,7 +47,7 @@ def test_the_number_of_arguments_is_checked() -> None:
         function("on_revoked", one, "partitions", "time_left")
 
 
-# -- Lines of a stream, wherever it is cut into pieces.
+# -- Lines of a stream that is cut into pieces anywhere.
 
 
 STREAM = b"one\n\ntwo\nthr"

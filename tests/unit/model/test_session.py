@@ -1,4 +1,4 @@
-""""""
+"""Releases in a session's Lease, and Leases that are free or held."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -103,7 +103,7 @@ def test_any_json_is_read_or_refused(raw: object) -> None:
         assert all(len(why) < 400 and why.isprintable() for why in told)
 
 
-# -- Who may take a Lease, and what its holder writes.
+# -- Leases: when one is free, and the spec that its holder writes.
 
 
 NOW = datetime(2026, 11, 21, 9, 48, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""How numbers and lists read."""
+"""Numbers, lists and foreign texts in messages, and errors of missing packages."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def test_foreign_text_is_quoted_on_one_short_line() -> None:
     assert quoted("\U00010000" * 41) == "'" + "\\U00010000" * 8 + "' and 33 more characters"
 
 
-# -- What a part of Baton needs, and is not installed, is said with the extra by which it comes.
+# -- A missing package is named with the command that installs it.
 
 
 OPENED = """

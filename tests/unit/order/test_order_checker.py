@@ -1,4 +1,4 @@
-"""What a checker of order must find: each test breaks one promise in an otherwise clean record. test_audit.py has more."""
+"""The checker of order: each test breaks one promise in an otherwise clean record. test_audit.py has more."""
 
 import gc
 import tracemalloc
@@ -25,7 +25,7 @@ def count(report: Report, fault: OrderViolation) -> int:
     return report.tallies[fault].count
 
 
-def test_a_hole_is_one_finding_and_says_who_had_what_is_around_it() -> None:
+def test_a_gap_is_one_finding_that_names_its_neighbours() -> None:
     report = check(*run(1, 3), *run(7, 9, NEXT_OWNER))
     [gap] = report.tallies[OrderViolation.GAP].findings
     assert (gap.first, gap.last, count(report, OrderViolation.GAP)) == (4, 6, 3)
@@ -38,23 +38,23 @@ def test_a_hole_is_one_finding_and_says_who_had_what_is_around_it() -> None:
     )
 
 
-def test_a_hole_that_is_filled_later_is_out_of_order_and_not_lost() -> None:
+def test_a_gap_filled_later_is_out_of_order_and_not_lost() -> None:
     report = check(*run(1, 3), *run(5, 5), *run(4, 4))
     assert (count(report, OrderViolation.GAP), count(report, OrderViolation.OUT_OF_ORDER)) == (0, 2)
 
 
-def test_the_end_of_a_key_is_lost_only_if_it_is_known_what_was_sent() -> None:
+def test_losses_at_the_end_are_found_only_with_the_sent_messages() -> None:
     assert check(*run(1, 3)).clean
     report = check(*run(1, 3), produced={"k": (1, 4), "never seen": (1, 2)})
     assert count(report, OrderViolation.GAP) == 3
     assert [(one.key, one.gaps) for one in report.worst] == [("never seen", 2), ("k", 1)]
 
 
-def test_what_was_processed_beyond_what_is_known_to_be_sent_is_no_fault() -> None:
+def test_messages_beyond_the_recorded_sends_are_no_fault() -> None:
     assert check(*run(1, 5), produced={"k": (1, 3)}).clean
 
 
-def test_a_key_begins_where_it_is_said_to_begin() -> None:
+def test_first_decides_where_a_key_begins() -> None:
     assert count(check(*run(5, 6)), OrderViolation.GAP) == 4
     assert check(*run(5, 6), first=None).clean
     assert count(check(*run(5, 6), first=None, produced={"k": (3, 6)}), OrderViolation.GAP) == 2
@@ -62,21 +62,21 @@ def test_a_key_begins_where_it_is_said_to_begin() -> None:
     assert "its key begins with #1" in report.tallies[OrderViolation.OUT_OF_ORDER].examples[0]
 
 
-def test_a_duplicate_names_both_who_did_it() -> None:
+def test_a_duplicate_names_both_members() -> None:
     report = check(*run(1, 3), *run(2, 2, NEXT_OWNER))
     [duplicate] = report.tallies[OrderViolation.DUPLICATE].findings
     assert duplicate.before is not None and duplicate.by is not None
     assert (duplicate.before.member, duplicate.by.member) == ("orders-a", "orders-b")
 
 
-def test_redelivered_is_counted_per_key_and_no_fault() -> None:
+def test_redelivered_messages_are_counted_and_no_fault() -> None:
     report = check(*run(1, 3), *run(2, 4, NEXT_OWNER._replace(redelivered=True)))
     assert report.clean
     assert (count(report, OrderViolation.REDELIVERED), report.processed) == (3, 4)
     assert "before by orders-a" in report.tallies[OrderViolation.REDELIVERED].examples[0]
 
 
-def test_within_one_run_sequences_grow_also_where_they_are_redelivered() -> None:
+def test_sequences_grow_within_a_run_even_if_redelivered() -> None:
     again = NEXT_OWNER._replace(redelivered=True, run="one")
     assert count(check(*run(1, 3), *run(3, 3, again), *run(2, 2, again)), OrderViolation.OUT_OF_ORDER) == 1
     assert check(*run(1, 3), *run(3, 3, again), *run(2, 2, again._replace(run="another"))).clean
@@ -106,7 +106,7 @@ def test_memory_grows_with_keys_and_not_with_records() -> None:
     assert checker.report().clean
 
 
-def test_of_very_many_holes_the_oldest_are_settled_and_still_counted() -> None:
+def test_the_oldest_of_many_gaps_are_forgotten_and_still_counted() -> None:
     holes = MOST_HOLES + 50
     report = check(*(DEAD_OWNER._replace(sequence=2 * number) for number in range(1, holes + 1)))
     assert count(report, OrderViolation.GAP) == holes

@@ -1,4 +1,4 @@
-"""Time that passes only when everybody sleeps."""
+"""Virtual time passes when all tasks sleep."""
 
 import asyncio
 import math
@@ -23,7 +23,7 @@ def test_an_hour_passes_at_once() -> None:
     assert run(sleeps()) == 3600
 
 
-def test_timers_fire_in_order_at_their_very_times() -> None:
+def test_timers_fire_in_order_and_on_time() -> None:
     async def timed() -> list[tuple[str, float]]:
         loop = asyncio.get_running_loop()
         fired: list[tuple[str, float]] = []
@@ -38,7 +38,7 @@ def test_timers_fire_in_order_at_their_very_times() -> None:
     assert run(timed()) == [("early", 0.1), ("also early", 0.1), ("late", 0.3)]
 
 
-def test_a_time_out_comes_in_virtual_time() -> None:
+def test_a_timeout_ends_in_virtual_time() -> None:
     async def waits() -> float:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(10):
@@ -48,19 +48,10 @@ def test_a_time_out_comes_in_virtual_time() -> None:
     assert run(waits()) == 10
 
 
-def test_what_would_go_to_a_thread_runs_in_between() -> None:
-    async def elsewhere() -> int:
-        return await asyncio.to_thread(lambda: 42)
-
-    assert run(elsewhere()) == 42
-
-
-def test_what_fails_in_a_thread_fails_here() -> None:
-    def fails() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        run(asyncio.to_thread(fails))
+def test_work_for_a_thread_runs_at_once_and_its_error_is_raised() -> None:
+    assert run(asyncio.to_thread(lambda: 42)) == 42
+    with pytest.raises(ValueError, match="invalid literal"):
+        run(asyncio.to_thread(int, "no"))
 
 
 def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
@@ -71,7 +62,7 @@ def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
         run(stuck())
 
 
-def test_no_timer_fires_before_its_time_even_by_the_least_that_a_number_can_say() -> None:
+def test_no_timer_fires_early_by_the_smallest_fraction() -> None:
     async def sets_it_for_the_rest() -> list[float]:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(81.05)
@@ -93,14 +84,14 @@ def test_no_timer_fires_before_its_time_even_by_the_least_that_a_number_can_say(
     assert run(sets_it_for_the_rest()) == [0.0]
 
 
-# -- The check of a rebalance's moves against the least possible.
+# -- The check of a rebalance's moves against the lower bound.
 
 
 ORDERS, PAY = QueueName("orders"), QueueName("pay")
 
 
 def counted(group: Group) -> Moves:
-    """The check, which sees each step of the group from now on."""
+    """Return the check, which sees each step of the group from now on."""
     tenant: Any = SimpleNamespace(spec={"assignors": ["solace"]}, session_timeout=0.0)
     moves, step = Moves(tenant), group.step
 

@@ -1,4 +1,4 @@
-"""The programs of the guide run as they stand."""
+"""The test programs of the guides pass."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""The queue in memory: what a program's test sees of the real consumer."""
+"""The in-memory queue with which users test their programs."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from baton.model.ids import Partition
 from baton.testing import TestQueue
 
 
-def test_entries_of_a_key_are_in_one_partition_and_those_without_take_turns() -> None:
+def test_a_key_has_one_partition_and_entries_without_a_key_take_turns() -> None:
     queue = TestQueue(partitions=4)
     assert len({queue.send("customer-1", str(number)).partition for number in range(9)}) == 1
     assert [queue.send(None, "x").partition for _ in range(5)] == [0, 1, 2, 3, 0]
@@ -18,7 +18,7 @@ def test_entries_of_a_key_are_in_one_partition_and_those_without_take_turns() ->
         queue.send("customer-1", "x", partition=4)
 
 
-def test_what_is_acknowledged_is_what_was_sent() -> None:
+def test_acked_has_the_sent_entries() -> None:
     with TestQueue(partitions=4) as queue:
         queue.start(lambda entry: None, concurrency=4)
         sent = [queue.send(f"customer-{number}", "x", headers={"n": b"1"}) for number in range(100)]
@@ -34,7 +34,7 @@ def test_an_entry_that_always_fails_is_named_with_its_tries() -> None:
             queue.settled()
 
 
-def test_a_test_that_starts_no_handler_is_told_so() -> None:
+def test_settled_without_a_handler_names_the_cure() -> None:
     with TestQueue(timeout=0.1) as queue:
         queue.send("customer-1", "x")
         with pytest.raises(TimeoutError, match="orders/0 entry 0; call `start` first"):
@@ -42,12 +42,12 @@ def test_a_test_that_starts_no_handler_is_told_so() -> None:
 
 
 @pytest.mark.parametrize(("key", "value", "what"), [("a", 5, "value"), (5, "a", "key"), ("a", bytearray(b"a"), "value")])
-def test_it_takes_no_other_types_than_a_producer(key: object, value: object, what: str) -> None:
+def test_send_rejects_types_that_a_producer_rejects(key: object, value: object, what: str) -> None:
     with pytest.raises(TypeError, match=f"a {what} is bytes or str, not (int|bytearray)"):
         TestQueue().send(key, value)  # type: ignore[arg-type]
 
 
-def test_after_max_redeliveries_it_is_a_dead_letter() -> None:
+def test_an_entry_is_a_dead_letter_after_max_redeliveries() -> None:
     tries = []
     with TestQueue(max_redeliveries=2) as queue:
 
@@ -62,7 +62,7 @@ def test_after_max_redeliveries_it_is_a_dead_letter() -> None:
         assert queue.dead_letters == [(sent, "ValueError: no")]
 
 
-def test_time_is_moved_by_hand_too() -> None:
+def test_advance_makes_retries_come_earlier() -> None:
     failed, again = threading.Event(), threading.Event()
 
     def handle(entry: Entry) -> None:
@@ -81,7 +81,7 @@ def test_time_is_moved_by_hand_too() -> None:
         assert queue.moved >= 3600
 
 
-def test_an_acknowledgement_that_comes_later_is_waited_for() -> None:
+def test_settled_waits_for_a_late_acknowledgement() -> None:
     held: list[Entry] = []
     with TestQueue() as queue:
         queue.start(held.append, manual_ack=True)
@@ -91,7 +91,7 @@ def test_an_acknowledgement_that_comes_later_is_waited_for() -> None:
         assert len(queue.acked) == 1
 
 
-def test_a_lost_partition_is_not_mine_and_its_entry_comes_again_when_it_is_granted() -> None:
+def test_an_entry_of_a_lost_partition_comes_again_after_a_grant() -> None:
     at_work, lost, mine, redelivered = threading.Event(), threading.Event(), [True], [False]
     told: list[Partition] = []
 
@@ -118,7 +118,7 @@ def test_a_lost_partition_is_not_mine_and_its_entry_comes_again_when_it_is_grant
     assert [partition.number for partition in told] == [0]
 
 
-def test_what_is_in_hand_is_finished_before_a_partition_is_handed_over() -> None:
+def test_entries_in_hand_are_finished_before_a_hand_over() -> None:
     begun, told = threading.Event(), []
     go_on = threading.Event()
 
@@ -139,7 +139,7 @@ def test_what_is_in_hand_is_finished_before_a_partition_is_handed_over() -> None
 
 
 @pytest.mark.parametrize("way", ["hand_over", "lose"])
-def test_a_partition_that_goes_right_after_the_start_has_come_before(way: str) -> None:
+def test_a_partition_taken_right_after_the_start_was_assigned_first(way: str) -> None:
     told: list[str] = []
     with TestQueue() as queue:
         consumer = queue.consumer(
@@ -181,7 +181,7 @@ def test_callbacks_have_returned_when_a_method_returns() -> None:
         assert told[3:] == ["revoked"]
 
 
-def test_a_partition_that_there_is_not_is_named_with_those_that_there_are() -> None:
+def test_an_unknown_partition_is_named() -> None:
     queue = TestQueue(partitions=2)
     for method in (queue.lose, queue.hand_over, queue.grant):
         with pytest.raises(ValueError, match="partition is 7: this queue has 0 to 1"):
@@ -193,7 +193,7 @@ def test_a_partition_that_there_is_not_is_named_with_those_that_there_are() -> N
         queue.grant(0)
 
 
-def test_where_nothing_waits_for_another_try_no_time_is_moved() -> None:
+def test_advance_moves_no_time_without_a_retry() -> None:
     with TestQueue() as queue:
         queue.start(lambda entry: None)
         queue.send("customer-1", "x")
@@ -202,7 +202,7 @@ def test_where_nothing_waits_for_another_try_no_time_is_moved() -> None:
         assert queue.moved == 0
 
 
-def test_what_comes_before_it_is_waited_for_wakes() -> None:
+def test_an_entry_sent_before_the_wait_wakes() -> None:
     reader, woken = TestQueue(partitions=2)._queue, list[int]()
     reader.append(1, b"k", b"v", {})
     reader.wait_for(frozenset({0}), lambda: woken.append(0))
@@ -213,7 +213,7 @@ def test_what_comes_before_it_is_waited_for_wakes() -> None:
     assert woken == [1], "once for each wait"
 
 
-def test_what_ends_the_program_ends_the_test() -> None:
+def test_the_exception_that_ended_the_program_is_raised() -> None:
     def handle(entry: Entry) -> None:
         raise SystemExit(3)
 
@@ -224,7 +224,7 @@ def test_what_ends_the_program_ends_the_test() -> None:
             queue.settled()
 
 
-def test_a_handler_that_hangs_is_named_at_the_end() -> None:
+def test_a_hanging_handler_fails_the_test() -> None:
     go_on = threading.Event()
     begun = threading.Event()
 
@@ -241,14 +241,14 @@ def test_a_handler_that_hangs_is_named_at_the_end() -> None:
     go_on.set()
 
 
-def test_one_queue_is_one_member() -> None:
+def test_a_queue_has_one_consumer() -> None:
     queue = TestQueue()
     queue.consumer()
     with pytest.raises(RuntimeError, match="another TestQueue"):
         queue.consumer()
 
 
-async def test_coroutines_run_in_the_tests_own_event_loop() -> None:
+async def test_coroutines_run_in_the_event_loop_of_the_test() -> None:
     loops, told = set[asyncio.AbstractEventLoop](), list[Partition]()
 
     async def handle(entry: Entry) -> None:
@@ -269,7 +269,7 @@ async def test_coroutines_run_in_the_tests_own_event_loop() -> None:
     assert loops == {asyncio.get_running_loop()}
 
 
-def test_an_entry_for_a_test_is_mine_and_notes_what_is_said_of_it() -> None:
+def test_an_entry_for_a_test_records_outcomes() -> None:
     entry = Entry.for_test(b"v", key=b"k", headers={"h": b"1"}, partition=3, attempt=2)
     assert (entry.value, entry.key, entry.headers, entry.partition, entry.attempt) == (b"v", b"k", {"h": b"1"}, 3, 2)
     assert entry.still_mine() and entry.time_left() is None
@@ -277,7 +277,7 @@ def test_an_entry_for_a_test_is_mine_and_notes_what_is_said_of_it() -> None:
     assert len(entry.outcomes) == 1
 
 
-def test_the_fixture_is_a_queue_of_four_partitions(baton_queue: TestQueue) -> None:
+def test_the_fixture_is_a_queue_with_four_partitions(baton_queue: TestQueue) -> None:
     seen: list[object] = []
     baton_queue.start(seen.append)
     assert {baton_queue.send(None, "x").partition for _ in range(4)} == {0, 1, 2, 3}
