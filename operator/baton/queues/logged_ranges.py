@@ -21,6 +21,8 @@ class PartitionBounds(NamedTuple):
     """The number before the first existing entry: `start` of a range that begins with that entry."""
     last: int
     """The last existing entry."""
+    granted: bool = True
+    """False: the partition was never granted, so it is unknown where the group begins, and `committed` is `before_first`."""
 
 
 class AheadRequest(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from baton.model.ids import MemberId, QueueName
 from baton.model.session import Release
-from baton.queues.logged_ranges import LoggedRanges
+from baton.queues.logged_ranges import LoggedRanges, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
@@ -37,11 +37,16 @@ class WatchedRanges(ModelledRanges):
         self.away = False
         self.withdrawn = 0
         """How many of the last partitions the queue no longer has; their records remain."""
+        self.never_granted: set[int] = set()
         self.begun = 0
         self.questions: list[str] = []
 
     def partitions(self) -> int:
         return super().partitions() - self.withdrawn
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        found = super().positions()
+        return {number: bounds._replace(granted=number not in self.never_granted) for number, bounds in found.items()}
 
     def before(self) -> None:
         if self.away:

@@ -14,9 +14,9 @@ from baton.queues.logged_ranges import LoggedRanges, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
-from baton.spark.offsets import AskAgain, OffsetPlace, SourceError, offset_text
+from baton.spark.offsets import AskAgain, BatchOptions, OffsetPlace, Offsets, SourceError, offset_text
 from baton.spark.queues import FleetQueues, Range
-from baton.spark.ranges import first_positions
+from baton.spark.ranges import batch_read, first_positions
 from baton.spark.statistics import How, RangeReport
 from baton.spark.stream import Stream, running_query
 from tests.ids import a_partition, by_queue, epochs
@@ -428,20 +428,69 @@ def test_a_new_query_finishes_what_the_last_one_left(scene: StreamScene) -> None
     assert scene.partitions[0].committed == 2, "whatever else there was once"
 
 
-def test_a_partition_that_was_never_granted_holds_up_no_other(scene: StreamScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic has grown, and the operator has not granted the new partition: a query with a checkpoint is restarted."""
+@pytest.fixture
+def grown() -> StreamScene:
+    """A topic with an entry in each of three partitions. The operator has granted all but the last."""
+    scene = StreamScene(3)
+    for number in range(3):
+        scene.add(number)
+    scene.own({0: 1, 1: 1})
+    scene.ranges.never_granted.add(2)
+    return scene
 
-    def positions() -> Mapping[int, PartitionBounds]:
-        raise QueueUnreachable("partition 1 of orders has no owner yet")
 
-    monkeypatch.setattr(scene.ranges, "positions", positions)
-    scene.add(count=3)
-    stream = scene.stream()
-    assert numbers(stream.latest_offset(at(p0=1))) == {0: 3}
-    assert scene.partitions[0].committed == 1, "what the last query left is finished"
-    assert told(stream.plan(at(p0=1), at(p0=3), "2")) == [(0, 1, 3, "1")]
-    assert scene.ranges.begun == 1
-    assert scene.context.queues.answer(), "an executor that hangs is replaced"
+def test_a_partition_that_was_never_granted_holds_up_no_other(grown: StreamScene) -> None:
+    stream = grown.stream()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}, "the other new partition is read"
+    assert stream.rows_behind({a_partition("orders", 0): 0, a_partition("orders", 1): 1}) == {
+        a_partition("orders", 0): 1,
+        a_partition("orders", 1): 0,
+    }
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 1, 1: 1}
+    assert told(stream.plan(at(p0=0, p1=0), at(p0=1, p1=1), "1")) == [(0, 0, 1, "1"), (1, 0, 1, "1")]
+    grown.ranges.never_granted.clear()
+    grown.own({0: 1, 1: 1, 2: 1})
+    assert numbers(stream.latest_offset(at(p0=1, p1=1))) == {0: 1, 1: 1, 2: 0}
+
+
+def test_a_repeated_batch_waits_no_longer_because_a_partition_was_never_granted(grown: StreamScene) -> None:
+    grown.own({})
+    stream = grown.stream()
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=1), "1")
+    grown.now += grown.context.repeat_wait
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        (OffsetPlace.COMMITTED, {0: 0, 1: 0}),
+        (OffsetPlace.EARLIEST, {0: 0, 1: 0, 2: 0}),
+        (OffsetPlace.LATEST, {0: 1, 1: 1, 2: 1}),
+        ({a_partition("orders", 0): 1}, {0: 1, 1: 0}),
+        ({a_partition("orders", 2): 1}, {0: 0, 1: 0, 2: 1}),
+    ],
+)
+def test_a_new_query_begins_where_it_is_known(grown: StreamScene, place: Offsets, found: dict[int, int]) -> None:
+    """A partition without a known position enters the offset once it was granted."""
+    assert numbers(first_positions(place, grown.context.queues)) == found
+
+
+def test_an_available_now_query_waits_for_a_partition_that_was_never_granted(grown: StreamScene) -> None:
+    stream = grown.stream()
+    stream.prepare_available_now()
+    with pytest.raises(AskAgain):
+        stream.latest_offset(at(p0=1, p1=1))
+    grown.ranges.never_granted.clear()
+    grown.own({0: 1, 1: 1, 2: 1})
+    assert numbers(stream.latest_offset(at(p0=1, p1=1))) == {0: 1, 1: 1, 2: 0}
+
+
+def test_a_batch_read_of_a_partition_that_was_never_granted_needs_other_positions(grown: StreamScene) -> None:
+    assert [one[:3] for one in told(batch_read(BatchOptions(), grown.context.queues))] == [(0, 0, 1), (1, 0, 1), (2, 0, 1)]
+    with pytest.raises(SourceError, match="orders/2 has no owner yet, so its committed position is not known"):
+        batch_read(BatchOptions(starting=OffsetPlace.COMMITTED), grown.context.queues)
 
 
 def test_finishes_undone_by_a_failover_are_repeated_without_new_entries(scene: StreamScene) -> None:

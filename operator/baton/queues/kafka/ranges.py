@@ -114,27 +114,25 @@ class QueryRanges:
 
     async def check(self) -> None:
         """See `LoggedRanges.check`. Partitions that were never granted have no readers, and are not asked."""
-        await self._granted()
+        await self._all_bounds(await self._seen(await self._partitions()))
 
     async def positions(self) -> dict[int, PartitionBounds]:
-        found, begins, ends = await self._granted()
-        if unknown := sorted(set(await self._partitions()) - found.keys()):
-            raise QueueUnreachable(
-                f"{self._client.address.place}: partition {unknown[0]} of {self._queue} has no owner yet: wait until the "
-                "operator has granted it, or check the conditions of the ConsumerGroup"
-            )
+        everything = await self._partitions()
+        found = await self._seen(everything)
+        begins, ends = await self._all_bounds(everything)
         return {
-            number: PartitionBounds(max(one.offset, begins[number]), begins[number], ends[number])
-            for number, one in sorted(found.items())
+            number: PartitionBounds(max(found[number].offset, begins[number]), begins[number], ends[number])
+            if number in found
+            else PartitionBounds(begins[number], begins[number], ends[number], granted=False)
+            for number in everything
         }
 
-    async def _granted(self) -> tuple[Mapping[int, Committed], Mapping[int, int], Mapping[int, int]]:
-        """Return the records and the ends of all partitions that were granted."""
-        found = await self._seen(await self._partitions())
-        begins, ends = await self._bounds(found)
-        if missing := sorted(found.keys() - (begins.keys() & ends.keys())):
+    async def _all_bounds(self, partitions: Collection[int]) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """Return the ends of these partitions. Raises QueueUnreachable if one has no leader."""
+        begins, ends = await self._bounds(partitions)
+        if missing := sorted(set(partitions) - (begins.keys() & ends.keys())):
             raise QueueUnreachable(f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader")
-        return found, begins, ends
+        return begins, ends
 
     async def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
         looked = await self._look(query, [one.partition for one in requests])
@@ -409,7 +407,6 @@ class KafkaRanges:
         self._ask(lambda topic: topic.check())
 
     def positions(self) -> Mapping[int, PartitionBounds]:
-        """See LoggedRanges. Before each partition has been granted, it is unknown where the group begins."""
         return self._ask(lambda topic: topic.positions())
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
