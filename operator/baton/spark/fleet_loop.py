@@ -22,31 +22,28 @@ log = logging.getLogger("baton.spark")
 
 
 class HoldUp:
-    """Detects executors that missed a hand-off deadline, have tasks, and finish none.
+    """Detects executors that missed a hand-off deadline and have a task that does not end.
 
-    A batch ends with its slowest task, so a stuck executor would stop the whole fleet. Spark itself drops executors that send no
-    heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`); these still send them. Each executor is judged alone, because
-    the others may have tasks of another query.
+    A batch ends with its slowest task, so a stuck task would stop the whole fleet. Spark itself drops executors that send no
+    heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`); these still send them. Each task is judged alone, because others
+    may end beside it, in the same executor or in another.
     """
 
     def __init__(self, patience: float) -> None:
-        """`patience`: seconds for which an executor may finish no task."""
+        """`patience`: seconds that a task may run on after its executor has missed a deadline."""
         self._patience = patience
-        self._seen: dict[str, tuple[int, float]] = {}
-        """How many tasks each executor has finished, and since when. If that grows, it is slow, not stuck."""
+        self._since: dict[int, float] = {}
+        """When each task of such an executor was first seen."""
 
     def look(self, executors: Iterable[Executor], missed: frozenset[str], now: float) -> frozenset[str]:
         """Return the ids of the executors to kill. `missed`: executors whose partitions in this batch were granted to others."""
-        before, self._seen = self._seen, {}
-        for one in executors:
-            if one.id in missed and one.active_tasks:  # without tasks, the user's function is busy in the driver
-                finished, since = before.get(one.id, (one.finished_tasks, now))
-                self._seen[one.id] = one.finished_tasks, since if finished == one.finished_tasks else now
-        return frozenset(name for name, (_, since) in self._seen.items() if now - since >= self._patience)
+        running = {task: one.id for one in executors if one.id in missed for task in one.tasks}
+        self._since = {task: self._since.get(task, now) for task in running}
+        return frozenset(running[task] for task, since in self._since.items() if now - since >= self._patience)
 
     def end(self) -> None:
         """Begin to count again."""
-        self._seen = {}
+        self._since = {}
 
 
 # -- the size of the fleet

@@ -56,7 +56,7 @@ def context(server: RedisServer) -> Iterator[FleetContext]:
         queues=queues,
         ledger=ledger,
         grants_in_use=grants_in_use,
-        executors=lambda: {ME: Executor("1", "10.0.0.1", ME, 0, 0)},
+        executors=lambda: {ME: Executor("1", "10.0.0.1", ME)},
         finishing=finishing,
         counts=counts,
         repeat_wait=1,
