@@ -37,6 +37,9 @@ class Range(NamedTuple):
     start: int
     end: int
 
+    def __str__(self) -> str:
+        return f"{self.partition.queue}/{self.partition.number} from {self.start + 1} to {self.end}"
+
     @property
     def queue(self) -> QueueName:
         return self.partition.queue

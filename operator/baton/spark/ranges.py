@@ -145,7 +145,7 @@ def record_ranges(
                 case Logged():
                     recorded[one] = answer
                 case SetAside():
-                    log.warning("%s/%s from %s to %s is in the dead letters: no rows", *one.partition, one.start + 1, one.end)
+                    log.warning("%s is in the dead letters: no rows", one)
                 case LaterQuery(number):
                     raise superseded(number)
                 case Gone(_, last) if last < one.start:
@@ -182,9 +182,8 @@ def lost(one: Range, first: int) -> str:
 
 def _loss(one: Range, first: int) -> str:
     return (
-        f"the query should read {one.partition.queue}/{one.partition.number} from {one.start + 1} to {one.end}, and its first "
-        f"entry is {first}: the entries before it were finished or deleted, perhaps by another query with a newer checkpoint, or "
-        "the queue was lost and recreated"
+        f"the query should read {one}, and its first entry is {first}: the entries before it were finished or deleted, perhaps "
+        "by another query with a newer checkpoint, or the queue was lost and recreated"
     )
 
 

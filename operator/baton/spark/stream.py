@@ -3,13 +3,13 @@
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from baton.model.ids import MemberId, Partition, QueueName
-from baton.model.wording import counted
+from baton.model.wording import counted, first_of
 from baton.queues.logged_ranges import LaterQuery
 from baton.spark.batch_search import BatchSearch
 from baton.spark.context import FleetContext
@@ -262,7 +262,8 @@ class Stream:
             self._planned = PlannedBatch(self.name, self._query.known, ends, grants, batch)
             self._chosen = self._waits = None
         self._search.served(ends)
-        rows = f"of {counted(len(todo), 'range')} ({_examples(todo)})" if todo else "without rows"
+        some = ", ".join(map(str, todo[:3])) + (", …" if len(todo) > 3 else "")
+        rows = f"of {counted(len(todo), 'range')} ({some})" if todo else "without rows"
         self.last_plan = f"batch {batch or '(number unknown)'} {rows}"
         return self._reading_plan(executors, grants, addresses)
 
@@ -397,11 +398,5 @@ class Stream:
         }
 
 
-def _named(partitions: Sequence[Partition], most: int = 10) -> str:
-    named = ", ".join(f"{queue}/{number}" for queue, number in partitions[:most])
-    return named + (f" and {len(partitions) - most:,} more" if len(partitions) > most else "")
-
-
-def _examples(todo: Sequence[Range], most: int = 3) -> str:
-    named = ", ".join(f"{one.partition.queue}/{one.partition.number} {one.start + 1} to {one.end}" for one in todo[:most])
-    return named + (", …" if len(todo) > most else "")
+def _named(partitions: Iterable[Partition]) -> str:
+    return first_of([f"{queue}/{number}" for queue, number in partitions], 10)

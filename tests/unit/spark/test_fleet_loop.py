@@ -122,7 +122,7 @@ def test_a_victim_counts_until_it_has_handed_off(
     wanted: RequestedScale, numbers: list[int], ledger: list[MemberEntry], busy: frozenset[MemberId], found: Resize
 ) -> None:
     fleet = [executor(number) for number in numbers]
-    assert resize(wanted, fleet, {entry.member: entry for entry in ledger}, busy) == found
+    assert resize(wanted, fleet, {entry.member: entry for entry in ledger}, busy, {}) == found
 
 
 class Scheduler:

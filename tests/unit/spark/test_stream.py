@@ -88,7 +88,7 @@ def test_the_last_planned_batch_is_named_by_its_ranges(scene: StreamScene) -> No
     stream.plan("{}", at(p0=0), "0")
     assert stream.last_plan == "batch 0 without rows"
     stream.plan(at(p0=0), at(p0=3), "1")
-    assert stream.last_plan == "batch 1 of 1 range (orders/0 1 to 3)"
+    assert stream.last_plan == "batch 1 of 1 range (orders/0 from 1 to 3)"
 
 
 def test_ranges_name_rows_that_may_have_been_delivered(scene: StreamScene) -> None:
