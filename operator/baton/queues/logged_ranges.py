@@ -135,6 +135,11 @@ class LoggedRanges(Protocol):
     sets_aside: bool
     """Whether ranges can be moved to dead letters."""
 
+    @property
+    def log_id(self) -> str:
+        """The log that the query reads, after `begin`: positions in another log mean nothing here. Empty if no number is ever
+        used again, so that positions themselves tell."""
+
     def begin(self) -> int:
         """Start a query and return its number. Requests of all earlier queries are rejected from now on."""
 

@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
+from baton.queues.logged_ranges import AheadAnswer, AheadRequest
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
 from baton.spark.queues import FleetQueues, ParallelRequests, QueueAwayError
@@ -120,14 +120,10 @@ def test_a_silent_queue_holds_up_no_other_and_is_asked_again(monkeypatch: pytest
 class LostQueue(QueueWithoutEntries):
     """A queue that becomes unreachable during a wait."""
 
-    def positions(self) -> Mapping[int, PartitionBounds]:
-        if self.away:
-            raise QueueUnreachable("away")
-        return super().positions()
-
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.away = True
-        raise QueueUnreachable("away")
+        self.before()
+        raise AssertionError("it is away")
 
 
 def test_an_unreachable_queue_is_reported_and_its_partitions_are_asked_again(
@@ -138,7 +134,7 @@ def test_an_unreachable_queue_is_reported_and_its_partitions_are_asked_again(
     fleet = FleetQueues({ORDERS: ""}, "shop", "group", lambda url, name, group: orders)
     everything = {a_partition("orders", 0), a_partition("orders", 1)}
     assert fleet.wait(everything, HOUR) == everything
-    assert fleet.trouble() == "away"
+    assert fleet.trouble() == "it is away"
     with pytest.raises(QueueAwayError):
         fleet.positions()
     orders.away = False

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from baton.model.ids import Partition, QueueName
-from baton.queues.logged_ranges import LoggedRanges, PartitionBounds
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.logged_ranges import LoggedRanges
 from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
 from baton.spark.offsets import AskAgain, BatchOptions, OffsetPlace, Offsets, SourceError, offset_text
@@ -747,6 +746,34 @@ def test_unknown_entry_sizes_are_estimated_from_earlier_entries(scene: StreamSce
 # -- what a query may not go on with
 
 
+def in_log(text: str, log: str) -> str:
+    """The offset, with the id of its queue's log."""
+    return text.replace("}}", f',"id":"{log}"}}}}')
+
+
+def test_a_checkpoint_of_another_topic_is_rejected_before_anything_is_finished(scene: StreamScene) -> None:
+    """The topic was deleted and recreated: its numbers begin again, so the positions exist."""
+    scene.add(count=5)
+    scene.ranges.log_id = "second"
+    with pytest.raises(SourceError, match=r"in another topic of queue orders: .* a new checkpoint"):
+        scene.stream().latest_offset(in_log(at(p0=3), "first"))
+    with pytest.raises(SourceError, match=r"in another topic of queue orders: .* a new checkpoint"):
+        scene.stream().plan(at(p0=1), in_log(at(p0=3), "first"), "7")
+    assert scene.partitions[0].committed == 0
+    stream = scene.stream()
+    assert numbers(stream.latest_offset(in_log(at(p0=3), "second"))) == {0: 5}
+    assert stream.log_ids == {ORDERS: "second"}
+
+
+def test_an_offset_keeps_the_topics_of_queues_that_do_not_answer() -> None:
+    scene = StreamScene(parcels=True)
+    assert scene.parcels is not None
+    scene.parcels.away, scene.ranges.log_id = True, "mine"
+    stream = scene.stream()
+    stream.latest_offset('{"orders":{"0":0},"parcels":{"0":4,"id":"other"}}')
+    assert stream.log_ids == {ORDERS: "mine", PARCELS: "other"}
+
+
 def test_a_position_past_the_last_entry_ends_the_query(scene: StreamScene) -> None:
     scene.add(count=3)
     with pytest.raises(SourceError, match=r"at 9 of orders/0, which is after its last entry, 3: .* a new checkpoint"):
@@ -795,13 +822,10 @@ def test_an_overtaken_query_adds_no_partition_to_the_checkpoint() -> None:
 
 
 def test_rows_behind_are_known_for_each_queue_that_answers() -> None:
-    class Away(QueueWithoutEntries):
-        def positions(self) -> Mapping[int, PartitionBounds]:
-            raise QueueUnreachable("it is away")
-
-    scene = StreamScene()
+    scene, away = StreamScene(), QueueWithoutEntries()
     scene.add(count=3)
-    queues: dict[str, LoggedRanges] = {"shop/a-queue-that-is-away": Away(), "shop/orders": scene.ranges}
+    away.away = True
+    queues: dict[str, LoggedRanges] = {"shop/a-queue-that-is-away": away, "shop/orders": scene.ranges}
     both = FleetQueues({QueueName("a-queue-that-is-away"): "", ORDERS: ""}, "shop", "group", lambda _, name, group: queues[name])
     entries = LastEntries(both, lambda: scene.now)
     assert entries.behind({a_partition("orders", 0): 1, a_partition("a-queue-that-is-away", 0): 1}) == {

@@ -76,7 +76,7 @@ class QueryRanges:
         self._queue = queue
         self._topic: Topic | None = None
         self._described_at = 0.0
-        self._topic_id = ""
+        self.topic_id = ""
         """The topic that the query reads; empty: any. Records of a topic that was recreated since are not changed."""
         self._beginning = 0
         """The number of a query whose `begin` has failed; 0: none."""
@@ -88,7 +88,7 @@ class QueryRanges:
     async def begin(self) -> int:
         """See `LoggedRanges.begin`. After an error, the next call goes on with the same number: a very large topic takes several
         calls."""
-        self._topic_id = (await self.topic(fresh=True)).topic_id
+        self.topic_id = (await self.topic(fresh=True)).topic_id
         partitions = await self._partitions()
         found = await self._seen(partitions)
         known = max(map(_query, found.values()), default=0)
@@ -321,7 +321,7 @@ class QueryRanges:
 
     def _recreated(self, seen: Committed) -> bool:
         """Whether the record is of a later topic with this name: the query's was deleted."""
-        return bool(self._topic_id) and seen.record is not None and seen.record.topic_id != self._topic_id
+        return bool(self.topic_id) and seen.record is not None and seen.record.topic_id != self.topic_id
 
 
 def _is_owned(seen: Committed) -> bool:
@@ -395,6 +395,11 @@ class KafkaRanges:
         self._loop = EventLoopThread().user()
         self._interrupted = asyncio.Event()
         self._opened: QueryRanges | None = None
+
+    @property
+    def log_id(self) -> str:
+        """The brokers' id of the topic."""
+        return self._opened.topic_id if self._opened is not None else ""
 
     def begin(self) -> int:
         """See LoggedRanges. The number is the time in microseconds or more."""
