@@ -16,8 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.integration.spark.chaos import a_few_troubles
-from tests.integration.spark.chaos_course import BUSY, see_every_row_once
+from tests.integration.spark.chaos import BUSY, a_few_troubles, see_every_row_once
 from tests.integration.spark.world import Worlds, numbers, wait_for
 from tests.waiting import PATIENCE, until
 
