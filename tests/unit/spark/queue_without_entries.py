@@ -16,16 +16,17 @@ class QueueWithoutEntries(ModelledRanges):
         super().__init__({0: Partition()})
         self.away = False
         self.answers_now = threading.Event()
-        """Cleared: requests wait, like at a server that accepts connections and does not answer."""
+        """Cleared: requests hang, like at a server that accepts connections and does not answer. An interrupt ends no wait."""
         self.answers_now.set()
         self.news = threading.Event()
         """Set to end a wait."""
         self.finished: list[int] = []
         """The requested ends."""
-        self.waits = self.interrupts = 0
+        self.asked = self.waits = self.interrupts = 0
         self._interrupted = threading.Event()
 
     def before(self) -> None:
+        self.asked += 1
         assert self.answers_now.wait(HOUR)
         if self.away:
             raise QueueUnreachable("it is away")
@@ -35,6 +36,7 @@ class QueueWithoutEntries(ModelledRanges):
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.waits += 1
+        self.before()
         for _ in range(int(PATIENCE * 1000)):
             if self.news.is_set():
                 self.news.clear()

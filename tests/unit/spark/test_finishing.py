@@ -9,10 +9,9 @@ from baton.model.ids import Partition, QueueName
 from baton.model.session import Release
 from baton.queues.logged_ranges import FinishAnswer, Finished, LaterQuery, RangeToFinish
 from baton.queues.protocol import QueueUnreachable
-from baton.spark.finishing import Finishing, PlannedBatch
-from baton.spark.ledger import GrantsInUse
-from baton.spark.queues import FleetQueues
-from baton.spark.statistics import Counts, How, RangeReport
+from baton.spark.finishing import PlannedBatch
+from baton.spark.statistics import How, RangeReport
+from tests.fleet_context import fleet_context, fleet_queues
 from tests.ids import a_partition
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.unit.spark.builders import entry, grant
@@ -55,15 +54,14 @@ class Scene:
     def __init__(self, *answers: FinishAnswer | Exception) -> None:
         """`answers`: of the first queue."""
         self.released: frozenset[Release] = frozenset()
-        self.orders, self.parcels, self.counts = Queue(*answers), Queue(), Counts()
-        made = {"shop/orders": self.orders, "shop/parcels": self.parcels}
-        self.queues = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
+        self.orders, self.parcels = Queue(*answers), Queue()
+        self.queues = fleet_queues({ORDERS: self.orders, PARCELS: self.parcels})
+        self.reported: list[RangeReport] | None = []
         ledger = WrittenLedger()
-        self.grants_in_use = GrantsInUse(ledger, self._told)
+        context = fleet_context(self.queues, ledger, dict, released=self._told, reports=self._reports)
+        self.grants_in_use, self.finishing, self.counts = context.grants_in_use, context.finishing, context.counts
         self.grants_in_use.take(lambda _: GRANTS.values())
         ledger.write(entry("exec-1", revoking={0: 1, 1: 1}))
-        self.reported: list[RangeReport] | None = []
-        self.finishing = Finishing(self.queues, self.grants_in_use, self.counts, self._reports)
 
     def submit(self, ends: Mapping[Partition, int]) -> None:
         grants = frozenset(GRANTS[partition] for partition in ends)

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import pytest
 
 from baton.model.ids import Partition, QueueName
-from baton.queues.logged_ranges import LoggedRanges
 from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
 from baton.spark.offsets import AskAgain, BatchOptions, OffsetPlace, Offsets, SourceError, offset_text
-from baton.spark.queues import FleetQueues, Range
+from baton.spark.queues import Range
 from baton.spark.ranges import batch_read, first_positions
 from baton.spark.statistics import How, RangeReport
 from baton.spark.stream import Stream, running_query
+from tests.fleet_context import fleet_queues
 from tests.ids import a_partition, by_queue, epochs
 from tests.unit.spark.builders import entry
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
@@ -825,8 +825,7 @@ def test_rows_behind_are_known_for_each_queue_that_answers() -> None:
     scene, away = StreamScene(), QueueWithoutEntries()
     scene.add(count=3)
     away.away = True
-    queues: dict[str, LoggedRanges] = {"shop/a-queue-that-is-away": away, "shop/orders": scene.ranges}
-    both = FleetQueues({QueueName("a-queue-that-is-away"): "", ORDERS: ""}, "shop", "group", lambda _, name, group: queues[name])
+    both = fleet_queues({QueueName("a-queue-that-is-away"): away, ORDERS: scene.ranges})
     entries = LastEntries(both, lambda: scene.now)
     assert entries.behind({a_partition("orders", 0): 1, a_partition("a-queue-that-is-away", 0): 1}) == {
         a_partition("orders", 0): 2,
