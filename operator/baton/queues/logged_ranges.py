@@ -21,6 +21,8 @@ class PartitionBounds(NamedTuple):
     """The number before the first existing entry: `start` of a range that begins with that entry."""
     last: int
     """The last existing entry."""
+    granted: bool = True
+    """False: the partition was never granted, so it is unknown where the group begins, and `committed` is `before_first`."""
 
 
 class AheadRequest(NamedTuple):
@@ -132,6 +134,11 @@ class LoggedRanges(Protocol):
 
     sets_aside: bool
     """Whether ranges can be moved to dead letters."""
+
+    @property
+    def log_id(self) -> str:
+        """The log that the query reads, after `begin`: positions in another log mean nothing here. Empty if no number is ever
+        used again, so that positions themselves tell."""
 
     def begin(self) -> int:
         """Start a query and return its number. Requests of all earlier queries are rejected from now on."""

@@ -57,7 +57,10 @@ class Decisions:
         return _answered(lambda: offset_text({}))
 
     def latestOffset(self, stream: str, start: str) -> str:  # noqa: N802
-        return _answered(lambda: offset_text(self._stream(stream).latest_offset(start)))
+        def latest(stream: Stream) -> str:
+            return offset_text(stream.latest_offset(start), stream.log_ids)
+
+        return _answered(lambda: latest(self._stream(stream)))
 
     def plan(self, stream: str, start: str, end: str, batch: str) -> str:
         return _answered(lambda: self._stream(stream).plan(start, end, batch))

@@ -26,8 +26,8 @@ class Executor:
     """The host that the executor registered with: the IP of its pod."""
     pod: MemberId
     """The name of its pod, which is its name in the ledger."""
-    active_tasks: int = 0
-    finished_tasks: int = 0
+    tasks: frozenset[int] = frozenset()
+    """Spark's numbers of the tasks that it runs. They differ in the whole application."""
     slots: int = 1
     """Tasks that the executor can run at a time."""
 
@@ -78,9 +78,7 @@ class SparkExecutors:
         # One call for the whole fleet.
         listed = json.loads(self._gateway.jvm.dev.baton.spark.ExecutorList.list(self._context))
         found = [
-            Executor(
-                one["id"], one["host"], MemberId(f"{self._prefix}-exec-{one['id']}"), one["active"], one["finished"], one["slots"]
-            )
+            Executor(one["id"], one["host"], MemberId(f"{self._prefix}-exec-{one['id']}"), frozenset(one["tasks"]), one["slots"])
             for one in listed
         ]
         return tuple(sorted(found, key=lambda executor: (len(executor.id), executor.id)))

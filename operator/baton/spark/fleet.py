@@ -59,8 +59,8 @@ class Fleet:
     ) -> None:
         """`group` is the name of the ConsumerGroup; `queues` maps the name of each of its queues to a URL.
 
-        Times are in seconds. `holdup_timeout`: how long an executor that missed a hand-off deadline may hold up a batch without
-        finishing a task; set it longer than the longest task of the application. `repeat_wait`: how long a batch that the
+        Times are in seconds. `holdup_timeout`: how long a task may run on in an executor that missed a hand-off deadline, until
+        the executor is killed; set it longer than the longest task of the application. `repeat_wait`: how long a batch that the
         previous driver left unfinished waits for the owners of all its partitions; after that, other executors read them.
         `grace`: how long the running batch may take when the fleet stops; set it longer than a batch, and 20 s shorter than the
         grace period of the driver's pod.

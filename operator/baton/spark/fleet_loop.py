@@ -22,31 +22,28 @@ log = logging.getLogger("baton.spark")
 
 
 class HoldUp:
-    """Detects executors that missed a hand-off deadline, have tasks, and finish none.
+    """Detects executors that missed a hand-off deadline and have a task that does not end.
 
-    A batch ends with its slowest task, so a stuck executor would stop the whole fleet. Spark itself drops executors that send no
-    heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`); these still send them. Each executor is judged alone, because
-    the others may have tasks of another query.
+    A batch ends with its slowest task, so a stuck task would stop the whole fleet. Spark itself drops executors that send no
+    heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`); these still send them. Each task is judged alone, because others
+    may end beside it, in the same executor or in another.
     """
 
     def __init__(self, patience: float) -> None:
-        """`patience`: seconds for which an executor may finish no task."""
+        """`patience`: seconds that a task may run on after its executor has missed a deadline."""
         self._patience = patience
-        self._seen: dict[str, tuple[int, float]] = {}
-        """How many tasks each executor has finished, and since when. If that grows, it is slow, not stuck."""
+        self._since: dict[int, float] = {}
+        """When each task of such an executor was first seen."""
 
     def look(self, executors: Iterable[Executor], missed: frozenset[str], now: float) -> frozenset[str]:
-        """Return the ids of the executors to kill. `missed`: executors whose partitions in this batch were granted to others."""
-        before, self._seen = self._seen, {}
-        for one in executors:
-            if one.id in missed and one.active_tasks:  # without tasks, the user's function is busy in the driver
-                finished, since = before.get(one.id, (one.finished_tasks, now))
-                self._seen[one.id] = one.finished_tasks, since if finished == one.finished_tasks else now
-        return frozenset(name for name, (_, since) in self._seen.items() if now - since >= self._patience)
-
-    def end(self) -> None:
-        """Begin to count again."""
-        self._seen = {}
+        """Return the ids of the executors to kill, and begin to count again. `missed`: executors whose partitions in this batch
+        were granted to others."""
+        running = {task: one.id for one in executors if one.id in missed for task in one.tasks}
+        self._since = {task: self._since.get(task, now) for task in running}
+        stuck = frozenset(running[task] for task, since in self._since.items() if now - since >= self._patience)
+        if stuck:
+            self._since = {}
+        return stuck
 
 
 # -- the size of the fleet
@@ -68,22 +65,21 @@ def resize(
     executors: Iterable[Executor],
     entries: Mapping[MemberId, MemberEntry],
     busy: frozenset[MemberId],
-    leaving: Mapping[MemberId, float] | None = None,
-    last: float = 0.0,
+    leaving: Mapping[MemberId, float],
 ) -> Resize:
     """Decide from the ledger's request and the terminating pods (`leaving`: the seconds that each has left).
 
     A victim is killed once its key owns and revokes nothing and no running batch uses it (`busy`). Until then it counts towards
     the target, so that an executor that crashes meanwhile is replaced at once. An executor whose pod terminates is dismissed on
-    the same condition, or in its `last` seconds once no batch uses it, and is replaced right away.
+    the same condition, or in its last seconds (`LAST`) once no batch uses it, and is replaced right away.
     """
-    fleet, leaving = list(executors), leaving or {}
+    fleet = list(executors)
     chosen = requested.victims if requested is not None else frozenset()
     victims = [executor for executor in fleet if executor.pod in chosen and executor.pod not in leaving]
     stopping = [executor for executor in fleet if executor.pod in leaving]
     free = {one.id for one in fleet if one.pod not in busy and _idle(entries.get(one.pod))}
     kill = [executor.id for executor in victims if executor.id in free]
-    short = {one.id for one in stopping if one.pod not in busy and leaving[one.pod] <= last}
+    short = {one.id for one in stopping if one.pod not in busy and leaving[one.pod] <= LAST}
     dismiss = [executor.id for executor in stopping if executor.id in free | short]
     target = None if requested is None else requested.replicas + len(victims) - len(kill) + len(stopping)
     return Resize(target, tuple(sorted(kill)), tuple(sorted(dismiss)))
@@ -183,18 +179,18 @@ class FleetLoop:
         kill = self._hold_up.look(fleet, missed, time.monotonic())
         if not kill:
             return
-        self._hold_up.end()
+        named = ", ".join(sorted(kill))
         if not self._queues_answer():
-            log.info("executors %s hold up the batch while a queue is unreachable: waiting for them", ", ".join(sorted(kill)))
+            log.info("executors %s hold up the batch while a queue is unreachable: waiting for them", named)
         else:
-            log.warning("executors %s missed a deadline and hold up the batch: replacing them", ", ".join(sorted(kill)))
+            log.warning("executors %s missed a deadline and hold up the batch: replacing them", named)
             self._dismissals.kill(kill, fleet)
             self._counts.add("executors_ended", len(kill))
 
     def _resize(self, fleet: tuple[Executor, ...]) -> bool:
         """Carry out the requested size. Returns whether all executors to dismiss are ended."""
         ledger, left = self._ledger.read(), self._dismissals.left()
-        decided = resize(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left, LAST)
+        decided = resize(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left)
         all_dismissed = self._dismissals.end(decided.dismiss, fleet)
         if decided.target is not None and decided.target != self._total:
             log.info("requesting %s", counted(decided.target, "executor"))

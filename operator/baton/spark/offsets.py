@@ -1,7 +1,7 @@
 """Parses and checks the source's offsets and options, as users and Spark write them.
 
 An offset is JSON, `{"orders": {"0": 17, "1": 4}}`: queue, partition, position. A position is the number of the last entry that
-was read.
+was read. Beside the partitions of a topic there is its id: `{"orders": {"0": 17, "id": "cD3x…"}}`.
 """
 
 import json
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
+from types import MappingProxyType
 
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import quoted
@@ -36,6 +37,7 @@ Positions = Mapping[Partition, int]
 LONGEST = 16 * 1024 * 1024
 """Most characters of an offset: a million partitions need fewer."""
 _MOST = 2**63
+_ID = "id"
 
 
 @lru_cache(maxsize=8)  # Spark names the same offset several times in a batch
@@ -53,14 +55,23 @@ def parse_offset(text: str, what: str = "the offset") -> Positions:
         Partition(QueueName(queue), _number(what, queue, number)): _position(what, queue, number, position)
         for queue, partitions in raw.items()
         for number, position in partitions.items()
+        if number != _ID
     }
 
 
-def offset_text(positions: Positions) -> str:
-    """The JSON of positions, sorted by queue and partition, so that equal positions have equal texts."""
-    made: dict[str, dict[str, int]] = {}
+@lru_cache(maxsize=8)
+def log_ids(text: str) -> Mapping[QueueName, str]:
+    """The ids of the logs in which an offset, which can be parsed, has positions. Queues without an id are missing."""
+    return {QueueName(queue): str(partitions[_ID]) for queue, partitions in json.loads(text).items() if _ID in partitions}
+
+
+def offset_text(positions: Positions, ids: Mapping[QueueName, str] = MappingProxyType({})) -> str:
+    """The JSON of positions, sorted by queue and partition, so that equal positions have equal texts. `ids`: see `log_ids`."""
+    made: dict[QueueName, dict[str, int | str]] = {}
     for (queue, number), position in sorted(positions.items()):
         made.setdefault(queue, {})[str(number)] = position
+    for queue in made.keys() & ids.keys():
+        made[queue][_ID] = ids[queue]
     return json.dumps(made, separators=(",", ":"))
 
 

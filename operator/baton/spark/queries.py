@@ -137,13 +137,10 @@ class GroupQueries:
         except QueueAwayError:
             return  # already logged
         for one, answer in answers.items():
-            moved = isinstance(answer, SetAside)
-            done = (
-                "was moved to the dead letters"
-                if moved
-                else "could not be moved to the dead letters: a later query or a pod reads it"
-            )
-            log.error("%s/%s from %s to %s %s: %s", *one.partition, one.start + 1, one.end, done, why)
+            if isinstance(answer, SetAside):
+                log.error("%s was moved to the dead letters: %s", one, why)
+            else:
+                log.error("%s could not be moved to the dead letters: a later query or a pod reads it: %s", one, why)
 
     def in_batch(self) -> bool:
         """Whether the caller is a query's `foreachBatch` function."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,6 +37,9 @@ class Range(NamedTuple):
     partition: Partition
     start: int
     end: int
+
+    def __str__(self) -> str:
+        return f"{self.partition.queue}/{self.partition.number} from {self.start + 1} to {self.end}"
 
     @property
     def queue(self) -> QueueName:
@@ -236,6 +240,10 @@ class FleetQueues:
         """Take a query number from each of these queues that answers."""
         return self._ask_each("begin", dict.fromkeys(only, methodcaller("begin")))
 
+    def log_id(self, queue: QueueName) -> str:
+        """Return `LoggedRanges.log_id` of a queue."""
+        return self._queues[queue].log_id
+
     def fence(self, query: Mapping[QueueName, int], partitions: Iterable[Partition]) -> int | None:
         """Fence earlier queries off these partitions. Returns the number of a later query that reads one of them, or None. Raises
         QueueAwayError."""
@@ -363,11 +371,7 @@ class FleetQueues:
 
     def _ask_each(self, kind: str, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
         """Return the answers of the queues that answer in time. For one thread."""
-
-        def ask(name: QueueName, what: Callable[[LoggedRanges], T]) -> Callable[[], T]:
-            return lambda: self._ask(name, what)
-
-        return self._requests.ask(kind, {name: ask(name, what) for name, what in asked.items()})
+        return self._requests.ask(kind, {name: partial(self._ask, name, what) for name, what in asked.items()})
 
     def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
         with self._locks[name], self._outages.recorded(name):

@@ -60,8 +60,8 @@ def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId
 
 
 def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
-    """First positions of a query without a checkpoint. Raises QueueAwayError, and SourceError if a queue has no partitions, or
-    lacks those that the option names."""
+    """First positions of a query without a checkpoint, without partitions whose position is not known yet. Raises QueueAwayError,
+    and SourceError if a queue has no partitions, or lacks those that the option names."""
     bounds = bounds_of_all(queues)
     if isinstance(starting, Mapping):
         check_partitions(starting, bounds, "startingOffsets")
@@ -71,7 +71,8 @@ def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
                     f"startingOffsets has {position} for {partition.queue}/{partition.number}, which is after its last entry, "
                     f"{last}: set a position up to that, or `latest`"
                 )
-    found = {partition: at(starting, partition, of) for partition, of in bounds.items()}
+    places = {partition: at(starting, partition, of) for partition, of in bounds.items()}
+    found = {partition: position for partition, position in places.items() if position is not None}
     _warn_of_skipped(found, bounds)
     return found
 
@@ -88,10 +89,10 @@ def _warn_of_skipped(first: Positions, bounds: Mapping[Partition, PartitionBound
 
 
 def committed_positions(partitions: Iterable[Partition], queues: FleetQueues) -> Positions:
-    """Committed positions of those of the partitions that exist. Raises QueueAwayError."""
+    """Committed positions of those of the partitions that exist and were granted. Raises QueueAwayError."""
     wanted = frozenset(partitions)
     found = queues.positions({partition.queue for partition in wanted})
-    return {partition: of.committed for partition, of in found.items() if partition in wanted}
+    return {partition: of.committed for partition, of in found.items() if partition in wanted and of.granted}
 
 
 def bounds_of_all(queues: FleetQueues) -> Mapping[Partition, PartitionBounds]:
@@ -102,13 +103,13 @@ def bounds_of_all(queues: FleetQueues) -> Mapping[Partition, PartitionBounds]:
     return found
 
 
-def at(place: Offsets, partition: Partition, bounds: PartitionBounds) -> int:
-    """The position in a partition: the committed one if `place` has positions, but not of this partition."""
+def at(place: Offsets, partition: Partition, bounds: PartitionBounds) -> int | None:
+    """The position in a partition: the committed one if `place` has positions, but not of this partition. None if the committed
+    position is not known before the partition is granted."""
+    committed = bounds.committed if bounds.granted else None
     if isinstance(place, Mapping):
-        return place.get(partition, bounds.committed)
-    return {OffsetPlace.COMMITTED: bounds.committed, OffsetPlace.EARLIEST: bounds.before_first, OffsetPlace.LATEST: bounds.last}[
-        place
-    ]
+        return place.get(partition, committed)
+    return {OffsetPlace.COMMITTED: committed, OffsetPlace.EARLIEST: bounds.before_first, OffsetPlace.LATEST: bounds.last}[place]
 
 
 def check_partitions(positions: Positions, bounds: Mapping[Partition, PartitionBounds], option: str) -> None:
@@ -144,7 +145,7 @@ def record_ranges(
                 case Logged():
                     recorded[one] = answer
                 case SetAside():
-                    log.warning("%s/%s from %s to %s is in the dead letters: no rows", *one.partition, one.start + 1, one.end)
+                    log.warning("%s is in the dead letters: no rows", one)
                 case LaterQuery(number):
                     raise superseded(number)
                 case Gone(_, last) if last < one.start:
@@ -181,9 +182,8 @@ def lost(one: Range, first: int) -> str:
 
 def _loss(one: Range, first: int) -> str:
     return (
-        f"the query should read {one.partition.queue}/{one.partition.number} from {one.start + 1} to {one.end}, and its first "
-        f"entry is {first}: the entries before it were finished or deleted, perhaps by another query with a newer checkpoint, or "
-        "the queue was lost and recreated"
+        f"the query should read {one}, and its first entry is {first}: the entries before it were finished or deleted, perhaps "
+        "by another query with a newer checkpoint, or the queue was lost and recreated"
     )
 
 
@@ -233,10 +233,16 @@ def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:
             check_partitions(positions, bounds, option)
     todo = []
     for partition, of in sorted(bounds.items()):
-        start = max(at(options.starting, partition, of), of.before_first)
+        start = at(options.starting, partition, of)
         end = at(options.ending, partition, of) if isinstance(options.ending, str) else options.ending.get(partition, of.last)
-        if start < min(end, of.last):
-            todo.append(Range(partition, start, min(end, of.last)))
+        if start is None or end is None:
+            raise SourceError(
+                f"{partition.queue}/{partition.number} has no owner yet, so its committed position is not known: wait until the "
+                "operator has granted it, or name other positions"
+            )
+        start, end = max(start, of.before_first), min(end, of.last)
+        if start < end:
+            todo.append(Range(partition, start, end))
     read = {one.partition.queue for one in todo}
     return {
         "ranges": [placed(one, None, {}, seen=0) for one in todo],

@@ -3,20 +3,20 @@
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from baton.model.ids import MemberId, Partition, QueueName
-from baton.model.wording import counted
+from baton.model.wording import counted, first_of
 from baton.queues.logged_ranges import LaterQuery
 from baton.spark.batch_search import BatchSearch
 from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
 from baton.spark.finishing import PlannedBatch
 from baton.spark.ledger import PartitionGrant
-from baton.spark.offsets import AskAgain, Positions, SourceError, StreamOptions, of_these_queues, parse_offset
+from baton.spark.offsets import AskAgain, Positions, SourceError, StreamOptions, log_ids, of_these_queues, parse_offset
 from baton.spark.queues import QueueAwayError, Range
 from baton.spark.ranges import (
     Recorded,
@@ -83,18 +83,28 @@ class QueryNumbers:
         self._context = context
         self.known: Mapping[QueueName, int] = {}
         """The number at each queue that has answered."""
+        self.log_ids: Mapping[QueueName, str] = {}
+        """The logs of those queues (`LoggedRanges.log_id`)."""
         self._again = self._settled = context.clock()
 
-    def begin(self, start: Positions) -> None:
+    def begin(self, start: Positions, ids: Mapping[QueueName, str]) -> None:
         """Take a number from each queue that answers, and finish there what the previous query logged as done but did not
         finish. While the Lease has lapsed, take none: that would end the query of the driver that may hold it now. Without a
-        checkpoint all queues must give a number: raises QueueAwayError."""
+        checkpoint all queues must give a number: raises QueueAwayError. Raises SourceError if `start` has positions in another
+        log (`ids`)."""
         names, now = self._context.queues.names, self._context.clock()
         if names == self.known.keys() or (start and now < self._again):
             return
         self._again = now + _BEGIN_AGAIN
         found = {} if self._context.lapsed() else self._context.queues.begin(names - self.known.keys())
         for queue, number in found.items():
+            log_id = self._context.queues.log_id(queue)
+            if ids.get(queue, log_id) != log_id:
+                raise SourceError(
+                    f"the checkpoint has positions in another topic of queue {queue}: the topic was deleted and recreated, or "
+                    "the checkpoint belongs to another queue of this name. Use a new checkpoint"
+                )
+            self.log_ids = {**self.log_ids, queue: log_id} if log_id else self.log_ids
             with suppress(QueueAwayError):
                 self._context.queues.finish({queue: number}, {one: end for one, end in start.items() if one.queue == queue})
                 self.known = {**self.known, queue: number}
@@ -157,6 +167,8 @@ class Stream:
         self._chosen: PlannedBatch | None = None
         """The batch that `latest_offset` chose and Spark has not planned yet."""
         self._planned: PlannedBatch | None = None
+        self.log_ids: Mapping[QueueName, str] = {}
+        """The logs in which the last offset has its positions."""
         self.position: Positions = {}
         """The offset up to which Spark has reported everything done."""
         self._recorded: Recorded = {}
@@ -191,7 +203,8 @@ class Stream:
         self._drop_chosen()
         self._hold()  # before any wait for a queue
         try:
-            self._query.begin(start)
+            self._query.begin(start, log_ids(text))
+            self.log_ids = {**log_ids(text), **self._query.log_ids}
             if entered := self._entering(start):
                 if (later := self._context.queues.fence(self._query.known, entered)) is not None:
                     raise superseded(later)  # the later query may use the same checkpoint
@@ -233,7 +246,7 @@ class Stream:
             self._hold()  # the next driver repeats this batch anyway
         executors = self._context.executors()
         try:
-            self._query.begin(start)
+            self._query.begin(start, log_ids(end_text))
             queues = {one.partition.queue for one in todo}
             if not queues <= self._query.known.keys():
                 raise AskAgain(_QUEUE_AGAIN)
@@ -262,7 +275,8 @@ class Stream:
             self._planned = PlannedBatch(self.name, self._query.known, ends, grants, batch)
             self._chosen = self._waits = None
         self._search.served(ends)
-        rows = f"of {counted(len(todo), 'range')} ({_examples(todo)})" if todo else "without rows"
+        some = ", ".join(map(str, todo[:3])) + (", …" if len(todo) > 3 else "")
+        rows = f"of {counted(len(todo), 'range')} ({some})" if todo else "without rows"
         self.last_plan = f"batch {batch or '(number unknown)'} {rows}"
         return self._reading_plan(executors, grants, addresses)
 
@@ -397,11 +411,5 @@ class Stream:
         }
 
 
-def _named(partitions: Sequence[Partition], most: int = 10) -> str:
-    named = ", ".join(f"{queue}/{number}" for queue, number in partitions[:most])
-    return named + (f" and {len(partitions) - most:,} more" if len(partitions) > most else "")
-
-
-def _examples(todo: Sequence[Range], most: int = 3) -> str:
-    named = ", ".join(f"{one.partition.queue}/{one.partition.number} {one.start + 1} to {one.end}" for one in todo[:most])
-    return named + (", …" if len(todo) > most else "")
+def _named(partitions: Iterable[Partition]) -> str:
+    return first_of([f"{queue}/{number}" for queue, number in partitions], 10)

@@ -13,14 +13,13 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.keys import partition_keys
-from baton.spark.context import FleetContext
 from baton.spark.decisions import Decisions
 from baton.spark.executors import Executor, by_pod
 from baton.spark.finishing import Finishing
-from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
-from baton.spark.statistics import Counts, RangeReport, parse_reports
+from baton.spark.statistics import RangeReport, parse_reports
 from tests.bench.spark.streams import GROUP, Streams, keys_of
+from tests.fleet_context import fleet_context
 from tests.written_ledger import WrittenLedger
 
 _LOOK = 0.001
@@ -105,27 +104,13 @@ def plain(streams: Streams, partitions: int, batches: int) -> list[float]:
 def _decisions(
     url: str, queue: str, ledger: WrittenLedger, executors: Sequence[Executor], tasks: _Tasks
 ) -> Iterator[tuple[Decisions, Finishing]]:
-    queues, counts, ready = FleetQueues({QueueName(queue): url}, "bench", "group"), Counts(), by_pod(executors)
-    grants_in_use = GrantsInUse(ledger, lambda releases: None)
-    finishing = Finishing(queues, grants_in_use, counts, tasks.reports)
-    finishing.start()
-    context = FleetContext(
-        group="bookkeeping",
-        queues=queues,
-        ledger=ledger,
-        grants_in_use=grants_in_use,
-        executors=lambda: ready,
-        finishing=finishing,
-        counts=counts,
-        repeat_wait=0,
-        over=lambda: "",
-        lapsed=lambda: False,
-        stopping=lambda: False,
-    )
+    queues, ready = FleetQueues({QueueName(queue): url}, "bench", "group"), by_pod(executors)
+    context = fleet_context(queues, ledger, lambda: ready, reports=tasks.reports, group="bookkeeping", repeat_wait=0)
+    context.finishing.start()
     try:
-        yield Decisions(context, frozenset, lambda: None), finishing
+        yield Decisions(context, frozenset, lambda: None), context.finishing
     finally:
-        finishing.close(5)
+        context.finishing.close(5)
         queues.close()
 
 

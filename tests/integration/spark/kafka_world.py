@@ -50,10 +50,6 @@ class KafkaWorld(World):
         self._ask(lambda queue: queue.ensure(None))
         self.give({number: owner for number, (owner, _) in self._grants.items()})
 
-    def read_by(self, url: str) -> None:
-        """Give later fleets this URL."""
-        self._url = url
-
     def send(self, *values: str, codec: str = "none") -> None:
         """Send to the partitions in turn."""
         producer = Producer({**ORDERED, "bootstrap.servers": self.broker.servers, "compression.type": codec, "linger.ms": 50})

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.spark.chaos import troubles
-from tests.integration.spark.chaos_course import BUSY, see_every_row_once
+from tests.integration.spark.chaos import BUSY, see_every_row_once, troubles
 
 SEED = int(os.environ.get("BATON_CHAOS_SEED", "1"))
 """Set by `make soak-spark`, which names this file; by its name, `make test` does not collect it."""

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from baton.queues.redis.dead_letters import RedisDeadLetters
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.logged import words_of_one
 from tests.integration.spark.world import World, Worlds, wait_for
-from tests.waiting import PATIENCE
 
 
 def letters(orders: World) -> list[tuple[str, str]]:
@@ -192,17 +190,8 @@ def test_each_row_ends_up_once_if_a_driver_is_killed_while_setting_aside(world: 
 
     orders.send_to(1, "last")
     fleet = orders.fleet_here(repeat_wait=5.0)
-
-    def stop_behind_the_last() -> None:
-        try:
-            wait_for(orders.committed, "all is committed")
-        finally:
-            fleet.stop()
-
-    looking = threading.Thread(target=stop_behind_the_last)
-    looking.start()
-    fleet.run(start, failures=1, dead_letters=True)
-    looking.join(PATIENCE)
+    with orders.watched(lambda: wait_for(orders.committed, "all is committed")):
+        fleet.run(start, failures=1, dead_letters=True)
     rows = [row.value for row in orders.spark.read.parquet(str(table)).collect()]
     dead = [value for value, _ in letters(orders)]
     assert sorted([*rows, *dead]) == sorted([*sent[0], *sent[1], "last"])
@@ -289,54 +278,34 @@ def kills_its_jvm(batches):  # type: ignore[no-untyped-def] # its types would be
         yield batch
 
 
-class IntoFiles:
-    """A query that dies of a row, with the operator's part."""
-
-    def __init__(self, orders: World, table: Path) -> None:
-        self.orders, self.table = orders, table
-
-    def run(self) -> None:
-        fleet = self.orders.fleet_here()
-        looking = threading.Thread(target=self._look_on)
-        looking.start()
-        fleet.run(self._start, failures=1, dead_letters=True)
-        looking.join(PATIENCE)
-
-    def rows(self) -> list[tuple[int, str]]:
-        """The written values by partition, in order."""
-        table = self.orders.spark.read.parquet(str(self.table))
-        return [(row.partition, row.value) for row in table.orderBy("partition", "offset").collect()]
-
-    def _start(self, rows: DataFrame) -> StreamingQuery:
-        values = rows.select("partition", "offset", F.col("value").cast("string").alias("value"))
-        writer = values.mapInArrow(kills_its_jvm, values.schema).writeStream.format("parquet").option("path", str(self.table))
-        return writer.option("checkpointLocation", str(self.orders.checkpoint)).start()
-
-    def _look_on(self) -> None:
-        try:
-            self._send("before")
-            wait_for(self.orders.committed, "what comes before is done")
-            self.orders.send_to(0, "deadly")
-            wait_for(lambda: letters(self.orders), "it is set aside")
-            self.orders.share_out(2)
-            self._send("behind")
-            wait_for(self.orders.committed, "what comes behind is done")
-        finally:
-            self.orders.stop()
-
-    def _send(self, value: str) -> None:
-        for partition in (0, 1):
-            self.orders.send_to(partition, value)
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("two_tries")  # each takes an executor: the owner, and a borrower
 def test_a_row_that_kills_executors_is_set_aside_and_its_partition_continues(world: Worlds, tmp_path: Path) -> None:
-    orders = world(2)
+    orders, table = world(2), str(tmp_path / "table")
     owner = orders.owner(0)
-    query = IntoFiles(orders, tmp_path / "table")
-    query.run()
-    assert query.rows() == [(0, "before"), (0, "behind"), (1, "before"), (1, "behind")]
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        values = rows.select("partition", "offset", F.col("value").cast("string").alias("value"))
+        writer = values.mapInArrow(kills_its_jvm, values.schema).writeStream.format("parquet").option("path", table)
+        return writer.option("checkpointLocation", str(orders.checkpoint)).start()
+
+    def send_to_both(value: str) -> None:
+        for partition in (0, 1):
+            orders.send_to(partition, value)
+        wait_for(orders.committed, "it is done")
+
+    def watch() -> None:
+        send_to_both("before")
+        orders.send_to(0, "deadly")
+        wait_for(lambda: letters(orders), "it is set aside")
+        orders.share_out(2)
+        send_to_both("behind")
+
+    fleet = orders.fleet_here()
+    with orders.watched(watch):
+        fleet.run(start, failures=1, dead_letters=True)
+    rows = orders.spark.read.parquet(table).orderBy("partition", "offset").collect()
+    assert [(row.partition, row.value) for row in rows] == [(0, "before"), (0, "behind"), (1, "before"), (1, "behind")]
     [(value, why)] = letters(orders)
     assert value == "deadly"
     killed = r"ExecutorLostFailure \(executor (\d+) exited caused by one of the running tasks\) Reason: .* code 137"

@@ -4,11 +4,9 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.integration.spark.chaos import a_few_troubles
-from tests.integration.spark.chaos_course import BUSY, see_every_row_once
+from tests.integration.spark.chaos import BUSY, a_few_troubles, see_every_row_once
 from tests.integration.spark.world import Worlds, numbers, wait_for
 from tests.waiting import PATIENCE, until
 
@@ -62,30 +59,17 @@ def test_of_two_drivers_the_later_one_reads_and_the_earlier_query_ends(world: Wo
 
 
 class Table:
-    """A sink that skips known batch numbers, as in the guide: it writes rows and number in one transaction."""
+    """A sink that skips known batch numbers, as in the guide."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with self._database() as database:
-            database.execute("CREATE TABLE batches (number INTEGER PRIMARY KEY)")
-            database.execute("CREATE TABLE rows (value TEXT)")
+    def __init__(self) -> None:
+        self._batches: dict[int, list[str]] = {}
 
-    def write(self, values: Sequence[str], batch: int) -> bool:
+    def write(self, values: list[str], batch: int) -> bool:
         """Write a batch. False if the sink already has it."""
-        with self._database() as database:
-            fresh = database.execute("INSERT OR IGNORE INTO batches VALUES (?)", (batch,)).rowcount
-            if fresh:
-                database.executemany("INSERT INTO rows VALUES (?)", [(value,) for value in values])
-        return bool(fresh)
+        return self._batches.setdefault(batch, values) is values
 
     def values(self) -> list[str]:
-        with self._database() as database:
-            return [value for (value,) in database.execute("SELECT value FROM rows ORDER BY value")]
-
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._path, timeout=PATIENCE)) as database, database:
-            yield database
+        return sorted(value for values in self._batches.values() for value in values)
 
 
 def values_of(rows: DataFrame) -> list[str]:
@@ -100,9 +84,9 @@ def another_s_copy(checkpoint: Path) -> Path:
     return copy
 
 
-def test_a_second_driver_without_a_lease_writes_no_row_twice(world: Worlds, tmp_path: Path) -> None:
+def test_a_second_driver_without_a_lease_writes_no_row_twice(world: Worlds) -> None:
     """There is no Lease: only the queue keeps the two drivers apart."""
-    orders, table = world(2), Table(tmp_path / "table")
+    orders, table = world(2), Table()
     read, may_write = threading.Event(), threading.Event()
     written: list[bool] = []
 

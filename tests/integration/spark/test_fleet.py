@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import Row as DataFrameRow
 
-from tests.integration.spark.world import Row, World, Worlds, numbers, wait_for
+from tests.integration.spark.world import Row, World, Worlds, numbers, read_twice_although_an_executor_is_killed, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
@@ -27,16 +27,18 @@ def in_order(rows: list[Row]) -> bool:
 
 
 class Held:
-    """A batch that waits for a signal, and collects its rows."""
+    """A query whose batches wait for a signal, and then collect their rows. The first one waits."""
 
-    def __init__(self, world: World) -> None:
-        self.inside, self.go_on = threading.Event(), threading.Event()
-        self._world = world
+    def __init__(self, orders: World) -> None:
+        self.go_on = threading.Event()
+        self._orders, self._inside = orders, threading.Event()
+        self.query = orders.start(self._process)
+        assert self._inside.wait(PATIENCE)
 
-    def __call__(self, rows: DataFrame, batch: int) -> None:
-        self.inside.set()
+    def _process(self, rows: DataFrame, batch: int) -> None:
+        self._inside.set()
         self.go_on.wait(PATIENCE)
-        self._world.keep(rows, batch)
+        self._orders.keep(rows, batch)
 
 
 def test_everything_is_read_once_in_order_on_its_owner_and_committed(world: Worlds) -> None:
@@ -93,20 +95,12 @@ def test_a_failed_batch_comes_again_with_the_same_id_and_rows(world: Worlds) -> 
 
 def test_a_revoked_partition_is_released_after_its_batch_is_committed(world: Worlds) -> None:
     orders = world(2)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def process(rows: DataFrame, batch: int) -> None:
-        orders.keep(rows, batch)
-        inside.set()
-        go_on.wait(PATIENCE)
-
-    orders.start(process)
     orders.send_to(0, *numbers(40))
-    assert inside.wait(PATIENCE)
+    held = Held(orders)
     orders.revoke(0)
     orders.revoke(1)  # has nothing in the batch
     wait_for(lambda: orders.session.status.releases == {orders.release(1)}, "the driver has seen the revocations")
-    go_on.set()
+    held.go_on.set()
     wait_for(lambda: orders.release(0) in orders.session.status.releases, "the partition is released")
     assert orders.lag()[0] == 0
 
@@ -114,10 +108,8 @@ def test_a_revoked_partition_is_released_after_its_batch_is_committed(world: Wor
 def test_a_range_in_progress_is_read_to_its_end_after_a_grant_to_another(world: Worlds) -> None:
     orders = world(2)
     second = orders.owner(1)
-    held = Held(orders)
-    orders.start(held)
     orders.send(*numbers(40))
-    assert held.inside.wait(PATIENCE)
+    held = Held(orders)
     orders.give({0: second})
     held.go_on.set()
     wait_for(orders.committed, "all is committed")
@@ -128,25 +120,7 @@ def test_a_range_in_progress_is_read_to_its_end_after_a_grant_to_another(world: 
 
 
 def test_rows_lost_while_the_function_runs_are_read_again_unchanged(world: Worlds) -> None:
-    orders = world(2)
-    victim = orders.owner(0)
-    seen: list[list[str]] = []
-
-    def process(rows: DataFrame, batch: int) -> None:
-        if not seen:
-            seen.append(sorted(row.value.decode() for row in rows.collect()))
-            orders.signal(victim, signal.SIGKILL)
-            wait_for(lambda: victim not in orders.ids(), "the executor is gone")
-            seen.append(sorted(row.value.decode() for row in rows.collect()))
-        orders.keep(rows, batch)
-
-    orders.send(*numbers(40))
-    orders.start(process)
-    wait_for(lambda: len(seen) == 2, "the executor is killed")
-    assert seen[0] == seen[1]
-    wait_for(orders.committed, "all is committed, though one partition has no owner")
-    assert orders.values() == numbers(40)
-    assert orders.statistics.ranges_lent == 1
+    read_twice_although_an_executor_is_killed(world(2))
 
 
 def test_a_stopped_executor_holds_up_no_other_and_its_late_results_are_ignored(world: Worlds) -> None:
@@ -181,13 +155,11 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
     orders = world(1)
     orders.send(*numbers(40))
     held = Held(orders)
-    query = orders.start(held)
-    assert held.inside.wait(PATIENCE)
     stopping = threading.Thread(target=orders.stop)
     stopping.start()
     held.go_on.set()
     stopping.join(PATIENCE)
-    assert not query.isActive
+    assert not held.query.isActive
     assert orders.values() == numbers(40)
     assert orders.committed()
 
@@ -196,8 +168,6 @@ def test_a_second_stop_of_a_fleet_waits_for_its_batch_too(world: Worlds) -> None
     orders = world(1)
     orders.send(*numbers(40))
     held = Held(orders)
-    query = orders.start(held)
-    assert held.inside.wait(PATIENCE)
     assert orders.fleet is not None
     running = orders.fleet._running
     assert running is not None
@@ -209,7 +179,7 @@ def test_a_second_stop_of_a_fleet_waits_for_its_batch_too(world: Worlds) -> None
     assert second.is_alive(), "the batch runs"
     held.go_on.set()
     second.join(PATIENCE)
-    assert not query.isActive
+    assert not held.query.isActive
     assert orders.values() == numbers(40)
     first.join(PATIENCE)
 

@@ -1,10 +1,8 @@
 """A driver's JVM that is killed, as by lack of memory, on a real Spark. The Python program is another process, and lives."""
 
-import json
 import os
 import re
 import signal
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,16 +10,15 @@ import pytest
 
 from baton.dev.server import DevServer
 from baton.model.lease import holder_of
-from tests.integration.spark import lonely_driver
-from tests.integration.spark.chaos import ROOT
-from tests.integration.spark.chaos_course import BUSY
-from tests.integration.spark.chaos_driver import Place
+from tests.integration.spark.chaos import BUSY, ROOT
+from tests.integration.spark.driver_program import JVM, QUERY, Place, Task, command, run_another, serve
 from tests.processes import ChildProcess
 from tests.waiting import until
 
 
-@pytest.mark.parametrize("serves", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_program_whose_jvm_is_killed_gives_the_group_up_and_ends(tmp_path: Path, serves: bool) -> None:
+@pytest.mark.parametrize("task", [serve, pytest.param(run_another, marks=pytest.mark.long)])
+def test_a_program_whose_jvm_is_killed_gives_the_group_up_and_ends(tmp_path: Path, task: Task) -> None:
+    """Its queue does not exist."""
     log = tmp_path / "driver.log"
     server = DevServer("default", "orders", lambda: None)
     server.start()
@@ -37,19 +34,16 @@ def test_a_program_whose_jvm_is_killed_gives_the_group_up_and_ends(tmp_path: Pat
         table="",
         temporary_files=str(tmp_path),
     )
-    command = [sys.executable, "-m", lonely_driver.__name__, json.dumps([place._asdict(), serves])]
 
     def holder() -> str:
         return next(map(holder_of, server.leases()), "")
 
     with log.open("wb") as out:
-        driver = ChildProcess(command, cwd=ROOT, stdout=out, stderr=out, start_new_session=True)
+        driver = ChildProcess(command(task, place), cwd=ROOT, stdout=out, stderr=out, start_new_session=True)
     try:
-        jvm = until(
-            lambda: re.search(rf"^{lonely_driver.JVM}(\d+)$", log.read_text(), re.MULTILINE), "its fleet has started", BUSY
-        )
-        if not serves:
-            until(lambda: lonely_driver.QUERY in log.read_text(), "its query runs", BUSY)
+        jvm = until(lambda: re.search(rf"^{JVM}(\d+)$", log.read_text(), re.MULTILINE), "its fleet has started", BUSY)
+        if task is run_another:
+            until(lambda: QUERY in log.read_text(), "its query runs", BUSY)
         assert holder() == place.name
         os.kill(int(jvm[1]), signal.SIGKILL)
         driver.wait(BUSY)

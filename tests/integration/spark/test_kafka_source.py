@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from baton.queues.kafka.ranges import KafkaRanges
 from tests.integration.kafka.test_security import Acls
 from tests.integration.spark.kafka_world import KafkaWorld
-from tests.integration.spark.world import numbers, wait_for
+from tests.integration.spark.world import numbers, read_twice_although_an_executor_is_killed, wait_for
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.jars import USERS
 from tests.waiting import PATIENCE
@@ -113,24 +113,7 @@ def test_a_failed_batch_is_read_again_unchanged_after_a_restart(orders: KafkaWor
 
 
 def test_a_killed_executors_range_is_read_by_another_with_the_same_rows(orders: KafkaWorld) -> None:
-    victim = orders.owner(0)
-    seen: list[list[str]] = []
-
-    def process(rows: DataFrame, batch: int) -> None:
-        if not seen:
-            seen.append(sorted(row.value.decode() for row in rows.collect()))
-            orders.signal(victim, signal.SIGKILL)
-            wait_for(lambda: victim not in orders.ids(), "the executor is gone")
-            seen.append(sorted(row.value.decode() for row in rows.collect()))
-        orders.keep(rows, batch)
-
-    orders.send(*numbers(200))
-    orders.start(process)
-    wait_for(lambda: len(seen) == 2, "the executor is killed")
-    assert seen[0] == seen[1]
-    wait_for(orders.committed, "all is committed, though two partitions have no owner")
-    assert orders.values() == numbers(200)
-    assert orders.statistics.ranges_lent == 2
+    read_twice_although_an_executor_is_killed(orders)
 
 
 def test_a_query_ends_when_a_later_one_reads_the_group(orders: KafkaWorld) -> None:
@@ -157,6 +140,8 @@ def test_a_query_fails_if_its_queue_changes_topic_and_a_new_checkpoint_reads_it(
         query.awaitTermination(240)
     orders.send(*numbers(40, 40))
     orders.rows.clear()
+    with pytest.raises(StreamingQueryException, match=r"positions in another topic of queue .* Use a new checkpoint"):
+        orders.query_here().awaitTermination(240)
     orders.checkpoint = orders.folder / "another"
     orders.query_here()
     wait_for(lambda: len(orders.rows) >= 40, "the new topic is read")
@@ -238,7 +223,7 @@ def test_executors_use_a_password_or_a_certificate_with_a_key_in_any_form(
     by_key = f"kafkas://127.0.0.1:{broker.mutual_port}/?ca={broker.ca}&cert={broker.keys}&key={tmp_path / 'key.pem'}"
     for nth, url in enumerate((by_password, by_key)):
         orders.send(*numbers(40, 40 * nth))
-        orders.read_by(f"{url}&group={orders.group}")
+        orders.url = f"{url}&group={orders.group}"
         orders.fleet_here()
         query = orders.to_files(tmp_path / "table", now=True)
         assert query.awaitTermination(240)

@@ -137,17 +137,8 @@ def lines(folder: Path, program: str) -> list[str]:
     jdk, spark = jar_file.jdk(), jar_file.spark_jars()
     assert jdk is not None and spark is not None
     class_path = os.pathsep.join([str(folder), str(jar_file.path()), f"{spark}/*"])
-    compiler = [
-        str(jdk / "javac"),
-        "-nowarn",
-        "-proc:none",
-        "-cp",
-        class_path,
-        "-d",
-        str(folder),
-        str(PROGRAMS / f"{program}.java"),
-    ]
-    subprocess.run(compiler, check=True)
+    options = ["-nowarn", "-proc:none", "-cp", class_path, "-d", str(folder)]
+    subprocess.run([str(jdk / "javac"), *options, str(PROGRAMS / f"{program}.java")], check=True)
     command = [str(jdk / "java"), "-cp", class_path, f"dev.baton.spark.{program}"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -16,12 +16,10 @@ from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.keys import partition_keys
 from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
-from baton.spark.finishing import Finishing
-from baton.spark.ledger import GrantsInUse
 from baton.spark.offsets import AskAgain, StreamOptions, offset_text
 from baton.spark.queues import FleetQueues, QueueAwayError
-from baton.spark.statistics import Counts
 from baton.spark.stream import IDLE, RunningQuery, Stream
+from tests.fleet_context import fleet_context
 from tests.redis_server import RedisServer
 from tests.unit.spark.builders import entry
 from tests.waiting import until
@@ -45,26 +43,13 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def context(server: RedisServer) -> Iterator[FleetContext]:
-    ledger, counts = WrittenLedger(), Counts()
+    ledger = WrittenLedger()
     ledger.write(entry(ME, {0: 1}, uid="a"))
     queues = FleetQueues({ORDERS: server.url}, "default", "group")
-    grants_in_use = GrantsInUse(ledger, lambda releases: None)
-    finishing = Finishing(queues, grants_in_use, counts, lambda stream: [])
-    finishing.start()
-    yield FleetContext(
-        group="group",
-        queues=queues,
-        ledger=ledger,
-        grants_in_use=grants_in_use,
-        executors=lambda: {ME: Executor("1", "10.0.0.1", ME, 0, 0)},
-        finishing=finishing,
-        counts=counts,
-        repeat_wait=1,
-        over=lambda: "",
-        lapsed=lambda: False,
-        stopping=lambda: False,
-    )
-    finishing.close(5)
+    made = fleet_context(queues, ledger, lambda: {ME: Executor("1", "10.0.0.1", ME)})
+    made.finishing.start()
+    yield made
+    made.finishing.close(5)
     queues.close()
 
 

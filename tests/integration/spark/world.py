@@ -6,7 +6,9 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -25,7 +27,7 @@ from baton.queues.redis.routing import RoutingTable
 from baton.spark import Directory, Fleet, Statistics
 from baton.spark.executors import SparkExecutors
 from baton.spark.session import FleetSession
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 T = TypeVar("T")
 ORDERS = QueueName("orders")
@@ -238,6 +240,21 @@ class World:
         if self.fleet is not None:
             self.fleet.stop()
 
+    @contextmanager
+    def watched(self, by: Callable[[], object]) -> Iterator[None]:
+        """Call `by` in a thread, and stop the fleet after that."""
+
+        def watch() -> None:
+            try:
+                by()
+            finally:
+                self.stop()
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        yield
+        watching.join(PATIENCE)
+
     def signal(self, executor: str, number: signal.Signals) -> None:
         for pid in executor_pids(executor):
             os.kill(pid, number)
@@ -265,6 +282,29 @@ def _write(folder: Path, entry: MemberEntry) -> None:
     fresh = folder / f"..{entry.member}"
     fresh.write_text(entry.to_json())
     fresh.rename(folder / entry.member)
+
+
+def read_twice_although_an_executor_is_killed(orders: World) -> None:
+    """A function reads the rows of a batch, loses the owner of a part of them, and reads the same rows again."""
+    victim = orders.owner(0)
+    seen: list[list[str]] = []
+
+    def process(rows: DataFrame, batch: int) -> None:
+        if not seen:
+            seen.append(sorted(row.value.decode() for row in rows.collect()))
+            orders.signal(victim, signal.SIGKILL)
+            wait_for(lambda: victim not in orders.ids(), "the executor is gone")
+            seen.append(sorted(row.value.decode() for row in rows.collect()))
+        orders.keep(rows, batch)
+
+    orders.send(*numbers(200))
+    owned = sum(orders.owner(number) == victim for number in orders.lag())
+    orders.start(process)
+    wait_for(lambda: len(seen) == 2, "the executor is killed")
+    assert seen[0] == seen[1]
+    wait_for(orders.committed, "all is committed, though its partitions have no owner")
+    assert orders.values() == numbers(200)
+    assert orders.statistics.ranges_lent == owned
 
 
 def executor_pids(executor: str) -> list[int]:

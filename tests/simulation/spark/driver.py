@@ -9,13 +9,10 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
 from baton.queues.protocol import QueueUnreachable
-from baton.spark.context import FleetContext
 from baton.spark.decisions import Decisions
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
-from baton.spark.ledger import GrantsInUse
-from baton.spark.queues import FleetQueues
-from baton.spark.statistics import Counts
+from tests.fleet_context import fleet_context, fleet_queues
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.simulation.spark.partition import Answer
 from tests.simulation.spark.promises import BrokenPromiseError, Row
@@ -125,26 +122,16 @@ class Driver:
     """Requests that the queue does not answer."""
 
     def __post_init__(self) -> None:
-        ranges = SimulatedRanges(self.world, self.between)
-        counts = Counts()
-        queues = FleetQueues({QUEUE: ""}, "shop", "group", lambda url, name, group: ranges, self.world.pass_time)
-        grants_in_use = GrantsInUse(self.ledger, self._released)
-        self.finishing = Finishing(queues, grants_in_use, counts, lambda stream: ())
-        context = FleetContext(
-            group="orders",
-            queues=queues,
-            ledger=self.ledger,
-            grants_in_use=grants_in_use,
-            executors=self._executors,
-            finishing=self.finishing,
-            counts=counts,
+        context = fleet_context(
+            fleet_queues({QUEUE: SimulatedRanges(self.world, self.between)}, sleep=self.world.pass_time),
+            self.ledger,
+            self._executors,
+            released=self._released,
             repeat_wait=self.world.repeat_wait,
-            over=lambda: "",
-            lapsed=lambda: False,
-            stopping=lambda: False,
             clock=lambda: self.world.now,
             sleep=self.world.pass_time,
         )
+        self.finishing = context.finishing
         self.decisions = Decisions(context, frozenset, lambda: None)
         self.ledger.write(*self.world.entries().values())
 

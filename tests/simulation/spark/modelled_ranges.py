@@ -30,6 +30,7 @@ class ModelledRanges:
 
     sizes_known = True
     sets_aside = True
+    log_id = ""
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self.modelled = partitions

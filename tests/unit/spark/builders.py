@@ -29,5 +29,5 @@ def grant(member: str, partition: int, epoch: int = 1, queue: str = "orders") ->
     return PartitionGrant(Partition(QueueName(queue), partition), Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
 
 
-def executor(number: int, active: int = 0, finished: int = 0) -> Executor:
-    return Executor(str(number), f"10.0.0.{number}", MemberId(f"exec-{number}"), active, finished)
+def executor(number: int, *tasks: int) -> Executor:
+    return Executor(str(number), f"10.0.0.{number}", MemberId(f"exec-{number}"), frozenset(tasks))

@@ -1,77 +1,42 @@
 """A fake queue with one partition and no entries."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from baton.queues.logged_ranges import (
-    Ahead,
-    AheadAnswer,
-    AheadRequest,
-    FinishAnswer,
-    Finished,
-    LogAnswer,
-    Logged,
-    PartitionBounds,
-    RangeToFinish,
-    RangeToLog,
-    RangeToSetAside,
-    SetAside,
-    SetAsideAnswer,
-)
 from baton.queues.protocol import QueueUnreachable
+from tests.simulation.spark.modelled_ranges import ModelledRanges
+from tests.simulation.spark.partition import Partition
 from tests.waiting import HOUR, PATIENCE
 
 
-class QueueWithoutEntries:
-    """A `LoggedRanges` (baton.queues.logged_ranges) that answers every request unless it is `away`."""
-
-    sizes_known = True
-    sets_aside = True
+class QueueWithoutEntries(ModelledRanges):
+    """A queue that answers every request unless it is `away`."""
 
     def __init__(self) -> None:
+        super().__init__({0: Partition()})
         self.away = False
         self.answers_now = threading.Event()
-        """Cleared: checks and requests for positions and to finish wait, like at a server that accepts connections and does not
-        answer."""
+        """Cleared: requests hang, like at a server that accepts connections and does not answer. An interrupt ends no wait."""
         self.answers_now.set()
         self.news = threading.Event()
         """Set to end a wait."""
         self.finished: list[int] = []
         """The requested ends."""
-        self.waits = self.interrupts = 0
+        self.asked = self.waits = self.interrupts = 0
         self._interrupted = threading.Event()
 
-    def begin(self) -> int:
-        self._ask()
-        return 1
-
-    def fence(self, query: int, partitions: Sequence[int]) -> int:
-        return query
-
-    def check(self) -> None:
-        self._ask()
-
-    def positions(self) -> Mapping[int, PartitionBounds]:
+    def before(self) -> None:
+        self.asked += 1
         assert self.answers_now.wait(HOUR)
-        return {0: PartitionBounds(0, 0, 0)}
+        if self.away:
+            raise QueueUnreachable("it is away")
 
-    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        return [Ahead(one.start, one.start, one.start + 1, 0) for one in requests]
-
-    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        return [Logged(0) for one in ranges]
-
-    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        self._ask()
-        self.finished += [one.end for one in ranges]
-        return [Finished() for _ in ranges]
-
-    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
-        self._ask()
-        return [SetAside() for _ in ranges]
+    def finishing(self, number: int, end: int) -> None:
+        self.finished.append(end)
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.waits += 1
+        self.before()
         for _ in range(int(PATIENCE * 1000)):
             if self.news.is_set():
                 self.news.clear()
@@ -86,14 +51,3 @@ class QueueWithoutEntries:
     def interrupt(self) -> None:
         self.interrupts += 1
         self._interrupted.set()
-
-    def _ask(self) -> None:
-        assert self.answers_now.wait(HOUR)
-        if self.away:
-            raise QueueUnreachable("it is away")
-
-    def address(self) -> Mapping[str, object]:
-        return {"server": "none"}
-
-    def close(self) -> None:
-        pass

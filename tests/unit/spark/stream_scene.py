@@ -5,16 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from baton.model.ids import MemberId, QueueName
 from baton.model.session import Release
-from baton.queues.logged_ranges import LoggedRanges
+from baton.queues.logged_ranges import LoggedRanges, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
-from baton.spark.context import FleetContext
 from baton.spark.executors import Executor
-from baton.spark.finishing import Finishing
-from baton.spark.ledger import GrantsInUse
 from baton.spark.offsets import MAX_BYTES, Positions, StreamOptions
-from baton.spark.queues import FleetQueues
-from baton.spark.statistics import Counts, RangeReport
+from baton.spark.statistics import RangeReport
 from baton.spark.stream import RunningQuery, Stream
+from tests.fleet_context import fleet_context, fleet_queues
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.simulation.spark.partition import Answer, Partition
 from tests.unit.spark.builders import Numbers, entry, executor
@@ -37,11 +34,16 @@ class WatchedRanges(ModelledRanges):
         self.away = False
         self.withdrawn = 0
         """How many of the last partitions the queue no longer has; their records remain."""
+        self.never_granted: set[int] = set()
         self.begun = 0
         self.questions: list[str] = []
 
     def partitions(self) -> int:
         return super().partitions() - self.withdrawn
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        found = super().positions()
+        return {number: bounds._replace(granted=number not in self.never_granted) for number, bounds in found.items()}
 
     def before(self) -> None:
         if self.away:
@@ -86,37 +88,24 @@ class StreamScene:
         self.partitions = {number: Partition() for number in range(partitions)}
         self.ranges = WatchedRanges(self.partitions, self._pass_time)
         self.executors = [1]
-        self.ledger, self.counts = WrittenLedger(), Counts()
+        self.ledger = WrittenLedger()
         made: dict[QueueName, LoggedRanges] = {ORDERS: self.ranges}
         self.parcels = QueueWithoutEntries() if parcels else None
         if self.parcels is not None:
             made[PARCELS] = self.parcels
-        addresses = dict.fromkeys(made, "")
-        queues = FleetQueues(
-            addresses,
-            "shop",
-            "group",
-            lambda _, name, group: made[QueueName(name.partition("/")[2])],
-            self._sleep,
-            _PATIENCE,
-        )
-        grants_in_use = GrantsInUse(self.ledger, self._told)
-        self.finishing = Finishing(queues, grants_in_use, self.counts, lambda stream: self.reports)
-        self.context = FleetContext(
-            group="pickers",
-            queues=queues,
-            ledger=self.ledger,
-            grants_in_use=grants_in_use,
-            executors=self._registered,
-            finishing=self.finishing,
-            counts=self.counts,
-            repeat_wait=5.0,
+        self.context = fleet_context(
+            fleet_queues(made, sleep=self._sleep, patience=_PATIENCE),
+            self.ledger,
+            self._registered,
+            released=self._told,
+            reports=lambda stream: self.reports,
             over=lambda: self.over,
             lapsed=lambda: self.lapsed,
             stopping=lambda: self.stopping,
             clock=lambda: self.now,
             sleep=self._sleep,
         )
+        self.finishing, self.counts = self.context.finishing, self.context.counts
         self.own({0: 1})
 
     def stream(self, *, max_rows: int = 100, max_bytes: int = MAX_BYTES, careful: bool = True, alone: bool = True) -> Stream:

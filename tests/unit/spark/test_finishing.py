@@ -9,39 +9,71 @@ from baton.model.ids import Partition, QueueName
 from baton.model.session import Release
 from baton.queues.logged_ranges import FinishAnswer, Finished, LaterQuery, RangeToFinish
 from baton.queues.protocol import QueueUnreachable
-from baton.spark.finishing import Finishing, PlannedBatch
-from baton.spark.ledger import GrantsInUse
-from baton.spark.queues import FleetQueues
-from baton.spark.statistics import Counts, How, RangeReport
+from baton.spark.finishing import PlannedBatch
+from baton.spark.statistics import How, RangeReport
+from tests.fleet_context import fleet_context, fleet_queues
 from tests.ids import a_partition
-from tests.simulation.spark import partition as model
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.unit.spark.builders import entry, grant
-from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 from tests.written_ledger import WrittenLedger
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
-P, Q = a_partition("orders", 0), a_partition("parcels", 0)
-MINE, OTHER = grant("exec-1", 0), grant("exec-1", 0, queue="parcels")
-BATCH = PlannedBatch("group-1", {ORDERS: 1, PARCELS: 1}, {P: 3, Q: 4}, frozenset({MINE, OTHER}), "7")
+ZERO, ONE, OTHER = a_partition("orders", 0), a_partition("orders", 1), a_partition("parcels", 0)
+GRANTS = {ZERO: grant("exec-1", 0), ONE: grant("exec-1", 1), OTHER: grant("exec-1", 0, queue="parcels")}
+
+
+class Queue(ModelledRanges):
+    """A fake queue that gives these answers in turn, and then that everything is finished."""
+
+    def __init__(self, *answers: FinishAnswer | Exception) -> None:
+        super().__init__({})
+        self._answers = list(answers)
+        self.away = False
+        self.was_asked = threading.Event()
+        self.finished: list[tuple[int, int]] = []
+        """Partitions and ends."""
+
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
+        self.was_asked.set()
+        if self.away:
+            raise QueueUnreachable("away")
+        found: list[FinishAnswer] = []
+        for _ in ranges:
+            answer = self._answers.pop(0) if self._answers else Finished()
+            if isinstance(answer, Exception):
+                raise answer
+            found.append(answer)
+        self.finished += [(one.partition, one.end) for one in ranges]
+        return found
 
 
 class Scene:
-    """Two queues, with a thread for each."""
+    """Two queues. Executor 1 owns two partitions of the first, which the ledger revokes, and one of the other."""
 
-    def __init__(self) -> None:
-        self.made = {f"shop/{name}": QueueWithoutEntries() for name in (ORDERS, PARCELS)}
-        self.orders, self.parcels = self.made.values()
-        self.queues = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: self.made[name])
-        self.counts = Counts()
-        self.grants_in_use = GrantsInUse(WrittenLedger(), lambda releases: None)
-        self.grants_in_use.take(lambda _: BATCH.grants)
+    def __init__(self, *answers: FinishAnswer | Exception) -> None:
+        """`answers`: of the first queue."""
+        self.released: frozenset[Release] = frozenset()
+        self.orders, self.parcels = Queue(*answers), Queue()
+        self.queues = fleet_queues({ORDERS: self.orders, PARCELS: self.parcels})
         self.reported: list[RangeReport] | None = []
-        self.finishing = Finishing(self.queues, self.grants_in_use, self.counts, self.reports)
-        self.finishing.start()
+        ledger = WrittenLedger()
+        context = fleet_context(self.queues, ledger, dict, released=self._told, reports=self._reports)
+        self.grants_in_use, self.finishing, self.counts = context.grants_in_use, context.finishing, context.counts
+        self.grants_in_use.take(lambda _: GRANTS.values())
+        ledger.write(entry("exec-1", revoking={0: 1, 1: 1}))
 
-    def reports(self, stream: str) -> list[RangeReport]:
+    def submit(self, ends: Mapping[Partition, int]) -> None:
+        grants = frozenset(GRANTS[partition] for partition in ends)
+        self.finishing.submit(PlannedBatch("pickers-1", {ORDERS: 1, PARCELS: 1}, ends, grants, "7"))
+
+    def released_partitions(self) -> set[int]:
+        return {one.partition for one in self.released}
+
+    def _told(self, released: frozenset[Release]) -> None:
+        self.released = released
+
+    def _reports(self, stream: str) -> list[RangeReport]:
         if self.reported is None:
             raise ConnectionError("the JVM is gone")
         return self.reported
@@ -49,7 +81,9 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
+    """A thread finishes batches at each queue."""
     made = Scene()
+    made.finishing.start()
     yield made
     made.finishing.close(5)
     made.queues.close()
@@ -57,20 +91,20 @@ def scene() -> Iterator[Scene]:
 
 def test_an_unreachable_queue_does_not_block_another(scene: Scene) -> None:
     scene.parcels.away = True
-    scene.finishing.submit(BATCH)
+    scene.submit({ZERO: 3, OTHER: 4})
     until(lambda: scene.finishing.settled({ORDERS}), "the queue that is there is done with")
-    assert scene.orders.finished == [3]
-    assert scene.grants_in_use.taken() == {OTHER}, "its part of the batch is put back"
+    assert scene.orders.finished == [(0, 3)]
+    assert scene.grants_in_use.taken() == {GRANTS[ONE], GRANTS[OTHER]}, "its part of the batch is put back"
     assert not scene.finishing.settled()
     assert not scene.finishing.settled({PARCELS})
     scene.parcels.away = False
     until(scene.finishing.settled, "the other one answers again")
-    assert scene.parcels.finished == [4]
+    assert scene.parcels.finished == [(0, 4)]
 
 
 def test_rows_are_counted_when_a_batch_is_done(scene: Scene) -> None:
-    scene.reported = [RangeReport(P, 3, How.OWNER, 30, 300), RangeReport(Q, 4, How.LENT, 40, 400)]
-    scene.finishing.submit(BATCH)
+    scene.reported = [RangeReport(ZERO, 3, How.OWNER, 30, 300), RangeReport(OTHER, 4, How.LENT, 40, 400)]
+    scene.submit({ZERO: 3, OTHER: 4})
     found = scene.counts.statistics()
     assert (found.batches, found.ranges_planned, found.ranges_read_on_owner, found.ranges_lent) == (1, 2, 1, 1)
     assert (found.rows, found.bytes) == (70, 700)
@@ -78,108 +112,60 @@ def test_rows_are_counted_when_a_batch_is_done(scene: Scene) -> None:
 
 def test_a_batch_without_reports_is_finished(scene: Scene) -> None:
     scene.reported = None
-    scene.finishing.submit(BATCH)
+    scene.submit({ZERO: 3, OTHER: 4})
     until(scene.finishing.settled, "it is finished")
-    assert (scene.orders.finished, scene.parcels.finished) == ([3], [4])
+    assert (scene.orders.finished, scene.parcels.finished) == ([(0, 3)], [(0, 4)])
 
 
-# -- What becomes of a batch that is done, whatever its queue answers.
-
-
-WITHIN = 30.0
-
-
-class Answering(ModelledRanges):
-    """A fake queue that gives these answers in turn, and then that everything is finished."""
-
-    def __init__(self, *answers: FinishAnswer | Exception) -> None:
-        super().__init__({0: model.Partition(), 1: model.Partition()})
-        self._answers = list(answers)
-        self.asked: list[RangeToFinish] = []
-        self.was_asked = threading.Event()
-
-    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        self.was_asked.set()
-        found: list[FinishAnswer] = []
-        for _ in ranges:
-            answer = self._answers.pop(0) if self._answers else Finished()
-            if isinstance(answer, Exception):
-                raise answer
-            found.append(answer)
-        self.asked += ranges
-        return found
-
-
-class AnswersScene:
-    """Executor 1 owns two partitions, which the ledger revokes."""
-
-    def __init__(self, *answers: FinishAnswer | Exception) -> None:
-        self.released: frozenset[Release] = frozenset()
-        self.ranges, self.counts = Answering(*answers), Counts()
-        ledger = WrittenLedger()
-        ledger.write(entry("exec-1", {0: 1, 1: 1}))
-        self.grants_in_use = GrantsInUse(ledger, self._told)
-        queues = FleetQueues({ORDERS: ""}, "shop", "group", lambda url, name, group: self.ranges)
-        self.finishing = Finishing(queues, self.grants_in_use, self.counts, lambda stream: ())
-        self.grants_in_use.take(lambda ownership: [grant("exec-1", 0), grant("exec-1", 1)])
-        ledger.write(entry("exec-1", revoking={0: 1, 1: 1}))
-
-    def submit(self, ends: Mapping[Partition, int]) -> None:
-        grants = frozenset(grant("exec-1", partition.number) for partition in ends)
-        self.finishing.submit(PlannedBatch("pickers-1", {ORDERS: 1}, ends, grants))
-
-    def _told(self, released: frozenset[Release]) -> None:
-        self.released = released
-
-
-ZERO, ONE = a_partition("orders", 0), a_partition("orders", 1)
+# -- one step at a time: what becomes of a batch that is done, whatever its queue answers
 
 
 def test_a_finished_partition_is_released() -> None:
-    scene = AnswersScene()
+    scene = Scene()
     scene.submit({ZERO: 5})
     assert not scene.finishing.settled()
     assert scene.finishing.finish_next(ORDERS)
-    assert [(one.partition, one.end) for one in scene.ranges.asked] == [(0, 5)]
-    assert {one.partition for one in scene.released} == {0}
+    assert scene.orders.finished == [(0, 5)]
+    assert scene.released_partitions() == {0}
     assert scene.finishing.settled()
 
 
 def test_a_rejected_finish_is_counted_and_released() -> None:
-    scene = AnswersScene(Finished(), LaterQuery(7))
+    scene = Scene(Finished(), LaterQuery(7))
     scene.submit({ZERO: 5, ONE: 5})
     scene.finishing.finish_next(ORDERS)
     found = scene.counts.statistics()
     assert (found.ranges_finished, found.finishes_refused) == (1, 1)
-    assert {one.partition for one in scene.released} == {0, 1}
+    assert scene.released_partitions() == {0, 1}
 
 
 def test_a_batch_that_cannot_be_finished_does_not_block_the_next() -> None:
-    scene = AnswersScene(ValueError("an odd reply"))
+    scene = Scene(ValueError("an odd reply"))
     scene.submit({ZERO: 5})
     scene.submit({ONE: 5})
     assert scene.finishing.finish_next(ORDERS)
     assert scene.finishing.finish_next(ORDERS)
-    assert [one.partition for one in scene.ranges.asked] == [1]
-    assert {one.partition for one in scene.released} == {0, 1}
+    assert scene.orders.finished == [(1, 5)]
+    assert scene.released_partitions() == {0, 1}
     assert scene.finishing.settled()
 
 
 def test_an_unreachable_queue_is_asked_again_while_the_fleet_ends() -> None:
-    scene = AnswersScene(QueueUnreachable("away"))
+    scene = Scene(QueueUnreachable("away"))
     scene.submit({ZERO: 5})
     scene.finishing.start()
-    scene.finishing.close(WITHIN)
-    assert [one.partition for one in scene.ranges.asked] == [0]
+    scene.finishing.close(PATIENCE)
+    assert scene.orders.finished == [(0, 5)]
     assert scene.finishing.settled()
 
 
 @pytest.mark.timeout(60)
 def test_an_ending_fleet_waits_for_a_queue_only_within_its_limit() -> None:
-    scene = AnswersScene(*[QueueUnreachable("away")] * 10_000)
+    scene = Scene()
+    scene.orders.away = True
     scene.submit({ZERO: 5})
     scene.finishing.start()
-    assert scene.ranges.was_asked.wait(WITHIN)
+    assert scene.orders.was_asked.wait(PATIENCE)
     scene.finishing.close(0.0)
-    assert scene.ranges.asked == []
+    assert scene.orders.finished == []
     assert scene.finishing.settled(), "the next query finishes it"

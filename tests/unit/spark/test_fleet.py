@@ -48,6 +48,11 @@ class PlayedJvm:
         java = SimpleNamespace(sharedState=lambda: self._answer(state))
         return PlayedSession(sparkContext=context, _jsparkSession=java, reader=lambda: self._answer(None))
 
+    def fleet(self, folder: Path, session: FleetSession) -> Fleet:
+        executors: Any = self
+        queues, place = {"orders": "redis://127.0.0.1:1"}, Directory(folder, session=session)
+        return Fleet(self.session(), group="orders", queues=queues, environment=place, executors=executors)
+
     def classes(self) -> Any:
         """Return the package `dev.baton.spark`."""
         groups = SimpleNamespace(
@@ -112,24 +117,13 @@ class ToldToStop(FleetSession):
 
 @pytest.mark.parametrize("again", [False, True])
 def test_sigterm_ends_a_program_that_waits_for_the_lease(tmp_path: Path, again: bool) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    claimed: set[str] = set()
-
-    def claim(group: str) -> bool:
-        claimed.add(group)
-        return True
-
-    groups = SimpleNamespace(claim=claim, release=claimed.discard)
-    jvm = SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=SimpleNamespace(Group=groups))))
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm, applicationId="spark-1"), _jsparkSession=None)
-    unused: Any = object()
-    place = Directory(tmp_path, session=ToldToStop())
-    fleet = Fleet(spark, group="orders", queues={"orders": "redis://127.0.0.1:1"}, environment=place, executors=unused)
+    before, jvm = signal.getsignal(signal.SIGTERM), PlayedJvm()
+    fleet = jvm.fleet(tmp_path, ToldToStop())
     if again:
         fleet._running = has_ended()
     with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
         fleet.serve()
-    assert not claimed, "another may drive the group"
+    assert not jvm.groups, "another may drive the group"
     assert signal.getsignal(signal.SIGTERM) is before, "it is the program's own business again"
 
 
@@ -143,9 +137,7 @@ def has_ended() -> Any:
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     """A fleet whose `serve` returns at once, because it has already ended."""
-    spark: Any = SimpleNamespace(sparkContext=None)
-    unused: Any = object()
-    fleet = Fleet(spark, group="orders", queues={"orders": "redis://redis"}, environment=Directory(tmp_path), executors=unused)
+    fleet = PlayedJvm().fleet(tmp_path, FleetSession())
     fleet._running = has_ended()
     monkeypatch.setattr(fleet, "_started", lambda: fleet._running)
     return fleet
@@ -293,10 +285,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.jvm, self.lease = PlayedJvm(), Lease()
         self.lease.free = True
-        executors: Any = self.jvm
-        place = Directory(folder, session=self.lease)
-        queues = {"orders": "redis://127.0.0.1:1"}
-        self.fleet = Fleet(self.jvm.session(), group="orders", queues=queues, environment=place, executors=executors)
+        self.fleet = self.jvm.fleet(folder, self.lease)
 
 
 @pytest.fixture

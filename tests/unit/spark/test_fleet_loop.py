@@ -28,40 +28,43 @@ HELD_UP_FOR = 5.0
 MISSED = frozenset({"1"})
 
 
-def test_an_executor_that_missed_a_deadline_and_finishes_no_task_is_killed() -> None:
-    hold_up, fleet = HoldUp(HELD_UP_FOR), [executor(1, active=1), executor(2)]
-    assert hold_up.look(fleet, frozenset(), 0.0) == frozenset(), "it has kept its deadlines"
-    assert hold_up.look(fleet, MISSED, 100.0) == frozenset()
-    assert hold_up.look(fleet, MISSED, 104.9) == frozenset()
-    assert hold_up.look(fleet, MISSED, 105.0) == {"1"}
+Look = tuple[float, list[Executor], frozenset[str]]
+"""The time in seconds, the executors, and the ids of those that missed a deadline."""
 
 
-def test_an_executor_that_hangs_is_killed_while_another_has_tasks_of_another_query() -> None:
-    """Executor 2 always has a task, or has just finished one."""
+def killed_at(*looks: Look) -> list[set[str]]:
+    """The executors to kill at each of these looks."""
     hold_up = HoldUp(HELD_UP_FOR)
-    killed = [
-        hold_up.look([executor(1, active=1), executor(2, active=second % 2, finished=second // 2)], MISSED, second)
-        for second in range(6)
-    ]
-    assert killed == [frozenset()] * 5 + [{"1"}]
+    return [set(hold_up.look(fleet, missed, now)) for now, fleet, missed in looks]
+
+
+def test_an_executor_that_missed_a_deadline_and_whose_task_does_not_end_is_killed() -> None:
+    fleet = [executor(1, 7), executor(2)]
+    kept = (0.0, fleet, frozenset[str]())
+    assert killed_at(kept, (100.0, fleet, MISSED), (104.9, fleet, MISSED), (105.0, fleet, MISSED)) == [set(), set(), set(), {"1"}]
 
 
 @pytest.mark.parametrize(
-    ("fleet", "missed"),
+    "fleet",
     [
-        pytest.param([executor(1, active=1)], frozenset(), id="slow, but it kept its deadlines"),
-        pytest.param([executor(1), executor(2)], MISSED, id="the user's function is busy in the driver"),
+        pytest.param(lambda second: [executor(1, 7), *([executor(2, second)] if second % 2 else [])], id="in another executor"),
+        pytest.param(lambda second: [executor(1, 7, 100 + second)], id="beside it in the same executor"),
     ],
 )
-def test_no_executor_holds_up_the_batch(fleet: list[Executor], missed: frozenset[str]) -> None:
-    hold_up = HoldUp(HELD_UP_FOR)
-    assert [hold_up.look(fleet, missed, now) for now in (0.0, 1e9)] == [frozenset(), frozenset()]
+def test_a_task_that_hangs_is_noticed_while_others_end(fleet: Callable[[int], list[Executor]]) -> None:
+    assert killed_at(*[(second, fleet(second), MISSED) for second in range(6)]) == [set()] * 5 + [{"1"}]
 
 
-def test_an_executor_that_finishes_tasks_is_not_killed() -> None:
-    hold_up = HoldUp(HELD_UP_FOR)
-    for now, finished in ((0.0, 3), (4.0, 4), (6.0, 4)):
-        assert hold_up.look([executor(1, active=1, finished=finished)], MISSED, now) == frozenset()
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([(0.0, [executor(1, 7)], frozenset()), (1e9, [executor(1, 7)], frozenset())], id="it kept its deadlines"),
+        pytest.param([(0.0, [executor(1)], MISSED), (1e9, [executor(1)], MISSED)], id="the function is busy in the driver"),
+        pytest.param([(second, [executor(1, second // 4)], MISSED) for second in range(20)], id="its tasks end"),
+    ],
+)
+def test_no_executor_holds_up_the_batch(looks: list[Look]) -> None:
+    assert killed_at(*looks) == [set()] * len(looks)
 
 
 NOBODY: frozenset[MemberId] = frozenset()
@@ -119,7 +122,7 @@ def test_a_victim_counts_until_it_has_handed_off(
     wanted: RequestedScale, numbers: list[int], ledger: list[MemberEntry], busy: frozenset[MemberId], found: Resize
 ) -> None:
     fleet = [executor(number) for number in numbers]
-    assert resize(wanted, fleet, {entry.member: entry for entry in ledger}, busy) == found
+    assert resize(wanted, fleet, {entry.member: entry for entry in ledger}, busy, {}) == found
 
 
 class Scheduler:
@@ -138,7 +141,7 @@ class Scheduler:
         self.totals.append(total)
 
     def end(self, ids: Iterable[str], *, idle: bool = False) -> list[str]:
-        ended = [one.id for one in self.fleet if one.id in set(ids) and not (idle and one.active_tasks)]
+        ended = [one.id for one in self.fleet if one.id in set(ids) and not (idle and one.tasks)]
         self.ended += ended
         return ended
 
@@ -262,7 +265,7 @@ def test_only_executors_spark_ended_count_as_ended(scene: Scene) -> None:
 
 
 def test_a_busy_executor_that_missed_a_deadline_is_ended(scene: Scene) -> None:
-    scene.scheduler.fleet = (executor(1, active=1), executor(2))
+    scene.scheduler.fleet = (executor(1, 7), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
     scene.loop.look()
@@ -273,7 +276,7 @@ def test_a_busy_executor_that_missed_a_deadline_is_ended(scene: Scene) -> None:
 
 
 def test_an_executor_that_may_wait_for_its_queue_is_not_ended(scene: Scene) -> None:
-    scene.scheduler.fleet = (executor(1, active=1), executor(2))
+    scene.scheduler.fleet = (executor(1, 7), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
     scene.ledger.write(entry("exec-1"), entry("exec-2", {0: 2}))
@@ -356,7 +359,7 @@ def test_a_terminating_executor_stays_while_a_job_or_task_needs_it(scene: Scene)
     handed_off(scene)
     scene.scheduler.running = 1
     assert scene.loop.look() == SOON
-    scene.scheduler.running, scene.scheduler.fleet = 0, (executor(1), executor(2, active=1))
+    scene.scheduler.running, scene.scheduler.fleet = 0, (executor(1), executor(2, 7))
     assert scene.loop.look() == SOON
     assert scene.scheduler.ended == []
 
@@ -424,7 +427,7 @@ def test_each_executor_is_warmed_once(clock: list[float]) -> None:
     warmed: list[str] = []
     found = executor_warm_up(clock, lambda one: warmed.append(one.id), lambda one: warmed.append(f"batch {one.id}"))
     until_seen(found, FIRST, FIRST)
-    found.look([executor(1, active=1)])
+    found.look([executor(1, 7)])
     assert warmed == ["1", "batch 1"]
 
 

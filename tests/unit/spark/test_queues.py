@@ -2,16 +2,17 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
+from baton.queues.logged_ranges import AheadAnswer, AheadRequest
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
 from baton.spark.queues import FleetQueues, ParallelRequests, QueueAwayError
 from cluster.ports import free_ports
+from tests.fleet_context import fleet_queues
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.waiting import HOUR, PATIENCE, until
@@ -38,7 +39,7 @@ def test_an_unreachable_queue_is_reported_until_it_answers(monkeypatch: pytest.M
 
 def test_an_interrupt_ends_one_wait_without_partitions_and_not_the_next() -> None:
     """Before any partition has an owner, the ledger's next state is an interrupt."""
-    one = FleetQueues({ORDERS: ""}, "shop", "group", lambda _, name, group: QueueWithoutEntries())
+    one = fleet_queues({ORDERS: QueueWithoutEntries()})
     ended = threading.Event()
 
     def wait() -> None:
@@ -55,20 +56,6 @@ def test_an_interrupt_ends_one_wait_without_partitions_and_not_the_next() -> Non
     one.close()
 
 
-class SilentQueue(QueueWithoutEntries):
-    """A queue that answers when it is allowed to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = threading.Event()
-        self.asked = 0
-
-    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        self.asked += 1
-        assert self.answers.wait(HOUR)
-        return super().ahead(query, requests)
-
-
 class FarQueue(QueueWithoutEntries):
     """A queue that answers too late."""
 
@@ -78,8 +65,7 @@ class FarQueue(QueueWithoutEntries):
 
 
 def test_a_far_queue_is_waited_for_as_long_as_it_took() -> None:
-    made: dict[str, QueueWithoutEntries] = {"shop/orders": FarQueue(), "shop/parcels": QueueWithoutEntries()}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name], patience=_SHORT)
+    both = fleet_queues({ORDERS: FarQueue(), PARCELS: QueueWithoutEntries()}, patience=_SHORT)
     until(lambda: both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS).keys() == QUESTIONS.keys(), "both are heard in one batch")
     both.close()
 
@@ -99,9 +85,9 @@ def test_patience_is_learned_for_each_kind_of_request() -> None:
 
 def test_a_silent_queue_holds_up_no_other_and_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
-    silent = SilentQueue()
-    made: dict[str, QueueWithoutEntries] = {"shop/orders": silent, "shop/parcels": QueueWithoutEntries()}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
+    silent = QueueWithoutEntries()
+    silent.answers_now.clear()
+    both = fleet_queues({ORDERS: silent, PARCELS: QueueWithoutEntries()})
 
     def ahead() -> list[bool]:
         answers = both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS)
@@ -111,34 +97,22 @@ def test_a_silent_queue_holds_up_no_other_and_is_asked_again(monkeypatch: pytest
         until(lambda: ahead() == [False, True], "the other is heard")
     assert silent.asked == 1
     assert both.trouble().startswith("Queue orders does not answer")
-    silent.answers.set()
+    silent.answers_now.set()
     until(lambda: ahead() == [True, True], "it is asked again")
     assert both.trouble() == ""
     both.close()
-
-
-class LostQueue(QueueWithoutEntries):
-    """A queue that becomes unreachable during a wait."""
-
-    def positions(self) -> Mapping[int, PartitionBounds]:
-        if self.away:
-            raise QueueUnreachable("away")
-        return super().positions()
-
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        self.away = True
-        raise QueueUnreachable("away")
 
 
 def test_an_unreachable_queue_is_reported_and_its_partitions_are_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
-    orders = LostQueue()
-    fleet = FleetQueues({ORDERS: ""}, "shop", "group", lambda url, name, group: orders)
+    orders = QueueWithoutEntries()
+    orders.away = True
+    fleet = fleet_queues({ORDERS: orders})
     everything = {a_partition("orders", 0), a_partition("orders", 1)}
     assert fleet.wait(everything, HOUR) == everything
-    assert fleet.trouble() == "away"
+    assert fleet.trouble() == "it is away"
     with pytest.raises(QueueAwayError):
         fleet.positions()
     orders.away = False
@@ -154,10 +128,10 @@ def test_an_unknown_url_scheme_is_rejected_without_showing_the_url() -> None:
 
 
 def test_two_idle_queues_are_each_waited_for_once() -> None:
-    made = {f"shop/{name}": QueueWithoutEntries() for name in (ORDERS, PARCELS)}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
+    made = {name: QueueWithoutEntries() for name in (ORDERS, PARCELS)}
+    both = fleet_queues(made)
     everything = [a_partition("orders", 0), a_partition("parcels", 0)]
-    made["shop/orders"].news.set()
+    made[ORDERS].news.set()
     assert both.wait(everything, HOUR) == {a_partition("orders", 0)}
     assert [queue.interrupts for queue in made.values()] == [0, 1], "an interrupt would end the next wait of the one with news"
     assert both.wait(everything, 0.01) == set()
@@ -181,37 +155,30 @@ class SlowQueue(QueueWithoutEntries):
 
 def test_news_of_a_slow_queue_is_heard_beside_that_of_a_fast_one() -> None:
     fast = QueueWithoutEntries()
-    made = {"shop/orders": fast, "shop/parcels": SlowQueue(fast)}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
+    both = fleet_queues({ORDERS: fast, PARCELS: SlowQueue(fast)})
     fast.news.set()
     everything = {a_partition("orders", 0), a_partition("parcels", 0)}
     assert both.woken(everything) == everything
     both.close()
 
 
-class HungQueue(QueueWithoutEntries):
-    """A queue whose server accepts connections and answers when it is allowed to; until then an interrupt ends no wait."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = threading.Event()
-
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        assert self.answers.wait(HOUR)
-        return {0}
-
-
 def test_a_hanging_server_blocks_news_of_no_other_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     monkeypatch.setattr(queues, "PATIENCE", 0.05)
-    near, hung = QueueWithoutEntries(), HungQueue()
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: near if name == "shop/orders" else hung)
+    near, hung = QueueWithoutEntries(), QueueWithoutEntries()
+    hung.answers_now.clear()
+    both = fleet_queues({ORDERS: near, PARCELS: hung})
     everything = {a_partition("orders", 0), a_partition("parcels", 0)}
     for _ in range(3):
         near.news.set()
         assert both.wait(everything, HOUR) == {a_partition("orders", 0)}
     assert both.trouble().startswith("Queue parcels does not answer")
-    hung.answers.set()
-    until(lambda: a_partition("parcels", 0) in both.wait(everything, 0.01), "it is heard again")
+    hung.answers_now.set()
+
+    def heard() -> bool:
+        hung.news.set()
+        return a_partition("parcels", 0) in both.wait(everything, 0.01)
+
+    until(heard, "it is heard again")
     assert both.trouble() == ""
     both.close()

@@ -12,6 +12,7 @@ from baton.spark.offsets import (
     SourceError,
     StreamOptions,
     batch_options,
+    log_ids,
     of_these_queues,
     offset_text,
     parse_offset,
@@ -99,6 +100,10 @@ def test_an_offset_has_one_text() -> None:
     text = offset_text(positions)
     assert text == '{"orders":{"2":17,"10":4},"parcels":{"0":0}}'
     assert parse_offset(text) == parse_offset(text.replace(":", ": ")) == positions
+    of_a_topic = offset_text(positions, {QueueName("orders"): "cD3x", QueueName("letters"): "aaaa"})
+    assert of_a_topic == '{"orders":{"2":17,"10":4,"id":"cD3x"},"parcels":{"0":0}}'
+    assert parse_offset(of_a_topic) == positions
+    assert log_ids(of_a_topic) == {"orders": "cD3x"}
 
 
 @pytest.mark.parametrize(

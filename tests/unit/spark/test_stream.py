@@ -10,15 +10,14 @@ from typing import Any, TypeVar
 import pytest
 
 from baton.model.ids import Partition, QueueName
-from baton.queues.logged_ranges import LoggedRanges, PartitionBounds
-from baton.queues.protocol import QueueUnreachable
 from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
-from baton.spark.offsets import AskAgain, OffsetPlace, SourceError, offset_text
-from baton.spark.queues import FleetQueues, Range
-from baton.spark.ranges import first_positions
+from baton.spark.offsets import AskAgain, BatchOptions, OffsetPlace, Offsets, SourceError, offset_text
+from baton.spark.queues import Range
+from baton.spark.ranges import batch_read, first_positions
 from baton.spark.statistics import How, RangeReport
 from baton.spark.stream import Stream, running_query
+from tests.fleet_context import fleet_queues
 from tests.ids import a_partition, by_queue, epochs
 from tests.unit.spark.builders import entry
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
@@ -88,7 +87,7 @@ def test_the_last_planned_batch_is_named_by_its_ranges(scene: StreamScene) -> No
     stream.plan("{}", at(p0=0), "0")
     assert stream.last_plan == "batch 0 without rows"
     stream.plan(at(p0=0), at(p0=3), "1")
-    assert stream.last_plan == "batch 1 of 1 range (orders/0 1 to 3)"
+    assert stream.last_plan == "batch 1 of 1 range (orders/0 from 1 to 3)"
 
 
 def test_ranges_name_rows_that_may_have_been_delivered(scene: StreamScene) -> None:
@@ -428,20 +427,69 @@ def test_a_new_query_finishes_what_the_last_one_left(scene: StreamScene) -> None
     assert scene.partitions[0].committed == 2, "whatever else there was once"
 
 
-def test_a_partition_that_was_never_granted_holds_up_no_other(scene: StreamScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic has grown, and the operator has not granted the new partition: a query with a checkpoint is restarted."""
+@pytest.fixture
+def grown() -> StreamScene:
+    """A topic with an entry in each of three partitions. The operator has granted all but the last."""
+    scene = StreamScene(3)
+    for number in range(3):
+        scene.add(number)
+    scene.own({0: 1, 1: 1})
+    scene.ranges.never_granted.add(2)
+    return scene
 
-    def positions() -> Mapping[int, PartitionBounds]:
-        raise QueueUnreachable("partition 1 of orders has no owner yet")
 
-    monkeypatch.setattr(scene.ranges, "positions", positions)
-    scene.add(count=3)
-    stream = scene.stream()
-    assert numbers(stream.latest_offset(at(p0=1))) == {0: 3}
-    assert scene.partitions[0].committed == 1, "what the last query left is finished"
-    assert told(stream.plan(at(p0=1), at(p0=3), "2")) == [(0, 1, 3, "1")]
-    assert scene.ranges.begun == 1
-    assert scene.context.queues.answer(), "an executor that hangs is replaced"
+def test_a_partition_that_was_never_granted_holds_up_no_other(grown: StreamScene) -> None:
+    stream = grown.stream()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}, "the other new partition is read"
+    assert stream.rows_behind({a_partition("orders", 0): 0, a_partition("orders", 1): 1}) == {
+        a_partition("orders", 0): 1,
+        a_partition("orders", 1): 0,
+    }
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 1, 1: 1}
+    assert told(stream.plan(at(p0=0, p1=0), at(p0=1, p1=1), "1")) == [(0, 0, 1, "1"), (1, 0, 1, "1")]
+    grown.ranges.never_granted.clear()
+    grown.own({0: 1, 1: 1, 2: 1})
+    assert numbers(stream.latest_offset(at(p0=1, p1=1))) == {0: 1, 1: 1, 2: 0}
+
+
+def test_a_repeated_batch_waits_no_longer_because_a_partition_was_never_granted(grown: StreamScene) -> None:
+    grown.own({})
+    stream = grown.stream()
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=1), "1")
+    grown.now += grown.context.repeat_wait
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        (OffsetPlace.COMMITTED, {0: 0, 1: 0}),
+        (OffsetPlace.EARLIEST, {0: 0, 1: 0, 2: 0}),
+        (OffsetPlace.LATEST, {0: 1, 1: 1, 2: 1}),
+        ({a_partition("orders", 0): 1}, {0: 1, 1: 0}),
+        ({a_partition("orders", 2): 1}, {0: 0, 1: 0, 2: 1}),
+    ],
+)
+def test_a_new_query_begins_where_it_is_known(grown: StreamScene, place: Offsets, found: dict[int, int]) -> None:
+    """A partition without a known position enters the offset once it was granted."""
+    assert numbers(first_positions(place, grown.context.queues)) == found
+
+
+def test_an_available_now_query_waits_for_a_partition_that_was_never_granted(grown: StreamScene) -> None:
+    stream = grown.stream()
+    stream.prepare_available_now()
+    with pytest.raises(AskAgain):
+        stream.latest_offset(at(p0=1, p1=1))
+    grown.ranges.never_granted.clear()
+    grown.own({0: 1, 1: 1, 2: 1})
+    assert numbers(stream.latest_offset(at(p0=1, p1=1))) == {0: 1, 1: 1, 2: 0}
+
+
+def test_a_batch_read_of_a_partition_that_was_never_granted_needs_other_positions(grown: StreamScene) -> None:
+    assert [one[:3] for one in told(batch_read(BatchOptions(), grown.context.queues))] == [(0, 0, 1), (1, 0, 1), (2, 0, 1)]
+    with pytest.raises(SourceError, match="orders/2 has no owner yet, so its committed position is not known"):
+        batch_read(BatchOptions(starting=OffsetPlace.COMMITTED), grown.context.queues)
 
 
 def test_finishes_undone_by_a_failover_are_repeated_without_new_entries(scene: StreamScene) -> None:
@@ -698,6 +746,34 @@ def test_unknown_entry_sizes_are_estimated_from_earlier_entries(scene: StreamSce
 # -- what a query may not go on with
 
 
+def in_log(text: str, log: str) -> str:
+    """The offset, with the id of its queue's log."""
+    return text.replace("}}", f',"id":"{log}"}}}}')
+
+
+def test_a_checkpoint_of_another_topic_is_rejected_before_anything_is_finished(scene: StreamScene) -> None:
+    """The topic was deleted and recreated: its numbers begin again, so the positions exist."""
+    scene.add(count=5)
+    scene.ranges.log_id = "second"
+    with pytest.raises(SourceError, match=r"in another topic of queue orders: .* a new checkpoint"):
+        scene.stream().latest_offset(in_log(at(p0=3), "first"))
+    with pytest.raises(SourceError, match=r"in another topic of queue orders: .* a new checkpoint"):
+        scene.stream().plan(at(p0=1), in_log(at(p0=3), "first"), "7")
+    assert scene.partitions[0].committed == 0
+    stream = scene.stream()
+    assert numbers(stream.latest_offset(in_log(at(p0=3), "second"))) == {0: 5}
+    assert stream.log_ids == {ORDERS: "second"}
+
+
+def test_an_offset_keeps_the_topics_of_queues_that_do_not_answer() -> None:
+    scene = StreamScene(parcels=True)
+    assert scene.parcels is not None
+    scene.parcels.away, scene.ranges.log_id = True, "mine"
+    stream = scene.stream()
+    stream.latest_offset('{"orders":{"0":0},"parcels":{"0":4,"id":"other"}}')
+    assert stream.log_ids == {ORDERS: "mine", PARCELS: "other"}
+
+
 def test_a_position_past_the_last_entry_ends_the_query(scene: StreamScene) -> None:
     scene.add(count=3)
     with pytest.raises(SourceError, match=r"at 9 of orders/0, which is after its last entry, 3: .* a new checkpoint"):
@@ -746,14 +822,10 @@ def test_an_overtaken_query_adds_no_partition_to_the_checkpoint() -> None:
 
 
 def test_rows_behind_are_known_for_each_queue_that_answers() -> None:
-    class Away(QueueWithoutEntries):
-        def positions(self) -> Mapping[int, PartitionBounds]:
-            raise QueueUnreachable("it is away")
-
-    scene = StreamScene()
+    scene, away = StreamScene(), QueueWithoutEntries()
     scene.add(count=3)
-    queues: dict[str, LoggedRanges] = {"shop/a-queue-that-is-away": Away(), "shop/orders": scene.ranges}
-    both = FleetQueues({QueueName("a-queue-that-is-away"): "", ORDERS: ""}, "shop", "group", lambda _, name, group: queues[name])
+    away.away = True
+    both = fleet_queues({QueueName("a-queue-that-is-away"): away, ORDERS: scene.ranges})
     entries = LastEntries(both, lambda: scene.now)
     assert entries.behind({a_partition("orders", 0): 1, a_partition("a-queue-that-is-away", 0): 1}) == {
         a_partition("orders", 0): 2,

@@ -76,7 +76,7 @@ class QueryRanges:
         self._queue = queue
         self._topic: Topic | None = None
         self._described_at = 0.0
-        self._topic_id = ""
+        self.topic_id = ""
         """The topic that the query reads; empty: any. Records of a topic that was recreated since are not changed."""
         self._beginning = 0
         """The number of a query whose `begin` has failed; 0: none."""
@@ -88,7 +88,7 @@ class QueryRanges:
     async def begin(self) -> int:
         """See `LoggedRanges.begin`. After an error, the next call goes on with the same number: a very large topic takes several
         calls."""
-        self._topic_id = (await self.topic(fresh=True)).topic_id
+        self.topic_id = (await self.topic(fresh=True)).topic_id
         partitions = await self._partitions()
         found = await self._seen(partitions)
         known = max(map(_query, found.values()), default=0)
@@ -114,27 +114,25 @@ class QueryRanges:
 
     async def check(self) -> None:
         """See `LoggedRanges.check`. Partitions that were never granted have no readers, and are not asked."""
-        await self._granted()
+        await self._all_bounds(await self._seen(await self._partitions()))
 
     async def positions(self) -> dict[int, PartitionBounds]:
-        found, begins, ends = await self._granted()
-        if unknown := sorted(set(await self._partitions()) - found.keys()):
-            raise QueueUnreachable(
-                f"{self._client.address.place}: partition {unknown[0]} of {self._queue} has no owner yet: wait until the "
-                "operator has granted it, or check the conditions of the ConsumerGroup"
-            )
+        everything = await self._partitions()
+        found = await self._seen(everything)
+        begins, ends = await self._all_bounds(everything)
         return {
-            number: PartitionBounds(max(one.offset, begins[number]), begins[number], ends[number])
-            for number, one in sorted(found.items())
+            number: PartitionBounds(max(found[number].offset, begins[number]), begins[number], ends[number])
+            if number in found
+            else PartitionBounds(begins[number], begins[number], ends[number], granted=False)
+            for number in everything
         }
 
-    async def _granted(self) -> tuple[Mapping[int, Committed], Mapping[int, int], Mapping[int, int]]:
-        """Return the records and the ends of all partitions that were granted."""
-        found = await self._seen(await self._partitions())
-        begins, ends = await self._bounds(found)
-        if missing := sorted(found.keys() - (begins.keys() & ends.keys())):
+    async def _all_bounds(self, partitions: Collection[int]) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """Return the ends of these partitions. Raises QueueUnreachable if one has no leader."""
+        begins, ends = await self._bounds(partitions)
+        if missing := sorted(set(partitions) - (begins.keys() & ends.keys())):
             raise QueueUnreachable(f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader")
-        return found, begins, ends
+        return begins, ends
 
     async def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
         looked = await self._look(query, [one.partition for one in requests])
@@ -323,7 +321,7 @@ class QueryRanges:
 
     def _recreated(self, seen: Committed) -> bool:
         """Whether the record is of a later topic with this name: the query's was deleted."""
-        return bool(self._topic_id) and seen.record is not None and seen.record.topic_id != self._topic_id
+        return bool(self.topic_id) and seen.record is not None and seen.record.topic_id != self.topic_id
 
 
 def _is_owned(seen: Committed) -> bool:
@@ -398,6 +396,11 @@ class KafkaRanges:
         self._interrupted = asyncio.Event()
         self._opened: QueryRanges | None = None
 
+    @property
+    def log_id(self) -> str:
+        """The brokers' id of the topic."""
+        return self._opened.topic_id if self._opened is not None else ""
+
     def begin(self) -> int:
         """See LoggedRanges. The number is the time in microseconds or more."""
         return self._loop.run(self._begin(), ASKED_WITHIN)
@@ -409,7 +412,6 @@ class KafkaRanges:
         self._ask(lambda topic: topic.check())
 
     def positions(self) -> Mapping[int, PartitionBounds]:
-        """See LoggedRanges. Before each partition has been granted, it is unknown where the group begins."""
         return self._ask(lambda topic: topic.positions())
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:

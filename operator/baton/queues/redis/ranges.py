@@ -111,6 +111,7 @@ class RedisRanges:
 
     sizes_known = True
     sets_aside = True
+    log_id = ""
 
     def __init__(self, url: str, queue: str, group: str = "") -> None:
         """As `OpenSparkSide`. The group has no effect."""

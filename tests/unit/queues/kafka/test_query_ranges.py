@@ -104,10 +104,12 @@ def without_leader(monkeypatch: pytest.MonkeyPatch, partition: int) -> None:
 async def test_a_topic_answers_although_a_partition_was_never_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records()
     records.found[4] = Committed(-1, None)
-    without_leader(monkeypatch, 4)
     query = ranges(records)
+    found = await query.positions()
+    assert {number: bounds.granted for number, bounds in found.items()} == {0: True, 1: True, 2: True, 3: True, 4: False}
+    without_leader(monkeypatch, 4)
     await query.check()
-    with pytest.raises(QueueUnreachable, match="partition 4 of orders has no owner yet"):
+    with pytest.raises(QueueUnreachable, match="partition 4 of orders has no leader"):
         await query.positions()
 
 

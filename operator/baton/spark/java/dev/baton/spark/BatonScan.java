@@ -3,7 +3,6 @@ package dev.baton.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import java.util.TreeMap;
-import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -43,11 +42,6 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
   @Override
   public String description() {
     return "baton[" + group.name + "]";
-  }
-
-  @Override
-  public CustomMetric[] supportedCustomMetrics() {
-    return new CustomMetric[] {new ReadCounts.RowsOnOwner(), new ReadCounts.RangesLent()};
   }
 
   @Override

@@ -1,9 +1,12 @@
 package dev.baton.spark;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.TaskSchedulerImpl;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
 import org.apache.spark.status.api.v1.ExecutorSummary;
 import scala.jdk.javaapi.CollectionConverters;
@@ -12,7 +15,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ExecutorList {
   private ExecutorList() {}
 
-  /** Returns a JSON list with each executor's id, host, number of task slots, and numbers of active and finished tasks. */
+  /** Returns a JSON list with each executor's id, host, number of task slots, and the numbers of its running tasks. */
   public static String list(SparkContext context) {
     Set<String> active = new HashSet<>();
     if (context.schedulerBackend() instanceof CoarseGrainedSchedulerBackend backend) {
@@ -21,17 +24,29 @@ public final class ExecutorList {
         if (backend.isExecutorActive(id)) active.add(id);
       });
     }
+    Map<Object, String> executorOfTask = executorOfTask(context);
     ArrayNode found = Group.JSON.createArrayNode();
     for (ExecutorSummary one : CollectionConverters.asJava(context.statusStore().executorList(true))) {
       String address = one.hostPort();
       if (!active.contains(one.id()) || address.indexOf(':') < 0) continue; // its block manager has not registered yet
-      found.addObject()
-          .put("id", one.id())
-          .put("host", address.substring(0, address.lastIndexOf(':')))
-          .put("slots", one.maxTasks())
-          .put("active", one.activeTasks())
-          .put("finished", one.completedTasks() + one.failedTasks());
+      ArrayNode tasks =
+          found.addObject()
+              .put("id", one.id())
+              .put("host", address.substring(0, address.lastIndexOf(':')))
+              .put("slots", one.maxTasks())
+              .putArray("tasks");
+      executorOfTask.forEach((task, executor) -> {
+        if (executor.equals(one.id())) tasks.add((Long) task);
+      });
     }
     return found.toString();
+  }
+
+  /** The running tasks of all jobs, by number. */
+  private static Map<Object, String> executorOfTask(SparkContext context) {
+    if (!(context.taskScheduler() instanceof TaskSchedulerImpl scheduler)) return Map.of();
+    synchronized (scheduler) {
+      return new HashMap<>(CollectionConverters.asJava(scheduler.taskIdToExecutorId()));
+    }
   }
 }

@@ -90,16 +90,6 @@ final class RangeReader<E> implements AutoCloseable {
     return row.row();
   }
 
-  /** The number of rows read so far. */
-  long rows() {
-    return rows;
-  }
-
-  /** Whether the reader is not the owner's executor. */
-  boolean lent() {
-    return pages.lent();
-  }
-
   /** Spark also closes readers that a task leaves early (<code>limit</code>) or that fail, and some of them twice. */
   @Override
   public void close() {

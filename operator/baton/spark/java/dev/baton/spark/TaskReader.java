@@ -3,7 +3,6 @@ package dev.baton.spark;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -15,10 +14,6 @@ final class TaskReader implements PartitionReader<InternalRow> {
   private final StructType columns;
   private final RangeReports reports;
   private RangeReader<?> reader;
-  /** Counts of the finished ranges. */
-  private long rowsOnOwner;
-
-  private long rangesLent;
 
   TaskReader(Task task, StructType columns, RangeReports reports) {
     this.ranges = task.ranges().iterator();
@@ -31,8 +26,6 @@ final class TaskReader implements PartitionReader<InternalRow> {
   public boolean next() throws RefusedException {
     while (!reader.next()) {
       if (!ranges.hasNext()) return false;
-      rowsOnOwner += rowsOnOwner(reader);
-      rangesLent += rangesLent(reader);
       reader.close(); // frees its connection for the next range
       reader = reader();
     }
@@ -43,25 +36,9 @@ final class TaskReader implements PartitionReader<InternalRow> {
     return RangeReader.of(ranges.next(), columns, reports);
   }
 
-  private static long rowsOnOwner(RangeReader<?> of) {
-    return of.lent() ? 0 : of.rows();
-  }
-
-  private static long rangesLent(RangeReader<?> of) {
-    return of.lent() ? 1 : 0;
-  }
-
   @Override
   public InternalRow get() {
     return reader.get();
-  }
-
-  @Override
-  public CustomTaskMetric[] currentMetricsValues() {
-    return new CustomTaskMetric[] {
-      new ReadCounts.Count(ReadCounts.ROWS_ON_OWNER, rowsOnOwner + rowsOnOwner(reader)),
-      new ReadCounts.Count(ReadCounts.RANGES_LENT, rangesLent + rangesLent(reader))
-    };
   }
 
   @Override
