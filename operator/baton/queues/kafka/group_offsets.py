@@ -21,7 +21,7 @@ T = TypeVar("T")
 _GRANTED_WITHIN = 2.0
 """Seconds until a grant that the pod has heard of is visible in the group."""
 _PAUSE = 0.02
-_AT_ONCE = 16
+AT_ONCE = 16
 """Partitions committed at the same time: of very many, the first are done before a slow broker's time is over."""
 _BEGUN_IN = 0.7
 """Each commit begins within this part of the total time, and has the rest to end."""
@@ -86,12 +86,9 @@ class GroupOffsets:
         many seconds, or longer at a slow broker; 0: do not wait."""
         return await in_time((await self.found()).stable(partition, within), ASKED_WITHIN)
 
-    async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        return await in_time((await self.found()).after_refusal(partition, refused), ASKED_WITHIN)
-
-    async def commit(self, partition: int, wanted: Commit) -> None:
-        """Commit. Raises StaleToken if another token than the record's is in force."""
-        await in_time((await self.found()).commit(partition, *wanted), ASKED_WITHIN)
+    async def after_refusal(self, partition: int, refused: Token, within: float | None = None) -> tuple[Committed, bool]:
+        limit = ASKED_WITHIN if within is None else within
+        return await in_time((await self.found()).after_refusal(partition, refused), limit)
 
     async def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
@@ -105,31 +102,20 @@ class GroupOffsets:
         return {number: problem for number, problem in found.items() if problem is not None}
 
     async def renewed(
-        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
+        self, partition: int, change: Callable[[Committed], Record | None], within: float | None = None
     ) -> Committed:
-        """Take a new token and write it with the record that `change` returns, given what is committed and where the log ends;
-        None: the present record. Raises StaleToken if another process has taken a token since."""
-        transactions = await self.found()
+        """Take a new token and write it with the record that `change` returns. Raises StaleToken if another process has taken a
+        token since."""
+        limit = ASKED_WITHIN if within is None else within
+        return await in_time((await self.found()).renewed(partition, change), limit)
 
-        async def renewed() -> Committed:
-            topic = await describe(self._client, transactions.topic)
-            ends = await offsets(self._client, topic, {partition: LogEnd.END})
-            if partition not in ends:
-                raise self._no_leader(partition, transactions.topic)
-            return await transactions.renewed(partition, lambda seen: change(seen, ends[partition]) or seen.record)
-
-        return await in_time(renewed(), ASKED_WITHIN if within is None else within)
-
-    async def renewed_several(
-        self, changes: Mapping[int, Callable[[Committed], Record | None]]
-    ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        """As `renewed` for several at once, but `change` is not given the end of the log. Return what is committed then, or why
-        it failed."""
-        if not changes:
-            return {}
-        transactions = await self.found()
-        asked = {number: partial(transactions.renewed, number, change) for number, change in changes.items()}
-        return await in_time(_of_each(asked, self.place, ASKED_WITHIN), ASKED_WITHIN)
+    async def end_of_log(self, partition: int) -> int:
+        """Return where the partition's log ends, as readers of committed messages see it."""
+        topic = await describe(self._client, (await self.found()).topic)
+        ends = await offsets(self._client, topic, {partition: LogEnd.END})
+        if partition not in ends:
+            raise self._no_leader(partition, topic.name)
+        return ends[partition]
 
     def begin_with(self, topic: str) -> bool:
         """Set the queue's topic if it is not known. False: the queue is read from another topic."""
@@ -168,7 +154,7 @@ async def _of_each(
         except (StaleToken, QueueUnreachable) as problem:
             return problem
 
-    found = await each(one, asked, _BEGUN_IN * within, at_once=_AT_ONCE)
+    found = await each(one, asked, _BEGUN_IN * within, at_once=AT_ONCE)
     late = PartitionUnavailable(f"{place} did not get to it in time: check whether it is overloaded")
     return {number: found.get(number, late) for number in asked}
 
