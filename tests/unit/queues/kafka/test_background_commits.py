@@ -125,7 +125,7 @@ def test_a_refused_partition_does_not_delay_the_others(broker: Broker) -> None:
     with pytest.raises(PartitionUnavailable, match="its topic is not there"):
         broker.commits.due(1)
     broker.commits.due_again([1])
-    broker.commits.due_to_mark(1)
+    broker.commits.due_again([1], to_mark=True)
     broker.commits.due(2, at_once=True)
     until(partial(asked_more, 10))
     assert {1, 2} not in broker.asked
@@ -247,7 +247,7 @@ def test_a_received_partition_is_marked_after_a_second(monkeypatch: pytest.Monke
 
     def hand_over() -> None:
         if len(clock.begun) == 1:
-            clock.commits.due_to_mark(2)
+            clock.commits.due_again([2], to_mark=True)
 
     clock.while_it_waits = hand_over
     assert clock.of_three() == [EVERY, SELDOM]
