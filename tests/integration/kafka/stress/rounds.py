@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,11 +62,8 @@ async def coordinator_rounds(
     """The broker that keeps the group's place is killed while commits are under way. Of these partitions about half are granted
     to others as soon as a broker takes it; the other owners try again. The verdict, how many commits were under way, and what
     owners complained of."""
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operator = KafkaQueue(KafkaAddress(tuple(servers)), group, spec, Claimant(group, "uid-of-the-group"))
-    await operator.ensure(None)
     caught = 0
-    async with Fleet(",".join(servers), topic, group, [operator], folder, seed) as fleet:
+    async with _fleet(servers, topic, folder, seed, group=group) as fleet:
 
         async def commits() -> bool:
             return bool(fleet.under_way())
@@ -80,8 +78,7 @@ async def coordinator_rounds(
             grants = [asyncio.create_task(fleet.grant(number)) for number in under_way if fleet.chance.random() < 0.5]
             await asyncio.to_thread(coordinator.start)
             await asyncio.gather(*grants)
-        found = await _finished(fleet, operator)
-    await operator.close()
+        found = await _finished(fleet)
     return verdict(found.lines, found.sent), caught, found.said
 
 
@@ -90,15 +87,12 @@ async def full_disk_rounds(
 ) -> tuple[Outcome, float]:
     """The disk is full until the broker ends itself; then there is room, and it is started again. What came of it, and the
     largest part of a processor that the owners took together while it was away. `out`: they are consumers that send outputs."""
-    group, most = f"shop.{topic}", 0.0
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operator = KafkaQueue(KafkaAddress((broker.servers,)), group, spec, Claimant(group, "uid-of-the-group"))
-    await operator.ensure(None)
+    most = 0.0
 
     async def ended() -> bool:
         return broker.ended
 
-    async with Fleet(broker.servers, topic, group, [operator], folder, seed, out) as fleet:
+    async with _fleet([broker.servers], topic, folder, seed, out=out) as fleet:
         for _ in range(count):
             for partition in fleet.owners:
                 await fleet.works(partition)
@@ -108,9 +102,7 @@ async def full_disk_rounds(
             disk.free()
             await asyncio.to_thread(broker.start)
             most = max(most, (fleet.busy() - busy) / (time.monotonic() - began))
-        found = await _finished(fleet, operator)
-    await operator.close()
-    return found, most
+        return await _finished(fleet), most
 
 
 async def place_rounds(
@@ -118,13 +110,10 @@ async def place_rounds(
 ) -> tuple[list[Mapping[int, Committed]], list[Mapping[int, Committed]]]:
     """While all owners sleep, the place is set a little back; then they wake up. By round: what was set, and what was there when
     all of them had been refused."""
-    group = f"shop.{topic}"
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operator = KafkaQueue(KafkaAddress((broker.servers,)), group, spec, Claimant(group, "uid-of-the-group"))
-    await operator.ensure(None)
     set_to: list[Mapping[int, Committed]] = []
     found: list[Mapping[int, Committed]] = []
-    async with Fleet(broker.servers, topic, group, [operator], folder, seed) as fleet:
+    async with _fleet([broker.servers], topic, folder, seed) as fleet:
+        (operator,) = fleet.operators
         for _ in range(count):
             await fleet.frozen()
             for number, one in (await operator.offsets()).items():
@@ -135,19 +124,13 @@ async def place_rounds(
             found.append(await operator._transactions.committed(tuple(fleet.owners)))
             for partition in list(fleet.owners):
                 await fleet.grant(partition)
-    await operator.close()
     return set_to, found
 
 
 async def _harmed(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, broker_dies_every: int, out: str | None = None
 ) -> Outcome:
-    servers = broker.servers
-    group = f"shop.{topic}"
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operators = [KafkaQueue(KafkaAddress((servers,)), group, spec, Claimant(group, "uid-of-the-group")) for _ in range(2)]
-    await operators[0].ensure(None)
-    async with Fleet(servers, topic, group, operators, folder, seed, out) as fleet:
+    async with _fleet([broker.servers], topic, folder, seed, operators=2, out=out) as fleet:
         for number in range(1, count + 1):
             if broker_dies_every and number % broker_dies_every == 0:
                 await asyncio.to_thread(broker.kill)
@@ -163,15 +146,37 @@ async def _harmed(
                     await fleet.stopped(race=False)
                 case _:
                     await fleet.hands_over()
-        answer = await _finished(fleet, operators[0])
-    for operator in operators:
-        await operator.close()
-    return answer
+        return await _finished(fleet)
 
 
-async def _finished(fleet: Fleet, operator: KafkaQueue) -> Outcome:
+@asynccontextmanager
+async def _fleet(
+    servers: Sequence[str],
+    topic: str,
+    folder: Path,
+    seed: int,
+    *,
+    group: str = "",
+    operators: int = 1,
+    out: str | None = None,
+) -> AsyncIterator[Fleet]:
+    """Owners of a topic and so many operators, all ended after that. `group`: the default is `shop.<topic>`."""
+    group = group or f"shop.{topic}"
+    spec, claimant = TopicToOpen(topic=topic, queue="orders"), Claimant(group, "uid-of-the-group")
+    made = [KafkaQueue(KafkaAddress(tuple(servers)), group, spec, claimant) for _ in range(operators)]
+    try:
+        await made[0].ensure(None)
+        async with Fleet(",".join(servers), topic, group, made, folder, seed, out) as fleet:
+            yield fleet
+    finally:
+        for operator in made:
+            await operator.close()
+
+
+async def _finished(fleet: Fleet) -> Outcome:
     """There is no more load, and all of it is done."""
     fleet.quiet()
+    operator = fleet.operators[0]
 
     async def done() -> bool:
         try:
