@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -12,11 +11,9 @@ from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient, 
 from baton.queues.kafka.event_loop import each, in_time
 from baton.queues.kafka.fence import PartitionTransactions, committed
 from baton.queues.kafka.record import Committed, Record, Token, names
-from baton.queues.kafka.topic import LogEnd, both_ends, describe, lag, offsets
+from baton.queues.kafka.topic import LogEnd, both_ends, describe, lag, offsets, without_leader
 from baton.queues.output import Output
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
-
-T = TypeVar("T")
 
 _GRANTED_WITHIN = 2.0
 """Seconds until a grant that the pod has heard of is visible in the group."""
@@ -97,9 +94,17 @@ class GroupOffsets:
         if not wanted:
             return {}
         limit, transactions = ASKED_WITHIN if within is None else within, await self.found()
-        asked = {number: partial(transactions.commit, number, *one) for number, one in wanted.items()}
-        found = await in_time(_of_each(asked, self.place, limit), limit)
-        return {number: problem for number, problem in found.items() if problem is not None}
+
+        async def commit(number: int) -> StaleToken | QueueUnreachable | None:
+            try:
+                await transactions.commit(number, *wanted[number])
+            except (StaleToken, QueueUnreachable) as problem:
+                return problem
+            return None
+
+        found = await in_time(each(commit, wanted, _BEGUN_IN * limit, at_once=AT_ONCE), limit)
+        late = PartitionUnavailable(f"{self.place} did not get to it in time: check whether it is overloaded")
+        return {number: problem for number in wanted if (problem := found.get(number, late)) is not None}
 
     async def renewed(
         self, partition: int, change: Callable[[Committed], Record | None], within: float | None = None
@@ -114,7 +119,7 @@ class GroupOffsets:
         topic = await describe(self._client, (await self.found()).topic)
         ends = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in ends:
-            raise self._no_leader(partition, topic.name)
+            raise without_leader(self._client, topic.name, partition)
         return ends[partition]
 
     def begin_with(self, topic: str) -> bool:
@@ -133,30 +138,11 @@ class GroupOffsets:
             self._transactions.all_stable(partitions), both_ends(self._client, topic, partitions)
         )
         if missing := [number for number in partitions if number not in begins or number not in ends]:
-            raise self._no_leader(missing[0], topic.name)
+            raise without_leader(self._client, topic.name, missing[0])
         return sum(lag(seen, begins, ends).values())
 
     async def close(self) -> None:
         await self._client.close()
-
-    def _no_leader(self, partition: int, topic: str) -> PartitionUnavailable:
-        return PartitionUnavailable(f"{self.place}: partition {partition} of {topic} has no leader")
-
-
-async def _of_each(
-    asked: Mapping[int, Callable[[], Awaitable[T]]], place: str, within: float
-) -> dict[int, T | StaleToken | QueueUnreachable]:
-    """Return each answer, or the error. Some run at the same time; those that cannot begin in time get an error too."""
-
-    async def one(number: int) -> T | StaleToken | QueueUnreachable:
-        try:
-            return await asked[number]()
-        except (StaleToken, QueueUnreachable) as problem:
-            return problem
-
-    found = await each(one, asked, _BEGUN_IN * within, at_once=AT_ONCE)
-    late = PartitionUnavailable(f"{place} did not get to it in time: check whether it is overloaded")
-    return {number: found.get(number, late) for number in asked}
 
 
 async def topic_of(client: KafkaClient, queue: str) -> str:

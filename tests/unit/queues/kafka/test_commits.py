@@ -11,7 +11,7 @@ import pytest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka import commits
+from baton.queues.kafka import commits, event_loop
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.client import KafkaClient, StaleToken
 from baton.queues.kafka.commits import OwnerCommits, PartitionLocks
@@ -897,6 +897,27 @@ def test_without_time_left_no_request_is_sent() -> None:
     owner.finish(0)
     assert owner.release(0.0).keys() == {0}
     assert owner.broker.committed.offset == 0
+
+
+async def test_partitions_out_of_time_are_reported_and_the_others_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a broker that takes a second for each commit."""
+    now = 0.0
+    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: now))
+
+    class OneByOne(PartitionTransactions):
+        async def commit(
+            self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = (), seen: Committed | None = None
+        ) -> None:
+            nonlocal now
+            now += 1.0
+            if partition == 1:
+                raise StaleToken("TxnOffsetCommit")
+
+    offsets = Broker()
+    offsets._transactions = OneByOne(KafkaClient(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton"), "orders")
+    refused = await GroupOffsets.commit_several(offsets, dict.fromkeys(range(40), Commit(0, offsets.record)), 20.0)
+    assert 0 not in refused and now < 20.0
+    assert isinstance(refused[1], StaleToken) and isinstance(refused[39], PartitionUnavailable)
 
 
 def test_a_commit_keeps_within_its_time() -> None:
