@@ -210,7 +210,7 @@ async def test_a_query_does_not_read_a_queues_new_topic(queue: Queue, make: Make
     await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 5)])
     other = make(1)
     other.send(*numbers(10))
-    replaced = queue.of_topic(other.topic)
+    replaced = queue.another(topic=other.topic)
     await replaced.ensure(None)
     assert await asyncio.to_thread(driver.ahead, query, [request(5)]) == [Stale()], "nothing is granted there yet"
     assert (await replaced.grant(0, Uid("a"), Epoch(2))).epoch == 2
