@@ -192,7 +192,7 @@ async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
 
 @pytest.fixture
 async def queue(make: MakeQueue) -> Queue:
-    """With four partitions, which the operator has opened."""
+    """A queue with four partitions, which the operator has opened."""
     made = make()
     await made.ensured()
     return made

@@ -35,7 +35,7 @@ class Pod:
         self.heard: dict[Partition, Heard] = {}
         self.ended = False
         self.token = (0, 0)
-        """Of its grant."""
+        """The token of its grant."""
         self._listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:

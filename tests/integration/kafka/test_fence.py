@@ -53,7 +53,7 @@ async def test_an_owner_that_was_away_is_rejected_before_it_reads(queue: Queue) 
 
 
 async def test_an_owner_continues_after_its_token_was_replaced(queue: Queue) -> None:
-    """As if another operator, with a lower epoch, had taken a token before it saw that it is too late."""
+    """Another operator, with a lower epoch, took a token before it saw that it is too late."""
     reader, entries = await queue.at_hand("1", "2", epoch=5)
     seen = await queue.seen()
     token = await queue.operator._transactions.init(0)
@@ -317,8 +317,8 @@ async def test_entries_a_former_group_had_in_hand_come_marked_to_the_next(queue:
 
 
 async def test_an_owner_renews_a_token_replaced_by_a_dead_process(queue: Queue) -> None:
-    """As if an operator ended between its two requests, a stopped owner came back too late, or the broker aborted a commit that
-    took too long."""
+    """An operator ended between its two requests, a stopped owner came back too late, or the broker aborted a commit that took
+    too long."""
     reader, (first, second) = await queue.at_hand("1", "2")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset])
     await queue.operator._transactions.init(0)
@@ -396,7 +396,7 @@ async def test_an_abandoned_commit_blocks_neither_grants_nor_checks(queue: Queue
 
 
 async def test_a_process_finds_its_topic_although_the_only_commit_is_abandoned(make: MakeQueue) -> None:
-    """As if the process before was killed while it took up the queue's only partition."""
+    """The process before was killed while it took up the queue's only partition."""
     queue = make(1)
     queue.send("1")
     await queue.granted("a", 1)

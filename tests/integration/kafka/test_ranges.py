@@ -29,7 +29,7 @@ from tests.waiting import PATIENCE, until
 
 @pytest.fixture
 async def queue(make: MakeQueue) -> Queue:
-    """With one partition, which pod `a` owns, and the operator in the group."""
+    """A queue with one partition, which pod `a` owns, and the operator in the group."""
     made = make(1)
     await made.operator.ensure(None)
     await owned(made)
@@ -203,7 +203,7 @@ async def test_a_query_does_not_read_a_recreated_topic(queue: Queue, drivers: Dr
 
 
 async def test_a_query_does_not_read_a_queues_new_topic(queue: Queue, make: MakeQueue, drivers: Drivers) -> None:
-    """Its PartitionedQueue was replaced."""
+    """The PartitionedQueue was replaced."""
     queue.send(*numbers(10))
     driver = drivers.another()
     query = await asyncio.to_thread(driver.begin)

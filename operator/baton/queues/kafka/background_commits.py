@@ -60,7 +60,7 @@ class BackgroundCommits:
         self._refused: dict[int, QueueUnreachable] = {}
         """The error of each partition's last commit, if that has failed."""
         self._failing: set[str] = set()
-        """What failed unexpectedly the last time."""
+        """Names of the steps that failed unexpectedly the last time."""
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
         """Note that the partition has something to commit. Raises QueueUnreachable while its last commit has failed; that one is

@@ -354,7 +354,7 @@ ANSWERS_WITHIN = 4.0
 PASSES_WITHIN = 5.0
 """Seconds for which a request is repeated after a passing error."""
 LOADS_WITHIN = 20.0
-"""The same while a new coordinator still loads its log."""
+"""Seconds for which a request is repeated while a new coordinator still loads its log."""
 ASKED_WITHIN = 60.0
 """Seconds for several requests together, including connecting: a slow broker takes a second or more for each of some forty
 answers."""
@@ -397,7 +397,7 @@ class KafkaClient:
         self._client: Any = None
         self._connecting = asyncio.Lock()
         self._turns: dict[tuple[int, int], asyncio.Semaphore] = {}
-        """By broker and connection."""
+        """Limits requests in flight, by broker and connection."""
         self._losses: dict[int, QueueUnreachable] = {}
         """The last one of each broker."""
         self._coordinators: dict[tuple[int, str], int] = {}

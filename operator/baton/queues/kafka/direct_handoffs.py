@@ -24,7 +24,7 @@ _MOMENT = 1.0
 
 
 class HandedOver(NamedTuple):
-    """What a pod has seen of a partition that was handed over to it."""
+    """A partition that was handed over to this pod, as the pod has seen it."""
 
     topic: str
     committed: Committed
@@ -33,7 +33,7 @@ class HandedOver(NamedTuple):
 
 
 class DirectHandoffs:
-    """What a pod's announcements tell its readers. Any thread may call."""
+    """News of hand-offs from a pod's announcements to its readers. Any thread may call."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

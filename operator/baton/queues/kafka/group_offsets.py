@@ -25,7 +25,7 @@ _BEGUN_IN = 0.7
 
 
 class Commit(NamedTuple):
-    """What to commit of one partition."""
+    """A commit of one partition."""
 
     offset: int
     record: Record

@@ -109,7 +109,7 @@ def paused(count: int, first: int = 0) -> list[Change]:
 
 
 class Stored:
-    """What is beside the offsets of a topic, at a time that the test sets."""
+    """The offsets of a topic and the texts beside them, at a time that the test sets."""
 
     def __init__(self, partitions: int = 1000) -> None:
         self.texts, self.now, self.beside, self._partitions = Texts("q" * 200), 100.0, dict[int, tuple[int, str]](), partitions
@@ -205,7 +205,7 @@ class Broker:
     def __init__(self, partitions: int = 1000) -> None:
         self.partitions = partitions
         self.beside: dict[int, tuple[int, str]] = {}
-        """By partition."""
+        """Offset and text by partition."""
 
     async def to_group(self, _: KafkaClient, request: Any) -> Any:
         if not isinstance(request, OffsetCommitRequest):

@@ -102,8 +102,8 @@ class Broker(GroupOffsets):
         self.refuses: Refusals | None = None
         """The answer of `commit_several`, which then commits nothing."""
         self.loses: list[str] = []
-        """What happens to the next commits: the "answer" or the "request" is lost, the "owner" has changed, or another process
-        has "renewed" the token."""
+        """Faults of the next commits: the "answer" or the "request" is lost, the "owner" has changed, or another process has
+        "renewed" the token."""
 
     @property
     def record(self) -> Record:
@@ -181,7 +181,7 @@ def planned(then: Ownership | None) -> DirectHandoffs:
 
 
 def seen_earlier() -> DirectHandoffs:
-    """As in a process that has seen the partition with its former owner."""
+    """Return the hand-offs of a process that has seen the partition with its former owner."""
     handoffs = DirectHandoffs()
     handoffs.saw(PLACE, Epoch(1))
     return handoffs

@@ -1,4 +1,4 @@
-"""What a reader hands out besides entries that become dead letters."""
+"""A reader hands out the entries beside those that become dead letters."""
 
 import time
 from collections.abc import Iterator
