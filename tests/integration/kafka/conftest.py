@@ -20,7 +20,7 @@ from baton.queues.protocol import Claimant, QueueUnreachable
 from tests.integration.kafka.reading import read
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.kafka_pod import shared
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, until
 
 GROUP = Claimant("shop/orders-group", "uid-of-the-group")
 _names = itertools.count(1)
@@ -50,16 +50,10 @@ class Queue:
         self._readers.append(reader)
         return reader
 
-    def another(self, claimant: Claimant = GROUP, *, latest: bool = False, redeliveries: int = 0) -> KafkaQueue:
-        """Return a second operator's side."""
-        spec = TopicToOpen(topic=self.topic, queue="orders", latest=latest, max_redeliveries=redeliveries)
-        made = KafkaQueue(self.address, self.group, spec, claimant)
-        self._operators.append(made)
-        return made
-
-    def of_topic(self, topic: str, claimant: Claimant = GROUP, *, queue: str = "orders") -> KafkaQueue:
-        """Return the operator's side of a queue with another topic, under the same group id."""
-        made = KafkaQueue(self.address, self.group, TopicToOpen(topic=topic, queue=queue), claimant)
+    def another(self, claimant: Claimant = GROUP, *, topic: str = "", queue: str = "orders", **spec: Any) -> KafkaQueue:
+        """Return a second operator's side, perhaps of another queue or topic, under the same group id. `spec`: more fields of
+        TopicToOpen."""
+        made = KafkaQueue(self.address, self.group, TopicToOpen(topic=topic or self.topic, queue=queue, **spec), claimant)
         self._operators.append(made)
         return made
 
@@ -113,11 +107,7 @@ class Queue:
 
     async def guarded(self) -> None:
         """Wait until the operator is in the group."""
-
-        async def joined() -> bool:
-            return self.operator._guard.joined
-
-        await eventually(joined, "the operator is in the group", 3 * PATIENCE)
+        await asyncio.to_thread(until, lambda: self.operator._guard.joined, "the operator is in the group", 3 * PATIENCE)
 
     async def record(self, partition: int = 0) -> Record:
         """Return the owner record."""
@@ -202,7 +192,7 @@ async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
 
 @pytest.fixture
 async def queue(make: MakeQueue) -> Queue:
-    """With four partitions, which the operator has opened."""
+    """A queue with four partitions, which the operator has opened."""
     made = make()
     await made.ensured()
     return made

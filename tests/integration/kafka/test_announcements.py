@@ -26,7 +26,7 @@ WITHIN = 60.0
 
 @pytest.fixture
 async def announcements(queue: Queue) -> AsyncIterator[KafkaAnnouncements]:
-    """Those that pod `a` hears."""
+    """The announcements to pod `a`."""
     made = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     yield made
     await asyncio.to_thread(made.close)
@@ -69,7 +69,7 @@ async def test_a_pod_hears_of_grants_and_pauses(queue: Queue, announcements: Kaf
 
 
 async def test_a_pod_hears_of_all_of_many_pauses_at_once(make: MakeQueue) -> None:
-    """They stand in several texts, which are removed after that."""
+    """The pauses fill several texts, which are removed after that."""
     queue, count = make(300), 300
     made = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     try:

@@ -1,4 +1,4 @@
-"""As on Redis: Kafka's records say at which committed offset processes ended, and how often."""
+"""Kafka's records count the processes that ended at the committed offset."""
 
 import asyncio
 import threading

@@ -35,7 +35,7 @@ class Pod:
         self.heard: dict[Partition, Heard] = {}
         self.ended = False
         self.token = (0, 0)
-        """Of its grant."""
+        """The token of its grant."""
         self._listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -206,7 +206,7 @@ async def test_a_grant_before_the_owners_release_wins(queue: Queue, pod: MakePod
 
 async def test_spec_changes_reach_the_record_only_through_the_operators_grant(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
-    operator = queue.another(redeliveries=7)
+    operator = queue.another(max_redeliveries=7)
     await operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await giver.hears(lambda heard: heard.paused)
     await giver.finishes(ONE, entries)

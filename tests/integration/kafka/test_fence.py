@@ -53,7 +53,7 @@ async def test_an_owner_that_was_away_is_rejected_before_it_reads(queue: Queue) 
 
 
 async def test_an_owner_continues_after_its_token_was_replaced(queue: Queue) -> None:
-    """As if another operator, with a lower epoch, had taken a token before it saw that it is too late."""
+    """Another operator, with a lower epoch, took a token before it saw that it is too late."""
     reader, entries = await queue.at_hand("1", "2", epoch=5)
     seen = await queue.seen()
     token = await queue.operator._transactions.init(0)
@@ -143,34 +143,23 @@ async def test_an_operator_that_cannot_read_its_topic_still_guards_the_group(
 
 
 async def test_an_operator_that_replaces_a_killed_one_joins_the_group(queue: Queue) -> None:
-    async def guarded(operator: KafkaQueue) -> None:
-        async def joined() -> bool:
-            await operator.check()
-            return operator._guard.joined
-
-        await eventually(joined, "the operator is in the group", 3 * PATIENCE)
-
     killed, later = queue.operator._guard, queue.another()
-    await guarded(queue.operator)
+    await queue.guarded()
     assert killed._task is not None
     killed._task.cancel()
     killed._task = None
     await killed._client.close()
     await later.ensure(None)
-    await guarded(later)
+    await asyncio.to_thread(until, lambda: later._guard.joined, "the later one is in the group", 3 * PATIENCE)
 
 
 async def test_an_operator_kept_out_of_the_group_reports_why(make: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = make(1)
     first, kept_out = queue.another()._guard, queue.operator
-
-    async def joined() -> bool:
-        return first.joined
-
     with monkeypatch.context() as patched:
         patched.setattr(guard, "PROTOCOL", "another")
         first.start()
-        await eventually(joined, "a member with another protocol is in the group", PATIENCE)
+        await asyncio.to_thread(until, lambda: first.joined, "a member with another protocol is in the group")
     kept_out._guard.start()
     monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
 
@@ -219,7 +208,7 @@ async def test_another_consumer_group_is_rejected_until_the_first_gives_up_or_a_
 async def test_a_group_with_another_topic_is_rejected_under_the_same_group_id(queue: Queue, make: MakeQueue) -> None:
     queue.send("1")
     reader = await queue.granted("a", 1)
-    stranger = queue.of_topic(make(1).topic, Claimant("billing/orders-group", "uid-of-the-other"))
+    stranger = queue.another(Claimant("billing/orders-group", "uid-of-the-other"), topic=make(1).topic)
     with pytest.raises(QueueConflict, match=rf"belongs to another ConsumerGroup \(uid .*, for the topic {queue.topic}:"):
         await stranger.ensure(None)
     (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
@@ -232,7 +221,7 @@ async def test_group_and_topic_names_that_join_alike_do_not_fence_each_other(que
     queue.broker.make_topic(f"{queue.topic}.eu", 1)
     queue.broker.make_topic("eu", 1)
     spec = TopicToOpen(topic="eu", queue="orders")
-    one, other = queue.of_topic(f"{queue.topic}.eu"), KafkaQueue(queue.address, f"{queue.group}.{queue.topic}", spec, GROUP)
+    one, other = queue.another(topic=f"{queue.topic}.eu"), KafkaQueue(queue.address, f"{queue.group}.{queue.topic}", spec, GROUP)
     await one.grant(0, Uid("a"), Epoch(1))
     await other.grant(0, Uid("b"), Epoch(1))
     await other.close()
@@ -242,7 +231,7 @@ async def test_group_and_topic_names_that_join_alike_do_not_fence_each_other(que
 
 
 async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:
-    copy = queue.of_topic(queue.topic, queue="copy")
+    copy = queue.another(queue="copy")
     await copy.ensure(None)
     await queue.granted("a", 1)
     await queue.operator.check()  # the grant's commit is under way no more, and seen by everybody
@@ -252,7 +241,7 @@ async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:
         await copy.grant(0, Uid("b"), Epoch(2))
     await copy.release()
     assert (await queue.operator.check()).owners[0] == Ownership(Uid("a"), Epoch(1)), "only its own is given up"
-    told = queue.of_topic(queue.topic, GROUP._replace(takes_over=frozenset({GROUP.uid})), queue="copy")
+    told = queue.another(GROUP._replace(takes_over=frozenset({GROUP.uid})), queue="copy")
     await told.ensure(None)
     assert await told.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
 
@@ -264,7 +253,7 @@ async def test_running_pods_read_the_new_topic_of_a_replaced_queue(queue: Queue,
     (entry,) = await asyncio.to_thread(read, reader, 0, 5, 1)
     other = make(1)
     other.send("new")
-    replaced = queue.of_topic(other.topic)
+    replaced = queue.another(topic=other.topic)
     await replaced.ensure(None)
     assert await replaced.grant(0, Uid("a"), Epoch(2)) == Ownership(Uid("a"), Epoch(2))
     with pytest.raises(StaleOwner):
@@ -282,7 +271,7 @@ async def test_a_queue_given_up_after_a_change_of_topic_leaves_no_record_behind(
 ) -> None:
     """`there`: whether the new topic exists. The next group of the same name may read the former one again."""
     await queue.granted("a", 5)
-    replaced = queue.of_topic(make(1).topic if there else f"{queue.topic}-with-a-slip")
+    replaced = queue.another(topic=make(1).topic if there else f"{queue.topic}-with-a-slip")
     with nullcontext() if there else pytest.raises(QueueUnreachable, match="there is no topic"):
         assert await replaced.release()
     successor = queue.another(Claimant("shop/orders-group", "uid-of-the-next"))
@@ -328,8 +317,8 @@ async def test_entries_a_former_group_had_in_hand_come_marked_to_the_next(queue:
 
 
 async def test_an_owner_renews_a_token_replaced_by_a_dead_process(queue: Queue) -> None:
-    """As if an operator ended between its two requests, a stopped owner came back too late, or the broker aborted a commit that
-    took too long."""
+    """An operator ended between its two requests, a stopped owner came back too late, or the broker aborted a commit that took
+    too long."""
     reader, (first, second) = await queue.at_hand("1", "2")
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset])
     await queue.operator._transactions.init(0)
@@ -407,7 +396,7 @@ async def test_an_abandoned_commit_blocks_neither_grants_nor_checks(queue: Queue
 
 
 async def test_a_process_finds_its_topic_although_the_only_commit_is_abandoned(make: MakeQueue) -> None:
-    """As if the process before was killed while it took up the queue's only partition."""
+    """The process before was killed while it took up the queue's only partition."""
     queue = make(1)
     queue.send("1")
     await queue.granted("a", 1)

@@ -1,4 +1,4 @@
-"""What is at the broker while a topic is read: records, announcements, dead letters."""
+"""The formats of records, announcements and dead letters at the broker."""
 
 import asyncio
 import json

@@ -1,5 +1,6 @@
 """The guide's program sends its outputs exactly once, although one of its processes is killed."""
 
+import asyncio
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from baton.model.ledger import MemberEntry
 from tests.integration.kafka.conftest import Queue
 from tests.integration.kafka.reading import committed_values
 from tests.processes import ChildProcess
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[3]
 GUIDES = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("kafka.md", "consumer.md"))
@@ -49,19 +50,16 @@ async def test_the_guides_program_sends_exactly_once_although_it_is_killed(queue
         orders = [json.dumps({"id": f"{partition}-{number}", "amount": number}) for number in range(300)]
         queue.send(*orders, partition=partition, key=f"k{partition}")
 
-    async def sent_some() -> bool:
-        return any(committed_values(queue.broker, "payments"))
-
-    async def sent_all() -> bool:
-        return sum(map(len, committed_values(queue.broker, "payments"))) >= 1200
+    def sent() -> int:
+        return sum(map(len, committed_values(queue.broker, "payments")))
 
     first = await start(queue, tmp_path, "first", 1)
-    await eventually(sent_some, "some is sent", PATIENCE)
+    await asyncio.to_thread(until, sent, "some is sent")
     first.send_signal(signal.SIGKILL)
     first.wait()
     second = await start(queue, tmp_path, "second", 2)
     try:
-        await eventually(sent_all, "all is sent", 2 * PATIENCE)
+        await asyncio.to_thread(until, lambda: sent() >= 1200, "all is sent", 2 * PATIENCE)
     finally:
         second.kill()
         second.wait()

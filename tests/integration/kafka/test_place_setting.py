@@ -147,7 +147,7 @@ async def test_an_offset_of_another_groups_topic_cannot_be_set(at_work: Queue) -
 
 
 async def test_a_commit_started_before_an_offset_was_set_cannot_end_after_it(at_work: Queue) -> None:
-    """Its process sleeps between its requests."""
+    """The committing process sleeps between its requests."""
     queue = at_work
     await asyncio.to_thread(read, queue.reader("a"), 0, 1, 1)
     record = await queue.record()

@@ -1,4 +1,4 @@
-"""What an owner reads of a topic, and what happens to it."""
+"""An owner reads a topic and finishes its entries."""
 
 import asyncio
 import threading
@@ -492,7 +492,7 @@ async def test_only_the_crashing_entry_becomes_a_dead_letter(make: MakeQueue, se
     handled: list[bytes] = []
 
     def work_until_the_end() -> None:
-        """Like a container that restarts again and again."""
+        """Work like a container that restarts again and again."""
         reader = queue.reader("a")
 
         def poisoned_or_done() -> bool:

@@ -1,6 +1,8 @@
 """Users, passwords, certificates and ACLs: what works, and the messages if something is missing."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,21 +73,27 @@ async def test_a_client_certificate_names_the_user_and_a_missing_one_is_reported
     showing = operator_at(queue, replace(trusting, certificate=pem, key=pem))
     await showing.ensure(None)
     await showing.grant(0, Uid("a"), Epoch(1))
-    url = f"kafkas://{servers[0]}/?group={queue.group}&ca={broker.ca}&cert={broker.keys}&key={broker.keys}"
-    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
-    try:
+    async with pod(f"kafkas://{servers[0]}/?group={queue.group}&ca={broker.ca}&cert={broker.keys}&key={broker.keys}") as reader:
         (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
         await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
-        assert (await showing.check()).lag[0] == 0
-    finally:
-        await asyncio.to_thread(reader.close)
-        await showing.close()
+    assert (await showing.check()).lag[0] == 0
+    await showing.close()
 
 
 async def test_a_certificate_that_does_not_match_its_key_is_reported(queue: Queue) -> None:
     broker = queue.broker
     wrong = KafkaAddress((f"127.0.0.1:{broker.mutual_port}",), tls=True, certificate=broker.ca.read_text(), key="none")
     assert "the client certificate and its key do not match" in await refusal(operator_at(queue, wrong))
+
+
+@asynccontextmanager
+async def pod(url: str) -> AsyncIterator[KafkaReader]:
+    """A reader with this address."""
+    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
+    try:
+        yield reader
+    finally:
+        await asyncio.to_thread(reader.close)
 
 
 def allow_work(acls: Acls, user: str, queue: Queue) -> None:
@@ -106,15 +114,12 @@ async def test_operator_and_pod_work_with_the_guides_rights(make: MakeQueue, acl
     await operator.grant(0, Uid("a"), Epoch(1))
     ca = f"&ca={queue.broker.ca}" if tls else ""
     scheme, port = ("kafkas", queue.broker.tls_port) if tls else ("kafka", queue.broker.sasl_port)
-    url = f"{scheme}://pod:{USERS['pod'].replace(' ', '%20')}@127.0.0.1:{port}/?group={queue.group}{ca}&fetch.wait.max.ms=50"
-    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
-    try:
+    url = f"{scheme}://pod:{quote(USERS['pod'])}@127.0.0.1:{port}/?group={queue.group}{ca}&fetch.wait.max.ms=50"
+    async with pod(url) as reader:
         entries = await asyncio.to_thread(read, reader, 0, 1, 2)
         await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
-        assert (await operator.check()).lag == {0: 0, 1: 0, 2: 0, 3: 0}
-    finally:
-        await asyncio.to_thread(reader.close)
-        await operator.close()
+    assert (await operator.check()).lag == {0: 0, 1: 0, 2: 0, 3: 0}
+    await operator.close()
 
 
 @pytest.mark.parametrize(("mechanism", "tls"), [("SCRAM-SHA-256", False), ("SCRAM-SHA-256", True), ("PLAIN", True)])
@@ -142,26 +147,23 @@ async def test_each_sasl_mechanism_works_and_a_wrong_password_is_named_with_its_
             QueueToOpen("shop", "orders", KafkaSource.model_validate(spec), 0, 0, read_secret, tmp_path), GROUP
         )
 
-    def reader(password: str) -> KafkaReader:
+    def url(password: str) -> str:
         ca = f"&ca={broker.ca}" if tls else ""
-        url = f"{'kafkas' if tls else 'kafka'}://pod:{quote(password)}@{server}/?mechanism={mechanism}&group={queue.group}{ca}"
-        return KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
+        return f"{'kafkas' if tls else 'kafka'}://pod:{quote(password)}@{server}/?mechanism={mechanism}&group={queue.group}{ca}"
 
-    operator, pod, stranger = await opened(), reader(USERS["pod"]), reader("wrong")
-    try:
-        await operator.ensure(None)
-        await operator.grant(0, Uid("a"), Epoch(1))
-        (entry,) = await asyncio.to_thread(read, pod, 0, 1, 1)
-        await asyncio.to_thread(pod.ack, 0, Epoch(1), [entry.offset])
-        assert (await operator.check()).lag == {0: 0}
+    operator = await opened()
+    await operator.ensure(None)
+    await operator.grant(0, Uid("a"), Epoch(1))
+    async with pod(url(USERS["pod"])) as reader:
+        (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+        await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
+    assert (await operator.check()).lag == {0: 0}
+    await operator.close()
+    async with pod(url("wrong")) as stranger:
         with pytest.raises(
             QueueUnreachable, match=rf"refuses the user pod by {mechanism}: correct the user.* in BATON_KAFKA_URL"
         ):
             await asyncio.to_thread(stranger.read, 0, Epoch(1), 1)
-    finally:
-        for one in (pod, stranger):
-            await asyncio.to_thread(one.close)
-        await operator.close()
     secrets["password"] = "wrong"
     wrong = await opened()
     with pytest.raises(QueueUnreachable) as told:
@@ -203,15 +205,11 @@ async def test_outputs_without_the_write_right_name_that_right(make: MakeQueue, 
     allow_work(acls, "pod", queue)
     queue.send("1")
     await queue.operator.grant(0, Uid("a"), Epoch(1))
-    url = f"kafka://pod:{USERS['pod'].replace(' ', '%20')}@127.0.0.1:{queue.broker.sasl_port}/?group={queue.group}"
-    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
-    try:
+    async with pod(f"kafka://pod:{quote(USERS['pod'])}@127.0.0.1:{queue.broker.sasl_port}/?group={queue.group}") as reader:
         (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
         together = [FinishedTogether([entry.offset], [Output(out, b"x")])]
         with pytest.raises(QueueUnreachable, match=f"outputs cannot be sent to the topic {out}: user pod may not WRITE it"):
             await asyncio.to_thread(lambda: reader.ack(0, Epoch(1), [entry.offset], together=together))
-    finally:
-        await asyncio.to_thread(reader.close)
 
 
 async def test_messages_of_a_wrong_password_and_a_missing_broker_differ(queue: Queue) -> None:

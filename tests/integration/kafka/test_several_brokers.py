@@ -126,7 +126,7 @@ async def test_a_killed_coordinator_loses_no_confirmed_commit(
 
 
 async def test_the_operator_stays_in_the_group_when_its_coordinator_moves(cluster: KafkaCluster, operator: MakeOperator) -> None:
-    """As whenever brokers are restarted one after the other, and preferred leaders are elected again."""
+    """The coordinator moves whenever brokers are restarted one after the other."""
     cluster.make_topic("moved", [[1, 2, 3]])
     queue, _, _ = await coordinated_by(cluster, operator, "moved", (1, *MORTAL))
     await in_the_group_of_its_coordinator(cluster, queue)

@@ -94,7 +94,7 @@ async def slow(slowed: tuple[KafkaBroker, Link]) -> AsyncIterator[MakeSlow]:
 
 
 async def in_time(question: Awaitable[T]) -> T:
-    """With the operator's time limit."""
+    """Wait for the answer within the operator's time limit."""
     return await asyncio.wait_for(question, KIND.answers_within)
 
 

@@ -15,7 +15,7 @@ from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, committed_values, read
 from tests.kafka_broker import KafkaBroker
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, until
 
 
 @pytest.fixture
@@ -81,10 +81,8 @@ async def test_outputs_acked_soon_are_committed_for_all_partitions_together(queu
         for entry in await asyncio.to_thread(read, reader, partition, 1, 2):
             finish(reader, [entry], Output(out, f"{partition} {entry.offset}".encode()), soon=True)
 
-    async def so() -> bool:
-        return committed_values(queue.broker, out) == [[b"0 0", b"0 1"], [b"1 0", b"1 1"], []]
-
-    await eventually(so, "outputs are committed")
+    wanted = [[b"0 0", b"0 1"], [b"1 0", b"1 1"], []]
+    await asyncio.to_thread(until, lambda: committed_values(queue.broker, out) == wanted, "outputs are committed")
 
 
 async def test_a_former_owner_sends_nothing(queue: Queue, out: str) -> None:

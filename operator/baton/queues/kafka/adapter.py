@@ -31,6 +31,7 @@ from baton.queues.kafka.topic import (
     offsets_of,
     place_warnings,
     unfinished,
+    without_leader,
 )
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import (
@@ -228,7 +229,7 @@ class KafkaQueue:
         now = (await self._offsets_of(topic, (partition,))).get(partition)
         found = {partition: end} if since is None else await offsets(self._client, topic, {partition: since})
         if now is None or partition not in found:
-            raise self._without_leader(partition)
+            raise without_leader(self._client, topic.name, partition)
         offset = min(end, found[partition]) if found[partition] >= 0 else end
         return Reached(offset, max(0, offset - max(now.committed or 0, now.earliest)))
 
@@ -339,7 +340,7 @@ class KafkaQueue:
         until = time.monotonic() + _ELECTS_WITHIN
         while partition not in (found := await offsets(self._client, topic, {partition: place})):
             if time.monotonic() >= until:
-                raise self._without_leader(partition)
+                raise without_leader(self._client, topic.name, partition)
             await asyncio.sleep(_PAUSE)
             topic = await self._described()
         return found[partition]
@@ -406,7 +407,7 @@ class KafkaQueue:
         )
         self._refuse_granted(partition, epoch, seen)
         if partition not in begins or partition not in ends:
-            raise self._without_leader(partition)
+            raise without_leader(self._client, topic.name, partition)
         if not begins[partition] <= offset <= ends[partition]:
             raise QueueConflict(f"{self._spec.topic}/{partition} no longer has the offset {offset}: start over")
         _, record = await self._following(partition, None, epoch, token, seen)
@@ -441,10 +442,6 @@ class KafkaQueue:
         committed = await self._transactions.before_pending(partitions)
         begins, ends = await both_ends(self._client, topic, committed)
         return offsets_of(committed, begins, ends)
-
-    def _without_leader(self, partition: int) -> PartitionUnavailable:
-        place, topic = self._client.address.place, self._spec.topic
-        return PartitionUnavailable(f"{place}: partition {partition} of {topic} has no leader: check whether all brokers run")
 
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))

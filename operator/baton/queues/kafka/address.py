@@ -60,7 +60,7 @@ class KafkaAddress:
     settings: Mapping[str, str] = field(default_factory=dict)
     """More settings of the consuming client, with librdkafka's names."""
     login: str = "the user, the password or the mechanism in BATON_KAFKA_URL, or in the Secret that it comes from"
-    """Where user, password and mechanism come from, for messages."""
+    """The source of user, password and mechanism, for messages."""
 
     @property
     def place(self) -> str:

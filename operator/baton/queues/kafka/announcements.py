@@ -61,7 +61,7 @@ class Change(NamedTuple):
     """A change in a partition."""
 
     number: int
-    """It grows with each change. A text is committed with the number of its last change as the offset."""
+    """The change's number, which grows. A text is committed with the number of its last change as the offset."""
     partition: int
     epoch: int
     within: int
@@ -137,7 +137,7 @@ class Texts:
         self._queue = queue
         self._number = number
         self._changes: dict[int, list[Change]] = {}
-        """Those of each text, by the partition whose offset has it."""
+        """The changes of each text, by the partition whose offset has it."""
         self._pods: Mapping[int, Uid] = {}
         self._unsent: set[int] = set()
         """Partitions whose text has changed."""
@@ -361,7 +361,7 @@ def _worst(answer: Any) -> int:
 _EVERY, _SHORT_PAUSE = 0.2, 0.015
 """Seconds between two requests for announcements, and at least between two looks at a partition that the pod is to receive."""
 _LESS_OFTEN = 40
-"""After a longer wait, the pause is this fraction (1/n) of the time waited."""
+"""The pause after a longer wait is this fraction (1/n) of the time waited."""
 _LOOKED_FOR = 30.0
 """Seconds for which a partition with news is looked at. After that its record, or its topic, cannot be read."""
 _HEARD_WITHIN = 0.3
@@ -412,7 +412,7 @@ class KafkaAnnouncements:
         self._awaited_until = float("-inf")
         """When all of them should have been received (monotonic)."""
         self._expected: set[Partition] = set()
-        """Those of the awaited partitions that are prefetched."""
+        """The awaited partitions that are prefetched."""
         self._ask_at = 0.0
         """When the next request for announcements is due (monotonic)."""
         self._interrupted = threading.Event()

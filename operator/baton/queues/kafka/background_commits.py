@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
 
 from baton.model.retrying import doubling
 from baton.model.wording import quoted
@@ -32,11 +31,6 @@ PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds before a failed commit is tried again if a caller waits for it, else EVERY; the pause doubles with each try. Other
 commits do not wait for it."""
 _FAILED = "a commit failed; retrying"
-
-
-@dataclass(eq=False, slots=True)
-class _Refused:
-    problem: QueueUnreachable
 
 
 class BackgroundCommits:
@@ -63,25 +57,23 @@ class BackgroundCommits:
         self._news = asyncio.Event()
         self._begun = False
         self._closed = False
-        self._refused: dict[int, _Refused] = {}
+        self._refused: dict[int, QueueUnreachable] = {}
+        """The error of each partition's last commit, if that has failed."""
         self._failing: set[str] = set()
-        """What failed unexpectedly the last time."""
+        """Names of the steps that failed unexpectedly the last time."""
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
         """Note that the partition has something to commit. Raises QueueUnreachable while its last commit has failed; that one is
         tried again."""
         if (refused := self._refused.get(partition)) is not None:
-            raise type(refused.problem)(str(refused.problem))
+            raise type(refused)(str(refused))
         self._add(partition, at_once=at_once)
 
-    def due_to_mark(self, partition: int) -> None:
-        """Note that a partition that was handed over needs the mark of this process: within EVERY, however long commits take."""
-        self._add(partition, to_mark=True)
-
-    def due_again(self, partitions: Iterable[int], *, at_once: bool = False) -> None:
-        """Commit these also if nothing was finished, and if an earlier commit was refused."""
+    def due_again(self, partitions: Iterable[int], *, at_once: bool = False, to_mark: bool = False) -> None:
+        """Commit these also if nothing was finished, and if an earlier commit was refused. `to_mark`: they were handed over and
+        need the mark of this process: within EVERY, however long commits take."""
         for partition in partitions:
-            self._add(partition, at_once=at_once)
+            self._add(partition, at_once=at_once, to_mark=to_mark)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Forget the failures of released partitions: they do not concern a later owner."""
@@ -125,9 +117,8 @@ class BackgroundCommits:
         refused = due & self._refused.keys()  # one try may take long
         later = refused | (set() if hurried else set(filter(self._is_about_to_release, due)))
         if untaken := await self._untaken(due - later):
-            problems = {number: _Refused(problem) for number, problem in untaken.items()}
-            self._refused |= problems
-            self._loop.begin(self._try_again(problems, PAUSE if hurried else EVERY))
+            self._refused |= untaken
+            self._loop.begin(self._try_again(untaken, PAUSE if hurried else EVERY))
         if later and later >= due:
             await self._ask()  # a commit would have checked the records
         every = EVERY if untaken or later else max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun)))
@@ -136,21 +127,23 @@ class BackgroundCommits:
             self._due |= later
         await self._wait(begun + AT_ONCE_EVERY, lambda: False)
 
-    async def _try_again(self, refused: Mapping[int, _Refused], pause: float) -> None:
+    async def _try_again(self, refused: Mapping[int, QueueUnreachable], pause: float) -> None:
         """Try until each of these was committed or released."""
         for seconds in doubling(pause, LONGEST_PAUSE):
             await asyncio.sleep(seconds)
             refused = self._still(refused)
             if not refused or self._closed:
                 return
-            problems = await self._untaken(refused.keys())
-            for number, one in self._still(refused).items():
-                if number in problems:
-                    one.problem = problems[number]
+            untaken = await self._untaken(refused.keys())
+            for number in self._still(refused):
+                if number in untaken:
+                    self._refused[number] = untaken[number]
                 else:
                     del self._refused[number]
+            refused = untaken
 
-    def _still(self, refused: Mapping[int, _Refused]) -> dict[int, _Refused]:
+    def _still(self, refused: Mapping[int, QueueUnreachable]) -> dict[int, QueueUnreachable]:
+        """Return those that were neither released nor refused again since."""
         return {number: one for number, one in refused.items() if self._refused.get(number) is one}
 
     async def _untaken(self, due: Set[int]) -> Mapping[int, QueueUnreachable]:

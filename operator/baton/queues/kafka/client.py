@@ -354,7 +354,7 @@ ANSWERS_WITHIN = 4.0
 PASSES_WITHIN = 5.0
 """Seconds for which a request is repeated after a passing error."""
 LOADS_WITHIN = 20.0
-"""The same while a new coordinator still loads its log."""
+"""Seconds for which a request is repeated while a new coordinator still loads its log."""
 ASKED_WITHIN = 60.0
 """Seconds for several requests together, including connecting: a slow broker takes a second or more for each of some forty
 answers."""
@@ -397,7 +397,7 @@ class KafkaClient:
         self._client: Any = None
         self._connecting = asyncio.Lock()
         self._turns: dict[tuple[int, int], asyncio.Semaphore] = {}
-        """By broker and connection."""
+        """Limits requests in flight, by broker and connection."""
         self._losses: dict[int, QueueUnreachable] = {}
         """The last one of each broker."""
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -406,12 +406,13 @@ class KafkaClient:
 
     async def to_group(self, request: Any, *, transactional_id: str = "") -> Any:
         """Send to the group's coordinator. `transactional_id`: of the transaction that the request belongs to."""
-        return await self._send(await self._coordinator(CoordinationType.GROUP, self.group), request, _lane(transactional_id))
+        coordinator = await self._coordinator(CoordinationType.GROUP, self.group)
+        return await self.to_broker(coordinator, request, _lane(transactional_id))
 
     async def to_transactions(self, transactional_id: str, request: Any) -> Any:
         """Send to the coordinator of this transactional id."""
         coordinator = await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
-        return await self._send(coordinator, request, _lane(transactional_id))
+        return await self.to_broker(coordinator, request, _lane(transactional_id))
 
     async def to_any(self, request: Any) -> Any:
         """Send to the brokers in turn, until one takes it."""
@@ -423,11 +424,16 @@ class KafkaClient:
         *first, last = sorted(nodes, key=self._away.__contains__)
         for node in first:
             with suppress(BrokerLost):
-                return await self._send(node, request)
-        return await self._send(last, request)
+                return await self.to_broker(node, request)
+        return await self.to_broker(last, request)
 
-    async def to_broker(self, node: int, request: Any) -> Any:
-        return await self._send(node, request)
+    async def to_broker(self, node: int, request: Any, lane: int = ConnectionGroup.DEFAULT) -> Any:
+        """Send to this broker. `lane`: one of _LANES."""
+        known = self._losses.get(node)
+        async with self._turns.setdefault((node, int(lane)), asyncio.Semaphore(_AT_ONCE)):
+            if (loss := self._losses.get(node)) is not None and loss is not known:
+                raise type(loss)(str(loss))  # the request has waited with the lost one
+            return await self._send_now(node, request, lane)
 
     async def until_taken(
         self,
@@ -516,13 +522,6 @@ class KafkaClient:
                 raise PartitionUnavailable(str(refusal)) if own else refusal
             await asyncio.sleep(next(pauses))  # its topic is being created or loaded
         return found
-
-    async def _send(self, node: int, request: Any, lane: int = ConnectionGroup.DEFAULT) -> Any:
-        known = self._losses.get(node)
-        async with self._turns.setdefault((node, int(lane)), asyncio.Semaphore(_AT_ONCE)):
-            if (loss := self._losses.get(node)) is not None and loss is not known:
-                raise type(loss)(str(loss))  # the request has waited with the lost one
-            return await self._send_now(node, request, lane)
 
     async def _send_now(self, node: int, request: Any, lane: int) -> Any:
         client = await self._connected()

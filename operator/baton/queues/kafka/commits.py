@@ -8,7 +8,7 @@ several partitions at once; `fence` makes the transaction; `client` sends its re
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Set
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -18,8 +18,9 @@ from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.client import ASKED_WITHIN, StaleToken
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.kafka.event_loop import each
 from baton.queues.kafka.fence import ENDS_WITHIN, GRANTED_WITHIN
-from baton.queues.kafka.group_offsets import Commit, GroupOffsets
+from baton.queues.kafka.group_offsets import AT_ONCE, Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.protocol import NO_OWNER, Ownership, PartitionUnavailable, QueueUnreachable
@@ -130,17 +131,10 @@ class OwnerCommits:
             raise StaleOwner(partition, self._uid, epoch, owner_of(seen.record))
         return ReadPosition.begun(seen, now)
 
-    async def commit(
-        self,
-        partition: int,
-        position: ReadPosition,
-        record: Callable[[ReadPosition], Record] = ReadPosition.next_record,
-        until: float | None = None,
-    ) -> None:
-        """Commit what is finished, its outputs, and the record that `record` returns. `until`: when that has to be over
-        (monotonic)."""
+    async def commit(self, partition: int, position: ReadPosition) -> None:
+        """Commit what is finished, its outputs, and the next record."""
         async with self._locks.held([partition]):
-            await self._commit_all_of(partition, position, record, until)
+            await self._commit_all_of(partition, position, ReadPosition.next_record)
 
     async def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
         """Reserve entries up to this offset before they are handed out. Partitions whose reservation is low are committed at the
@@ -160,14 +154,10 @@ class OwnerCommits:
         held = {**self._positions}  # another thread may remove some meanwhile
         wanted = {number: one for number, one in held.items() if number in partitions}
         async with self._locks.held(wanted):
-            unmarked = {number: one for number, one in wanted.items() if one.handed_over and one.lost is None}
             idle = self.idle()
-            due = {number: one for number, one in wanted.items() if (one.has_news or number in idle) and number not in unmarked}
-            tried = due.keys() | unmarked.keys()
-            problems = {**await self._commit_all(due, ReadPosition.next_record), **await self._mark_all(unmarked)}
-            due = {number: one for number, one in unmarked.items() if one.has_news and number not in problems}
-            problems |= await self._commit_all(due, ReadPosition.next_record)
-            own = problems.keys() < tried
+            due = {number: one for number, one in wanted.items() if one.has_news or one.handed_over or number in idle}
+            problems = await self._commit_all(due, ReadPosition.next_record)
+            own = problems.keys() < due.keys()
             return {number: PartitionUnavailable(str(why)) if own else why for number, why in problems.items()}
 
     def idle(self) -> Set[int]:
@@ -214,8 +204,8 @@ class OwnerCommits:
     async def _commit_all(
         self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], until: float | None = None
     ) -> Mapping[int, QueueUnreachable]:
-        """Commit all of these that are not lost. `until`: when that has to be over (monotonic). Return those that failed, and
-        why."""
+        """Commit all of these that are not lost: first those that need no new token. `until`: when that has to be over
+        (monotonic). Return those that failed, and why."""
         due = {number: one for number, one in positions.items() if one.lost is None}
         together = sent_together(due)
         try:
@@ -223,14 +213,18 @@ class OwnerCommits:
         except QueueUnreachable as problem:
             return dict.fromkeys(due, problem)
         problems = {number: problem for number, problem in refused.items() if isinstance(problem, QueueUnreachable)}
-        for number, position in due.items():
-            if number not in together or position.needs_token or isinstance(refused.get(number), StaleToken):
-                try:
-                    await self._commit_all_of(number, position, record, until)
-                except StaleOwner:
-                    continue  # the next call for this partition raises it
-                except QueueUnreachable as problem:
-                    problems[number] = problem
+
+        async def commit(number: int) -> None:
+            try:
+                await self._commit_all_of(number, due[number], record, until)
+            except StaleOwner:
+                pass  # the next call for this partition raises it
+            except QueueUnreachable as problem:
+                problems[number] = problem
+
+        left = [number for number in due if number not in together or isinstance(refused.get(number), StaleToken)]
+        await each(commit, [number for number in left if not due[number].outputs], at_once=AT_ONCE)
+        await each(commit, [number for number in left if due[number].outputs], at_once=1)  # as large as a transaction may be
         return problems
 
     async def _commit_all_of(
@@ -244,43 +238,19 @@ class OwnerCommits:
     async def _commit(
         self, partition: int, position: ReadPosition, record: Callable[[ReadPosition], Record], until: float | None
     ) -> None:
-        """Commit as much as fits in one transaction."""
+        """Commit as much as fits in one transaction, first taking a new token if needed: it shuts the giver of a partition that
+        was handed over out, and the record gets this process's mark."""
         for _ in range(_TRIES):
             try:
                 if position.needs_token:
-                    asked_at = time.monotonic()
-                    seen = await self._offsets.renewed(
-                        partition, partial(self._record_with_mark, position), _seconds_until(until)
-                    )
-                    self._resume_at(partition, position, seen, asked_at)
+                    await self._take_token(partition, position, until)
                 refused = await self._commit_together({partition: position}, record, _seconds_until(until))
                 if partition not in refused:
                     return
                 raise refused[partition]
             except StaleToken:
-                await self._follow_token(partition, position)
+                await self._follow_token(partition, position, until)
         raise self._contended(partition)
-
-    async def _mark_all(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
-        """Put this process's mark in the records of partitions that were handed over, each under a new token, which shuts the
-        giver out. Return those that failed, and why."""
-        problems: dict[int, QueueUnreachable] = {}
-        changes = {number: partial(self._record_with_mark, one) for number, one in positions.items()}
-        asked_at = time.monotonic()
-        found = await self._offsets.renewed_several(changes)
-        for number, seen in found.items():
-            try:
-                if isinstance(seen, QueueUnreachable):
-                    raise seen
-                if isinstance(seen, StaleToken):  # another process has taken a token since
-                    await self._commit_all_of(number, positions[number], ReadPosition.next_record)
-                else:
-                    self._resume_at(number, positions[number], seen, asked_at)
-            except StaleOwner:
-                continue  # the next call for this partition raises it
-            except QueueUnreachable as problem:
-                problems[number] = problem
-        return problems
 
     async def _topic_changed(self, partition: int, epoch: Epoch) -> bool:
         """Whether the queue has another topic, with this owner. If so, drop the entries of the former topic."""
@@ -309,17 +279,22 @@ class OwnerCommits:
                     position.lost = owner_of(one.record)
         return refused
 
-    async def _follow_token(self, partition: int, position: ReadPosition) -> None:
+    async def _take_token(self, partition: int, position: ReadPosition, until: float | None) -> None:
+        """Raises StaleToken if another process has taken a token since."""
+        asked_at = time.monotonic()
+        seen = await self._offsets.renewed(partition, partial(self._record_with_mark, position), _seconds_until(until))
+        self._resume_at(partition, position, seen, asked_at)
+
+    async def _follow_token(self, partition: int, position: ReadPosition, until: float | None) -> None:
         """Another token is in force. If the record names this owner, adopt its token. If the record still has the refused token,
         the process that took the new one is between two requests or ended there: take another token."""
         asked_at = time.monotonic()
-        seen, unchanged = await self._offsets.after_refusal(partition, position.record.token)
+        seen, unchanged = await self._offsets.after_refusal(partition, position.record.token, _seconds_until(until))
         if unchanged and names(seen.record, self._uid, position.epoch):
-            try:
-                seen = await self._offsets.renewed(partition, partial(self._record_with_mark, position))
-            except StaleToken:
-                return  # the other process has written its record by now
-        self._resume_at(partition, position, seen, asked_at)
+            with suppress(StaleToken):  # the other process has written its record by now
+                await self._take_token(partition, position, until)
+        else:
+            self._resume_at(partition, position, seen, asked_at)
 
     def _resume_at(self, partition: int, position: ReadPosition, seen: Committed, asked_at: float) -> None:
         """Go on under another token, from the offset in `seen`: it shows whether commits in doubt were taken. `asked_at`: when it
@@ -374,9 +349,9 @@ class OwnerCommits:
     async def _mark_record(self, partition: int, epoch: Epoch) -> Committed:
         """Return what is committed, with this process's mark if the partition is the pod's, even if others take tokens at the
         same time or ended after taking one."""
-        for tries in range(_TRIES):
+        for _ in range(_TRIES):
             try:
-                seen = await self._try_mark_record(partition, epoch, trusting=not tries)
+                seen = await self._try_mark_record(partition, epoch)
             except StaleToken:
                 await asyncio.sleep(GRANTED_WITHIN / _TRIES)
                 continue
@@ -386,30 +361,27 @@ class OwnerCommits:
             return seen
         raise self._contended(partition)
 
-    async def _try_mark_record(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
-        """Try once. `trusting`: use the record's token if no process has read yet. Raises StaleToken."""
+    async def _try_mark_record(self, partition: int, epoch: Epoch) -> Committed:
+        """Try once. Raises StaleToken."""
         async with self._locks.held([partition]):
             found, _ = await self._offsets.now((partition,))
             seen = found.get(partition)
             if seen is not None and not names(seen.record, self._uid, epoch):
                 return seen
-            if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
-                record = taken_up(seen.record, seen.offset, 0, self._mark)
-                self._unconfirmed_marks[partition] = epoch
-                await self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
-                return seen._replace(record=record)
+            end = await self._offsets.end_of_log(partition)
 
-            def change(seen: Committed, end: int) -> Record | None:
-                if seen.record is None or not names(seen.record, self._uid, epoch):
-                    return None
-                if seen.record.reader == BY_GIVER and self._handoffs.is_new(Partition(self._queue, partition), epoch):
+            def change(seen: Committed) -> Record | None:
+                record = seen.record
+                if record is None or not names(record, self._uid, epoch):
+                    return record
+                if record.reader == BY_GIVER and self._handoffs.is_new(Partition(self._queue, partition), epoch):
                     self._unconfirmed_marks[partition] = epoch
-                    return replace(seen.record, reader=self._mark, released=False)
-                if seen.record.reader != self._mark:
+                    return replace(record, reader=self._mark, released=False)
+                if record.reader != self._mark:
                     self._unconfirmed_marks[partition] = epoch
                 elif self._unconfirmed_marks.get(partition) == epoch:
-                    return seen.record
-                return taken_up(seen.record, seen.offset, end, self._mark)
+                    return record
+                return taken_up(record, seen.offset, end, self._mark)
 
             return await self._offsets.renewed(partition, change)
 
@@ -431,7 +403,7 @@ class OwnerCommits:
             position.other_process = names(record, self._uid, position.epoch)
         return True
 
-    def _record_with_mark(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
+    def _record_with_mark(self, position: ReadPosition, seen: Committed) -> Record | None:
         """Return the record unchanged; if only the giver has written it, with this process's mark."""
         record = seen.record
         if record is None or not names(record, self._uid, position.epoch) or record.reader != BY_GIVER:

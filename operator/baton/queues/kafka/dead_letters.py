@@ -35,7 +35,7 @@ class DeadLetterTopic:
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._refusals: dict[str, _Refusal] = {}
-        """By topic."""
+        """The last refusal of each topic."""
 
     def put(self, topic: str, message: Message, why: str, group: str) -> None:
         """Send the message unchanged, with headers that say where it comes from and why. Returns when the brokers have it. Raises

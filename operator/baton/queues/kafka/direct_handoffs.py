@@ -24,7 +24,7 @@ _MOMENT = 1.0
 
 
 class HandedOver(NamedTuple):
-    """What a pod has seen of a partition that was handed over to it."""
+    """A partition that was handed over to this pod, as the pod has seen it."""
 
     topic: str
     committed: Committed
@@ -33,10 +33,10 @@ class HandedOver(NamedTuple):
 
 
 class DirectHandoffs:
-    """What a pod's announcements tell its readers. Any thread may call."""
+    """News of hand-offs from a pod's announcements to its readers. Any thread may call."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._lowest: dict[Partition, Epoch] = {}
         """The lowest epoch at which this process has seen each partition."""
         self._begun: dict[Partition, Epoch] = {}
@@ -54,7 +54,7 @@ class DirectHandoffs:
         """Whether it was granted under this epoch since this process began, and no process of the pod has read it under that
         epoch."""
         with self._lock:
-            return self._is_new(partition, epoch)
+            return self._lowest.get(partition, epoch) < epoch and self._begun.get(partition, 0) < epoch
 
     def begins(self, partition: Partition, epoch: Epoch) -> None:
         with self._lock:
@@ -85,7 +85,7 @@ class DirectHandoffs:
         """Note that its owner handed the partition over to this pod."""
         record = seen.committed.record
         with self._lock:
-            if record is not None and self._is_new(partition, record.epoch):
+            if record is not None and self.is_new(partition, record.epoch):
                 self._handed_over[partition] = seen
 
     def take(self, partition: Partition, epoch: Epoch) -> HandedOver | None:
@@ -94,10 +94,7 @@ class DirectHandoffs:
         with self._lock:
             seen = self._handed_over.pop(partition, None)
             record = seen.committed.record if seen is not None else None
-            if record is None or record.epoch != epoch or not self._is_new(partition, epoch):
+            if record is None or record.epoch != epoch or not self.is_new(partition, epoch):
                 return None
             self._begun[partition] = epoch
             return seen
-
-    def _is_new(self, partition: Partition, epoch: Epoch) -> bool:
-        return self._lowest.get(partition, epoch) < epoch and self._begun.get(partition, 0) < epoch

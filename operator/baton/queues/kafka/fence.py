@@ -34,7 +34,7 @@ _OPEN_FOR = 10_000
 ENDS_WITHIN = 1.0
 """Seconds after which the process of a commit under way is assumed to have ended, or to sleep."""
 _ENDS_IN_ANSWERS = 3
-"""At a slow broker: the time of this many answers instead, up to PASSES_WITHIN, as a commit waits for two answers."""
+"""At a slow broker ENDS_WITHIN is the time of this many answers, up to PASSES_WITHIN, as a commit waits for two answers."""
 _PAUSE = 0.005
 """Seconds between the first two looks at a commit under way; later pauses are longer."""
 GRANTED_WITHIN = 0.2

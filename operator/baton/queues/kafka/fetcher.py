@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 END_OF_LOG = KafkaError._PARTITION_EOF
 CORRUPT = KafkaError._BAD_MSG
-"""Also the code of a batch with a wrong checksum."""
+"""The code of corrupt messages, and of a batch with a wrong checksum."""
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _NO_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
@@ -108,7 +108,7 @@ _MESSAGES_EXPECTED, _BYTES_EXPECTED = 2_000, 1_000_000
 
 
 class FetchedAhead(NamedTuple):
-    """What is fetched of a partition and not taken."""
+    """Messages of a partition that are fetched and not taken."""
 
     messages: int
     size: int
@@ -117,7 +117,7 @@ class FetchedAhead(NamedTuple):
 
 @dataclass(slots=True)
 class AllAhead:
-    """What is fetched of all partitions and not taken. Kept up to date with each change, as a pod may have thousands of them."""
+    """Messages of all partitions that are fetched and not taken. Kept up to date, as a pod may have thousands of partitions."""
 
     partitions: int = 0
     messages: int = 0
@@ -276,8 +276,8 @@ class Fetcher:
         self._ahead = AllAhead()
         """The totals of `_fetched`."""
         self._assigned: dict[int, FetchedPartition] = {}
-        """What the thread has told librdkafka to fetch: a message polled before a partition was taken up again must not come
-        among those after it."""
+        """The partitions that librdkafka fetches. A message polled before a partition was taken up again must not come among
+        those after it."""
         self._changed: set[int] = set()
         """Partitions to assign again behind what was fetched, or to unassign if they are no longer in `_fetched`."""
         self._expected: dict[int, float] = {}

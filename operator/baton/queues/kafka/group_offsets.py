@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -12,23 +11,21 @@ from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient, 
 from baton.queues.kafka.event_loop import each, in_time
 from baton.queues.kafka.fence import PartitionTransactions, committed
 from baton.queues.kafka.record import Committed, Record, Token, names
-from baton.queues.kafka.topic import LogEnd, both_ends, describe, lag, offsets
+from baton.queues.kafka.topic import LogEnd, both_ends, describe, lag, offsets, without_leader
 from baton.queues.output import Output
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
-
-T = TypeVar("T")
 
 _GRANTED_WITHIN = 2.0
 """Seconds until a grant that the pod has heard of is visible in the group."""
 _PAUSE = 0.02
-_AT_ONCE = 16
+AT_ONCE = 16
 """Partitions committed at the same time: of very many, the first are done before a slow broker's time is over."""
 _BEGUN_IN = 0.7
 """Each commit begins within this part of the total time, and has the rest to end."""
 
 
 class Commit(NamedTuple):
-    """What to commit of one partition."""
+    """A commit of one partition."""
 
     offset: int
     record: Record
@@ -86,12 +83,9 @@ class GroupOffsets:
         many seconds, or longer at a slow broker; 0: do not wait."""
         return await in_time((await self.found()).stable(partition, within), ASKED_WITHIN)
 
-    async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        return await in_time((await self.found()).after_refusal(partition, refused), ASKED_WITHIN)
-
-    async def commit(self, partition: int, wanted: Commit) -> None:
-        """Commit. Raises StaleToken if another token than the record's is in force."""
-        await in_time((await self.found()).commit(partition, *wanted), ASKED_WITHIN)
+    async def after_refusal(self, partition: int, refused: Token, within: float | None = None) -> tuple[Committed, bool]:
+        limit = ASKED_WITHIN if within is None else within
+        return await in_time((await self.found()).after_refusal(partition, refused), limit)
 
     async def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
@@ -100,36 +94,33 @@ class GroupOffsets:
         if not wanted:
             return {}
         limit, transactions = ASKED_WITHIN if within is None else within, await self.found()
-        asked = {number: partial(transactions.commit, number, *one) for number, one in wanted.items()}
-        found = await in_time(_of_each(asked, self.place, limit), limit)
-        return {number: problem for number, problem in found.items() if problem is not None}
+
+        async def commit(number: int) -> StaleToken | QueueUnreachable | None:
+            try:
+                await transactions.commit(number, *wanted[number])
+            except (StaleToken, QueueUnreachable) as problem:
+                return problem
+            return None
+
+        found = await in_time(each(commit, wanted, _BEGUN_IN * limit, at_once=AT_ONCE), limit)
+        late = PartitionUnavailable(f"{self.place} did not get to it in time: check whether it is overloaded")
+        return {number: problem for number in wanted if (problem := found.get(number, late)) is not None}
 
     async def renewed(
-        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
+        self, partition: int, change: Callable[[Committed], Record | None], within: float | None = None
     ) -> Committed:
-        """Take a new token and write it with the record that `change` returns, given what is committed and where the log ends;
-        None: the present record. Raises StaleToken if another process has taken a token since."""
-        transactions = await self.found()
+        """Take a new token and write it with the record that `change` returns. Raises StaleToken if another process has taken a
+        token since."""
+        limit = ASKED_WITHIN if within is None else within
+        return await in_time((await self.found()).renewed(partition, change), limit)
 
-        async def renewed() -> Committed:
-            topic = await describe(self._client, transactions.topic)
-            ends = await offsets(self._client, topic, {partition: LogEnd.END})
-            if partition not in ends:
-                raise self._no_leader(partition, transactions.topic)
-            return await transactions.renewed(partition, lambda seen: change(seen, ends[partition]) or seen.record)
-
-        return await in_time(renewed(), ASKED_WITHIN if within is None else within)
-
-    async def renewed_several(
-        self, changes: Mapping[int, Callable[[Committed], Record | None]]
-    ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        """As `renewed` for several at once, but `change` is not given the end of the log. Return what is committed then, or why
-        it failed."""
-        if not changes:
-            return {}
-        transactions = await self.found()
-        asked = {number: partial(transactions.renewed, number, change) for number, change in changes.items()}
-        return await in_time(_of_each(asked, self.place, ASKED_WITHIN), ASKED_WITHIN)
+    async def end_of_log(self, partition: int) -> int:
+        """Return where the partition's log ends, as readers of committed messages see it."""
+        topic = await describe(self._client, (await self.found()).topic)
+        ends = await offsets(self._client, topic, {partition: LogEnd.END})
+        if partition not in ends:
+            raise without_leader(self._client, topic.name, partition)
+        return ends[partition]
 
     def begin_with(self, topic: str) -> bool:
         """Set the queue's topic if it is not known. False: the queue is read from another topic."""
@@ -147,30 +138,11 @@ class GroupOffsets:
             self._transactions.all_stable(partitions), both_ends(self._client, topic, partitions)
         )
         if missing := [number for number in partitions if number not in begins or number not in ends]:
-            raise self._no_leader(missing[0], topic.name)
+            raise without_leader(self._client, topic.name, missing[0])
         return sum(lag(seen, begins, ends).values())
 
     async def close(self) -> None:
         await self._client.close()
-
-    def _no_leader(self, partition: int, topic: str) -> PartitionUnavailable:
-        return PartitionUnavailable(f"{self.place}: partition {partition} of {topic} has no leader")
-
-
-async def _of_each(
-    asked: Mapping[int, Callable[[], Awaitable[T]]], place: str, within: float
-) -> dict[int, T | StaleToken | QueueUnreachable]:
-    """Return each answer, or the error. Some run at the same time; those that cannot begin in time get an error too."""
-
-    async def one(number: int) -> T | StaleToken | QueueUnreachable:
-        try:
-            return await asked[number]()
-        except (StaleToken, QueueUnreachable) as problem:
-            return problem
-
-    found = await each(one, asked, _BEGUN_IN * within, at_once=_AT_ONCE)
-    late = PartitionUnavailable(f"{place} did not get to it in time: check whether it is overloaded")
-    return {number: found.get(number, late) for number in asked}
 
 
 async def topic_of(client: KafkaClient, queue: str) -> str:

@@ -170,7 +170,7 @@ class GuardMember:
 
 
 _DEAD = "Dead"
-"""Like GROUP_ID_NOT_FOUND: nothing was committed and no member has joined, or the members use the other protocol."""
+"""The state of a group without commits and members, or whose members use the other protocol, as GROUP_ID_NOT_FOUND."""
 
 
 async def refuse_members(client: KafkaClient, topic: str) -> None:

@@ -178,7 +178,7 @@ class TransactionOutputs:
         self._topics: dict[str, tuple[float, Topic]] = {}
         """Each topic, and when it was described (monotonic)."""
         self._sent: dict[str, tuple[Token, defaultdict[_Place, int]]] = {}
-        """By transactional id: its latest token, and how many records each partition got under it."""
+        """The latest token of each transactional id, and how many records each partition got under it."""
 
     async def send(self, transactional_id: str, token: Token, source: int, outputs: Sequence[Output]) -> None:
         """Returns when the brokers have all outputs. `source`: the partition of their entries. Raises StaleToken and

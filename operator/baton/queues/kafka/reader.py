@@ -263,7 +263,7 @@ class KafkaReader:
         self._in_hand -= former.progress.unfinished if former is not None else 0
         self._positions[partition] = position
         if position.handed_over:
-            self._background.due_to_mark(partition)
+            self._background.due_again([partition], to_mark=True)
 
     def _release_taken_up(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
         """Release those that were taken up."""

@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Who owns a partition, and what the owner has to know."""
+    """The owner of a partition, and the state that the owner has to know."""
 
     group: str
     """UID of the ConsumerGroup; empty: the partition was given up."""
@@ -58,8 +58,8 @@ class Record:
     again: int = 0
     """Entries before this offset may have been handed out to a process that did not release the partition."""
     stale: int = 0
-    """Such a process may still hand out entries before this offset, until it sees that it is no longer the owner: brokers reject
-    no reader."""
+    """A former owner may still hand out entries before this offset, until it sees that it lost the partition: brokers reject no
+    reader."""
     tries: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     """How often entries have failed, by offset."""
     ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -124,7 +124,7 @@ _ALWAYS = {"group", "queue", "uid", "epoch", "topic", "token", "first"}
 
 
 class Committed(NamedTuple):
-    """What a group has committed for a partition."""
+    """A group's commit for a partition."""
 
     offset: int
     """The next message's offset; -1: nothing was committed."""

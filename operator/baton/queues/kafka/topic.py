@@ -15,7 +15,7 @@ from baton.queues.kafka.client import PASSING, BrokerLost, KafkaClient, OffsetRe
 from baton.queues.kafka.client import TRANSACTIONS_TOOL as TOOL
 from baton.queues.kafka.record import Committed
 from baton.queues.offsets import PartitionOffsets
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 # -- The description of a topic.
 
@@ -91,6 +91,13 @@ async def _offsets(
             elif code not in PASSING and code != Code.UNKNOWN_TOPIC_OR_PART:
                 raise client.refused("ListOffsets", code, topic)
     return found
+
+
+def without_leader(client: KafkaClient, topic: str, partition: int) -> PartitionUnavailable:
+    """Return the error for a partition that `offsets` leaves out."""
+    return PartitionUnavailable(
+        f"{client.address.place}: partition {partition} of {topic} has no leader: check whether all brokers run"
+    )
 
 
 async def both_ends(client: KafkaClient, topic: Topic, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:

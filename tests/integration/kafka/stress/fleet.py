@@ -1,4 +1,4 @@
-"""A topic under load, its operator's side, and owners that come to harm."""
+"""A topic under load, operators, and owners that are stopped or killed."""
 
 import asyncio
 import os
@@ -24,29 +24,29 @@ from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[4]
 _AHEAD = 200
-"""Entries of a partition that wait for its owner at most."""
+"""Most entries of a partition that wait for its owner."""
 _TAIL = 4096
-"""Bytes at the end of the file in which each partition has a line, where all are worked on."""
+"""Bytes at the end of the file that include a line of each partition while all are worked on."""
 _LEDGER_COMES_WITHIN, _DEADLINE = 1.0, 2.0
-"""Seconds from a pause on: the first is long enough for an owner that has heard of it to hand its partition over before."""
+"""Seconds from a pause on. An owner that has heard of the pause hands its partition over within the first."""
 _NOBODYS = "belongs to no pod"
-"""In what an owner says."""
+"""Part of an owner's error."""
 
 
 class Fleet:
-    """Use it in `async with`. Values are sent round and round the partitions until its end."""
+    """A context manager; values are sent to all partitions in turn until its end."""
 
     def __init__(
         self, servers: str, topic: str, group: str, operators: list[KafkaQueue], folder: Path, seed: int, out: str | None = None
     ) -> None:
-        """`out`: owners are consumers that send outputs to this topic."""
+        """`out`: the owners are consumers that send outputs to this topic."""
         self.operators = operators
         self.partitions = 4
         self.owners: dict[int, tuple[str, int]] = {}
-        """Of each partition: UID and epoch."""
+        """UID and epoch by partition."""
         self.sent: Counter[int] = Counter()
         self.handed_over = 0
-        """Partitions that owners have handed over by themselves."""
+        """Number of direct hand-offs."""
         self.chance = random.Random(seed)
         self._servers, self._topic, self._group, self._out = servers, topic, group, out
         self._folder = folder
@@ -75,19 +75,19 @@ class Fleet:
         return lines(self._output.read_text())
 
     def complaints(self) -> str:
-        """What owners said of their queue."""
+        """Return the owners' errors."""
         return "".join(log.read_text() for log in sorted(self._folder.glob("*.log")))
 
     def _log(self, uid: str) -> str:
         return (self._folder / f"{uid}.log").read_text()
 
     def quiet(self) -> None:
-        """No more load."""
+        """End the load."""
         self._quiet.set()
         self._load.join(PATIENCE)
 
     async def grant(self, partition: int, *, without: str | None = None, race: bool = False) -> None:
-        """To one of the others; `race`: by all operators at once, each to the same."""
+        """Grant the partition to another owner. `race`: all operators grant it to that owner at the same time."""
         before, epoch = self.owners.get(partition, ("", 0))
         uid = self.chance.choice([uid for uid in self._processes if uid not in (before, without)])
         operators = self.operators if race else self.operators[:1]
@@ -109,7 +109,7 @@ class Fleet:
         self._tell(uid, partition)
 
     async def stopped(self, *, race: bool) -> None:
-        """An owner sleeps while its partition is granted to another, which works on it; then it goes on."""
+        """Stop an owner, grant its partition to another, and let the first one go on after that has worked."""
         partition, uid = await self._owner_at_work()
         self._processes[uid].send_signal(signal.SIGSTOP)
         await self.grant(partition, without=uid, race=race)
@@ -117,7 +117,7 @@ class Fleet:
         self._processes[uid].send_signal(signal.SIGCONT)
 
     async def hands_over(self) -> None:
-        """An owner is told its receiver, and hands over. At any moment of that one of the two may be stopped or killed."""
+        """Have an owner hand its partition to a receiver. Either may be stopped or killed meanwhile."""
         partition = self.chance.choice(list(self.owners))
         await self._marks_nothing(partition)
         giver, epoch = self.owners[partition][0], Epoch(self.owners[partition][1])
@@ -139,7 +139,7 @@ class Fleet:
             self._processes[harmed].send_signal(harm)
         if harmed != giver:
             self._tell(giver, partition, "revoking")  # it need not have heard what was announced
-            await waits_for(_DEADLINE)  # who gives an entry up does not report its release here: it has no Lease
+            await waits_for(_DEADLINE)  # an owner that gives an entry up cannot report its release: it has no Lease here
         self.handed_over += left == then
         if left != then:
             assert (await self.operators[0].grant(partition, then.uid, then.epoch))[:2] == then[:2]
@@ -155,7 +155,7 @@ class Fleet:
             self._processes[harmed].send_signal(signal.SIGCONT)
 
     async def _marks_nothing(self, partition: int) -> None:
-        """Until its owner has worked off what is to be marked: only the operator's grant would tell the next one of that."""
+        """Wait until no entry is to be marked as redelivered: otherwise only the operator can grant the partition."""
 
         async def so() -> bool:
             seen = await self.operators[0]._before(partition)
@@ -166,13 +166,13 @@ class Fleet:
         await eventually(so, f"nothing of {partition} is to be marked any more", shown=lambda: self._shown(uid))
 
     async def killed(self) -> None:
-        """An owner ends; its partitions are granted to the others, and there is a new process."""
+        """Kill an owner, grant its partitions to the others, and start another process."""
         _, uid = await self._owner_at_work()
         self._processes[uid].kill()
         await self._gone(uid)
 
     async def _gone(self, uid: str) -> None:
-        """It was killed."""
+        """Replace a killed process, and grant its partitions."""
         self._processes.pop(uid).wait()
         for partition, (owner, _) in list(self.owners.items()):
             if owner == uid:
@@ -181,7 +181,7 @@ class Fleet:
         self._start()
 
     async def restarted(self) -> None:
-        """A process ends, and its pod starts another, which owns what the first one did."""
+        """Kill a process, and start another of the same pod, which owns the same partitions."""
         partition, uid = await self._owner_at_work()
         process = self._processes.pop(uid)
         process.kill()
@@ -193,7 +193,7 @@ class Fleet:
         await self.works(partition)
 
     def busy(self) -> float:
-        """Seconds of a processor that the owners have had."""
+        """Return the owners' processor time in seconds."""
         ticks = 0
         for process in self._processes.values():
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -201,7 +201,7 @@ class Fleet:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def under_way(self) -> list[int]:
-        """Partitions whose owner has handled something and waits for its commit."""
+        """Return the partitions whose owner waits for a commit."""
         with self._output.open("rb") as file:
             file.seek(max(0, self._output.stat().st_size - _TAIL))
             text = file.read().decode()
@@ -210,7 +210,7 @@ class Fleet:
         return [number for number, line in latest.items() if line.what == "handled"]
 
     async def frozen(self) -> None:
-        """All owners sleep, each at any moment of its work."""
+        """Stop all owners at random moments."""
         for partition in self.owners:
             await self.works(partition)
         for process in self._processes.values():
@@ -218,7 +218,7 @@ class Fleet:
             process.send_signal(signal.SIGSTOP)
 
     async def refused(self) -> None:
-        """They go on, and each is told that its partitions have no owner."""
+        """Let all owners go on; returns when each has been refused."""
         said = {uid: len(self._log(uid)) for uid in self._processes}
         for process in self._processes.values():
             process.send_signal(signal.SIGCONT)
@@ -234,14 +234,14 @@ class Fleet:
         await eventually(so, "each owner is refused", PATIENCE, shown)
 
     async def _owner_at_work(self) -> tuple[int, str]:
-        """At any moment of its work."""
+        """Choose a partition, and return it with its owner at a random moment of its work."""
         partition = self.chance.choice(list(self.owners))
         await self.works(partition)
         await asyncio.sleep(self.chance.random() * 0.03)
         return partition, self.owners[partition][0]
 
     async def works(self, partition: int) -> None:
-        """Until its owner has finished something."""
+        """Wait until the partition's owner has finished an entry."""
         _, epoch = self.owners[partition]
         begun = self._output.stat().st_size
 
@@ -256,7 +256,7 @@ class Fleet:
         await eventually(so, f"partition {partition} is worked on at epoch {epoch} by {uid}", shown=lambda: self._shown(uid))
 
     async def _shown(self, uid: str) -> str:
-        """What this owner said, and where its threads are."""
+        """Return this owner's log, with the stacks of its threads."""
         process = self._processes[uid]
         if process.poll() is None:
             process.send_signal(signal.SIGUSR1)
@@ -282,7 +282,7 @@ class Fleet:
         stdin.flush()
 
     def _send(self) -> None:
-        """Never much more than owners have done: a slow machine would work it off for long."""
+        """Send values, never many more than owners have handled: a slow machine would take long to work them off."""
         producer = Producer({**ORDERED, "bootstrap.servers": self._servers, "linger.ms": 2, "message.timeout.ms": 300_000})
         reached, rest = Counter[int](), ""
         with self._output.open() as file:

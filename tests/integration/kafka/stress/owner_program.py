@@ -1,6 +1,6 @@
-"""An owner: it reads what it is told that it owns, and writes down what it has handled and what was taken of it.
+"""An owner: reads the partitions it is granted, and writes a line for each entry handled and each commit accepted.
 
-Standard input says `partition epoch owned`, a line for each grant. OUTPUT is a file of all owners, so it has an order.
+Standard input has a line for each grant: `partition epoch owned`. All owners append to the file OUTPUT, so it is in order.
 """
 
 import faulthandler
@@ -22,7 +22,7 @@ _AT_ONCE = 5
 
 
 class Owner:
-    """What one process owns, and its file."""
+    """One process: its partitions and its file."""
 
     def __init__(self) -> None:
         uid = Uid(os.environ["POD_UID"])

@@ -1,8 +1,9 @@
-"""Rounds of harm, and what came of them."""
+"""Rounds in which owners or brokers are stopped or killed, and their outcome."""
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,20 +17,20 @@ from tests.integration.kafka.stress.fleet import Fleet
 from tests.integration.kafka.stress.verdict import Line, OutputVerdict, Verdict, output_verdict, verdict
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.small_disk import SmallDisk
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, until
 
 
 class Outcome(NamedTuple):
-    """Of all rounds."""
+    """The outcome of all rounds."""
 
     lines: list[Line]
     """Written by owners and operators."""
     sent: Mapping[int, int]
-    """Entries, by partition."""
+    """Number of entries sent, by partition."""
     said: str
-    """What owners complained of."""
+    """The owners' errors."""
     handed_over: int
-    """Partitions that owners have handed over by themselves."""
+    """Number of direct hand-offs."""
 
     @property
     def handled(self) -> int:
@@ -39,7 +40,7 @@ class Outcome(NamedTuple):
 async def rounds(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, *, broker_dies_every: int = 0
 ) -> tuple[Verdict, int, str]:
-    """The verdict, how many entries were handled, and what owners complained of. 0: the broker comes to no harm."""
+    """Return the verdict, the number of entries handled, and the owners' errors. `broker_dies_every`: rounds; 0: never."""
     found = await _harmed(broker, topic, folder, count, seed, broker_dies_every)
     return verdict(found.lines, found.sent), found.handled, found.said
 
@@ -47,8 +48,8 @@ async def rounds(
 async def transaction_rounds(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, *, broker_dies_every: int = 0
 ) -> tuple[OutputVerdict, Outcome]:
-    """The same of consumers that send an output for each entry, to the topic `<topic>-out`, which has to be there. They also hand
-    partitions over by themselves."""
+    """As `rounds`, with consumers that send an output for each entry to the existing topic `<topic>-out`, and with direct
+    hand-offs."""
     out = f"{topic}-out"
     found = await _harmed(broker, topic, folder, count, seed, broker_dies_every, out)
     outputs = [(value or b"").decode() for values in await asyncio.to_thread(committed_values, broker, out) for value in values]
@@ -58,73 +59,52 @@ async def transaction_rounds(
 async def coordinator_rounds(
     servers: Sequence[str], coordinator: KafkaBroker, topic: str, group: str, folder: Path, count: int, seed: int
 ) -> tuple[Verdict, int, str]:
-    """The broker that keeps the group's place is killed while commits are under way. Of these partitions about half are granted
-    to others as soon as a broker takes it; the other owners try again. The verdict, how many commits were under way, and what
-    owners complained of."""
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operator = KafkaQueue(KafkaAddress(tuple(servers)), group, spec, Claimant(group, "uid-of-the-group"))
-    await operator.ensure(None)
+    """Kill the group's coordinator while commits are under way. Grant about half of their partitions to others as soon as a
+    broker answers. Return the verdict, how many commits were under way, and the owners' errors."""
     caught = 0
-    async with Fleet(",".join(servers), topic, group, [operator], folder, seed) as fleet:
-
-        async def commits() -> bool:
-            return bool(fleet.under_way())
-
+    async with _fleet(servers, topic, folder, seed, group=group) as fleet:
         for _ in range(count):
             for partition in fleet.owners:
                 await fleet.works(partition)
-            await eventually(commits, "a commit is under way")
+            await asyncio.to_thread(until, fleet.under_way, "a commit is under way")
             coordinator.kill()
             under_way = fleet.under_way()
             caught += len(under_way)
             grants = [asyncio.create_task(fleet.grant(number)) for number in under_way if fleet.chance.random() < 0.5]
             await asyncio.to_thread(coordinator.start)
             await asyncio.gather(*grants)
-        found = await _finished(fleet, operator)
-    await operator.close()
+        found = await _finished(fleet)
     return verdict(found.lines, found.sent), caught, found.said
 
 
 async def full_disk_rounds(
     broker: KafkaBroker, disk: SmallDisk, topic: str, folder: Path, count: int, seed: int, out: str | None = None
 ) -> tuple[Outcome, float]:
-    """The disk is full until the broker ends itself; then there is room, and it is started again. What came of it, and the
-    largest part of a processor that the owners took together while it was away. `out`: they are consumers that send outputs."""
-    group, most = f"shop.{topic}", 0.0
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operator = KafkaQueue(KafkaAddress((broker.servers,)), group, spec, Claimant(group, "uid-of-the-group"))
-    await operator.ensure(None)
-
-    async def ended() -> bool:
-        return broker.ended
-
-    async with Fleet(broker.servers, topic, group, [operator], folder, seed, out) as fleet:
+    """Fill the disk until the broker ends itself; then free it and start the broker. Return the outcome, and the largest share of
+    a processor that the owners took meanwhile. `out`: they are consumers that send outputs to this topic."""
+    most = 0.0
+    async with _fleet([broker.servers], topic, folder, seed, out=out) as fleet:
         for _ in range(count):
             for partition in fleet.owners:
                 await fleet.works(partition)
             disk.fill()
-            await eventually(ended, "the broker ends itself")
+            await asyncio.to_thread(until, lambda: broker.ended, "the broker ends itself")
             began, busy = time.monotonic(), fleet.busy()
             disk.free()
             await asyncio.to_thread(broker.start)
             most = max(most, (fleet.busy() - busy) / (time.monotonic() - began))
-        found = await _finished(fleet, operator)
-    await operator.close()
-    return found, most
+        return await _finished(fleet), most
 
 
 async def place_rounds(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int
 ) -> tuple[list[Mapping[int, Committed]], list[Mapping[int, Committed]]]:
-    """While all owners sleep, the place is set a little back; then they wake up. By round: what was set, and what was there when
-    all of them had been refused."""
-    group = f"shop.{topic}"
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operator = KafkaQueue(KafkaAddress((broker.servers,)), group, spec, Claimant(group, "uid-of-the-group"))
-    await operator.ensure(None)
+    """Set the offsets a little back while all owners are stopped; then wake them. Return for each round what was set, and what
+    was committed after all owners were refused."""
     set_to: list[Mapping[int, Committed]] = []
     found: list[Mapping[int, Committed]] = []
-    async with Fleet(broker.servers, topic, group, [operator], folder, seed) as fleet:
+    async with _fleet([broker.servers], topic, folder, seed) as fleet:
+        (operator,) = fleet.operators
         for _ in range(count):
             await fleet.frozen()
             for number, one in (await operator.offsets()).items():
@@ -135,19 +115,13 @@ async def place_rounds(
             found.append(await operator._transactions.committed(tuple(fleet.owners)))
             for partition in list(fleet.owners):
                 await fleet.grant(partition)
-    await operator.close()
     return set_to, found
 
 
 async def _harmed(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, broker_dies_every: int, out: str | None = None
 ) -> Outcome:
-    servers = broker.servers
-    group = f"shop.{topic}"
-    spec = TopicToOpen(topic=topic, queue="orders")
-    operators = [KafkaQueue(KafkaAddress((servers,)), group, spec, Claimant(group, "uid-of-the-group")) for _ in range(2)]
-    await operators[0].ensure(None)
-    async with Fleet(servers, topic, group, operators, folder, seed, out) as fleet:
+    async with _fleet([broker.servers], topic, folder, seed, operators=2, out=out) as fleet:
         for number in range(1, count + 1):
             if broker_dies_every and number % broker_dies_every == 0:
                 await asyncio.to_thread(broker.kill)
@@ -163,15 +137,37 @@ async def _harmed(
                     await fleet.stopped(race=False)
                 case _:
                     await fleet.hands_over()
-        answer = await _finished(fleet, operators[0])
-    for operator in operators:
-        await operator.close()
-    return answer
+        return await _finished(fleet)
 
 
-async def _finished(fleet: Fleet, operator: KafkaQueue) -> Outcome:
-    """There is no more load, and all of it is done."""
+@asynccontextmanager
+async def _fleet(
+    servers: Sequence[str],
+    topic: str,
+    folder: Path,
+    seed: int,
+    *,
+    group: str = "",
+    operators: int = 1,
+    out: str | None = None,
+) -> AsyncIterator[Fleet]:
+    """Owners of a topic and so many operators, all ended after that. `group`: the default is `shop.<topic>`."""
+    group = group or f"shop.{topic}"
+    spec, claimant = TopicToOpen(topic=topic, queue="orders"), Claimant(group, "uid-of-the-group")
+    made = [KafkaQueue(KafkaAddress(tuple(servers)), group, spec, claimant) for _ in range(operators)]
+    try:
+        await made[0].ensure(None)
+        async with Fleet(",".join(servers), topic, group, made, folder, seed, out) as fleet:
+            yield fleet
+    finally:
+        for operator in made:
+            await operator.close()
+
+
+async def _finished(fleet: Fleet) -> Outcome:
+    """End the load, and wait until all entries are finished."""
     fleet.quiet()
+    operator = fleet.operators[0]
 
     async def done() -> bool:
         try:

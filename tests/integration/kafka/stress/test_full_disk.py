@@ -15,7 +15,7 @@ from tests.kafka_broker.small_disk import SmallDisk
 pytestmark = pytest.mark.promise
 
 _SPINS = 1.0
-"""Of a processor, for three processes that wait for the broker."""
+"""Largest share of a processor that three processes may take while they wait for the broker."""
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""A pod's program: a consumer that sends one output for each entry of the partitions that it is told that it owns, in
-transactions. Now and then its handler fails after it has sent.
+"""A pod's program: a consumer that sends one output for each entry, in transactions. Its handler sometimes fails after sending.
 
-Standard input says `partition epoch owned`, a line for each grant, and `revoking` for what is called back. OUTPUT is a file of
-all owners; OUT is the topic for outputs.
+Standard input has a line for each grant (`partition epoch owned`) and each pause (`partition epoch revoking`). All owners append
+to the file OUTPUT; OUT is the topic for outputs.
 """
 
 import faulthandler
@@ -21,11 +20,11 @@ from baton.queues.kafka.consumer_side import KafkaConsumerSide
 
 _GROUP, _POD, _QUEUE = "shop/orders", MemberId("pod"), QueueName("orders")
 _FAILS = 0.02
-"""Of all entries."""
+"""Share of entries whose handler fails."""
 
 
 class ToldAssignments:
-    """`Assignments` (baton.consumer) from standard input. That a partition is lost only the broker says."""
+    """`Assignments` (baton.consumer) from standard input. Only the broker says that a partition is lost."""
 
     def __init__(self, uid: Uid) -> None:
         self._uid = uid

@@ -1,4 +1,4 @@
-"""What owners' lines show. Pure."""
+"""Judges the lines that owners write. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,29 +17,29 @@ class Line(NamedTuple):
 
 
 def lines(text: str) -> list[Line]:
-    """A line that its process did not end is left out."""
+    """Parse lines of the file."""
     split = (line.split() for line in text.splitlines())
     return [Line(what, int(number), int(epoch), int(offset), again == "1") for what, number, epoch, offset, again in split]
 
 
 class Verdict(NamedTuple):
-    """What is wrong; all empty: nothing."""
+    """Faults; all empty: none."""
 
     stale: list[Line]
-    """Commits that were accepted though a later owner had begun before them."""
+    """Commits that were accepted after a later owner had begun before them."""
     lost: dict[int, int]
-    """Entries of a partition that no owner has handled."""
+    """Number of entries that no owner has handled, by partition."""
     overtaken: list[Line]
-    """Handled for the first time by the owner of then, though an earlier one had not been."""
+    """Entries that the owner handled for the first time, before an earlier one was handled."""
     unmarked: list[Line]
-    """Handled again by the owner of then, and not marked redelivered. What somebody handles that is no owner any more does not
-    count, nor whose partition is being granted: reading cannot be refused, and the next owner cannot know."""
+    """Entries that the owner handled again, not marked redelivered. Those of former owners do not count, nor those of a partition
+    that is being granted: Kafka rejects no reader, so the next owner cannot know of them."""
     undone: list[Line]
-    """Handled by the owner of then after a commit beyond it was confirmed."""
+    """Entries that the owner handled after a commit beyond them was confirmed."""
 
 
 def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
-    """From all lines in their order, and how many were sent to each partition."""
+    """`found`: all lines in order. `sent`: number of entries, by partition."""
     first: dict[tuple[int, int], int] = {}
     taken: defaultdict[tuple[int, int], list[Line]] = defaultdict(list)
     reached: defaultdict[int, int] = defaultdict(int)
@@ -82,17 +82,17 @@ def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
 
 
 class OutputVerdict(NamedTuple):
-    """What is wrong with outputs that are committed; all empty: nothing."""
+    """Faults of committed outputs; all empty: none."""
 
     lost: dict[int, int]
-    """Entries of a partition of which no output is there."""
+    """Number of entries without an output, by partition."""
     twice: list[str]
     overtaken: list[str]
-    """That stand behind one of a later entry."""
+    """Outputs behind one of a later entry."""
 
 
 def output_verdict(outputs: Iterable[str], sent: Mapping[int, int]) -> OutputVerdict:
-    """From all of them (`partition offset`), those of a partition in their order, and how many entries were sent to each."""
+    """`outputs`: `partition offset`, in order for each partition. `sent`: number of entries, by partition."""
     seen: defaultdict[int, set[int]] = defaultdict(set)
     latest: defaultdict[int, int] = defaultdict(lambda: -1)
     twice, overtaken = [], []

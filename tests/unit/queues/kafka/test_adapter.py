@@ -1,4 +1,4 @@
-"""What the operator makes of owner records; and the release of a large topic."""
+"""Owner records as the operator reads them, and the release of a large topic."""
 
 import asyncio
 from collections.abc import Callable

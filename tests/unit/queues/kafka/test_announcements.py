@@ -1,6 +1,7 @@
 """Announcements on Kafka: their text, and pods that keep receiving them whatever one contains."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import accumulate, chain
@@ -33,7 +34,7 @@ from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Heard, Ownership, QueueUnreachable
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, until
 
 # -- Announcements as they stand beside an offset.
 
@@ -108,7 +109,7 @@ def paused(count: int, first: int = 0) -> list[Change]:
 
 
 class Stored:
-    """What is beside the offsets of a topic, at a time that the test sets."""
+    """The offsets of a topic and the texts beside them, at a time that the test sets."""
 
     def __init__(self, partitions: int = 1000) -> None:
         self.texts, self.now, self.beside, self._partitions = Texts("q" * 200), 100.0, dict[int, tuple[int, str]](), partitions
@@ -204,7 +205,7 @@ class Broker:
     def __init__(self, partitions: int = 1000) -> None:
         self.partitions = partitions
         self.beside: dict[int, tuple[int, str]] = {}
-        """By partition."""
+        """Offset and text by partition."""
 
     async def to_group(self, _: KafkaClient, request: Any) -> Any:
         if not isinstance(request, OffsetCommitRequest):
@@ -217,7 +218,7 @@ class Broker:
 
     def announced(self) -> list[int]:
         """The partitions that changed, as pods can read them."""
-        texts = [read(text) for _, text in self.beside.values()]
+        texts = [read(text) for _, text in list(self.beside.values())]  # another thread may look
         return [one.partition for text in texts if text is not None for one in text.changes]
 
 
@@ -241,17 +242,10 @@ async def test_an_unexpected_error_is_logged_and_later_grants_are_announced(
         return await broker.to_group(client, request)
 
     monkeypatch.setattr(KafkaClient, "to_group", to_group)
-
-    async def failed() -> bool:
-        return "cannot announce" in caplog.text and "an answer that nobody can decode" in caplog.text
-
-    async def said() -> bool:
-        return bool(broker.beside)
-
     announcer.granted(0, 1, Uid("a"))
-    await eventually(failed)
+    await soon(lambda: "cannot announce" in caplog.text and "an answer that nobody can decode" in caplog.text)
     announcer.granted(0, 2, Uid("b"))
-    await eventually(said)
+    await soon(lambda: broker.beside)
 
 
 async def test_changes_are_announced_after_the_topic_was_created_again_with_fewer_partitions(
@@ -264,23 +258,17 @@ async def test_changes_are_announced_after_the_topic_was_created_again_with_fewe
     for partition in range(300):
         announcer.paused(partition, 1, 3.0, None, direct=False)
 
-    async def last() -> int:
-        return broker.announced()[-1] if broker.beside else -1
-
-    await eventually_is(last, 299)
+    await soon(lambda: broker.announced()[-1:] == [299])
     offset = max(offset for offset, _ in broker.beside.values())
     broker = Broker(1)
     announcer.described("another", 1)
     announcer.granted(0, 2, Uid("a"))
-    await eventually_is(last, 0)
+    await soon(lambda: broker.announced() == [0])
     assert [*broker.beside] == [0] and broker.beside[0][0] > offset
 
 
-async def eventually_is(look: Callable[[], Awaitable[int]], wanted: int) -> None:
-    async def found() -> bool:
-        return await look() == wanted
-
-    await eventually(found)
+async def soon(look: Callable[[], object]) -> None:
+    await asyncio.to_thread(until, look)
 
 
 def test_an_owner_has_less_time_after_its_pause_has_waited_for_room() -> None:
@@ -449,9 +437,6 @@ async def test_all_of_many_pauses_at_once_are_heard(
     for partition in range(count):
         announcer.paused(partition, ONE, 3.0, Ownership(B, TWO), direct=True)
 
-    async def announced() -> bool:
-        return bool(broker.beside)
-
-    await eventually(announced)
+    await soon(lambda: broker.beside)
     pod._apply("orders-topic", broker.beside)
     assert len(pod._paused) == count

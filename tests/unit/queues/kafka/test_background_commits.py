@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from baton.queues.kafka.background_commits import EVERY, LONGEST_PAUSE, SELDOM, BackgroundCommits
-from baton.queues.kafka.event_loop import EventLoopThread, LoopUser
+from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE, eventually, until
 
@@ -125,37 +125,13 @@ def test_a_refused_partition_does_not_delay_the_others(broker: Broker) -> None:
     with pytest.raises(PartitionUnavailable, match="its topic is not there"):
         broker.commits.due(1)
     broker.commits.due_again([1])
-    broker.commits.due_to_mark(1)
+    broker.commits.due_again([1], to_mark=True)
     broker.commits.due(2, at_once=True)
     until(partial(asked_more, 10))
     assert {1, 2} not in broker.asked
     broker.refused = {}
     until(lambda: 1 not in broker.commits._refused)
     until(lambda: broker.taken.count(1) > 1, "nor is what fell due meanwhile forgotten")
-
-
-class CountedWakes(LoopUser):
-    """Counts how often the loop was woken."""
-
-    wakes = 0
-
-    def call(self, what: Callable[[], object]) -> None:
-        self.wakes += 1
-        super().call(what)
-
-
-def test_only_the_first_due_and_the_first_urgent_partition_wake_the_loop(broker: Broker) -> None:
-    counted = broker.commits._loop = CountedWakes(broker.loop._thread, broker.loop._loop)
-    broker.open.clear()
-    broker.commits.due(1)
-    until(lambda: broker.asked == [{1}])
-    wakes = []
-    for partition, at_once in ((1, False), (2, False), (1, False), (3, True), (4, True), (1, False)):
-        broker.commits.due(partition, at_once=at_once)
-        wakes.append(counted.wakes)
-    broker.open.set()
-    until(lambda: broker.asked == [{1}, {1, 2, 3, 4}])
-    assert wakes == [1, 1, 1, 2, 2, 2]
 
 
 class Clock:
@@ -169,7 +145,7 @@ class Clock:
         self.refusals: list[Exception] = []
         """Errors of the first commits."""
         self.refused: list[tuple[set[int], float]] = []
-        """What is tried again, and after how long."""
+        """Partitions that are tried again, and after how many seconds."""
         self.look_fails = False
         self.while_it_waits: Callable[[], object] = lambda: None
         self.commits = BackgroundCommits(EventLoopThread().user(), self._commit, self._look)
@@ -247,7 +223,7 @@ def test_a_received_partition_is_marked_after_a_second(monkeypatch: pytest.Monke
 
     def hand_over() -> None:
         if len(clock.begun) == 1:
-            clock.commits.due_to_mark(2)
+            clock.commits.due_again([2], to_mark=True)
 
     clock.while_it_waits = hand_over
     assert clock.of_three() == [EVERY, SELDOM]

@@ -28,7 +28,7 @@ class Cluster(KafkaClient):
         code = Code.COORDINATOR_NOT_AVAILABLE if request._coordinator_type == self.without else Code.NO_ERROR
         return SimpleNamespace(error_code=code, coordinator_id=1)
 
-    async def _send(self, node: int, request: Any, lane: int = 0) -> Any:
+    async def to_broker(self, node: int, request: Any, lane: int = 0) -> Any:
         raise BrokerLost("its broker 1 does not answer")
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka import commits
+from baton.queues.kafka import commits, event_loop
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.client import KafkaClient, StaleToken
 from baton.queues.kafka.commits import OwnerCommits, PartitionLocks
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.read_position import ReadPosition, sent_together
+from baton.queues.kafka.read_position import ReadPosition, sent_together, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
@@ -74,7 +74,7 @@ run = asyncio.run
 
 UID, PLACE = Uid("a"), Partition(QueueName("orders"), 0)
 NEXT = Ownership(Uid("b"), Epoch(2))
-Change = Callable[[Committed, int], Record | None]
+Change = Callable[[Committed], Record | None]
 Looked = tuple[dict[int, Committed], tuple[int, ...]]
 Refusals = Mapping[int, StaleToken | QueueUnreachable]
 
@@ -91,7 +91,7 @@ class Broker(GroupOffsets):
         record = Record(group="g", queue="orders", uid=UID, epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
         self.committed = committed or Committed(0, record)
         self.in_force = Token(1, 0)
-        self.end_of_log = 0
+        self.log_end = 0
         self.sent: list[bytes | None] = []
         self.records: list[Record] = []
         """Records of successful commits."""
@@ -102,8 +102,8 @@ class Broker(GroupOffsets):
         self.refuses: Refusals | None = None
         """The answer of `commit_several`, which then commits nothing."""
         self.loses: list[str] = []
-        """What happens to the next commits: the "answer" or the "request" is lost, the "owner" has changed, or another process
-        has "renewed" the token."""
+        """Faults of the next commits: the "answer" or the "request" is lost, the "owner" has changed, or another process has
+        "renewed" the token."""
 
     @property
     def record(self) -> Record:
@@ -120,12 +120,9 @@ class Broker(GroupOffsets):
     async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
         return self.committed
 
-    async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
+    async def after_refusal(self, partition: int, refused: Token, within: float | None = None) -> tuple[Committed, bool]:
         seen = await self.stable(partition)
         return seen, seen.record is not None and seen.record.token == refused
-
-    async def commit(self, partition: int, wanted: Commit) -> None:
-        self.take(wanted)
 
     def take(self, wanted: Commit) -> None:
         if wanted.record.token != self.in_force:
@@ -139,7 +136,7 @@ class Broker(GroupOffsets):
         if what == "answer":
             raise QueueUnreachable("it does not answer")
         if what == "renewed":
-            self.renew(lambda seen, end: None)
+            self.renew(lambda seen: None)
             raise StaleToken
         if what == "owner":
             self.committed = Committed(wanted.offset, replace(wanted.record, uid=Uid("b"), epoch=Epoch(2)))
@@ -157,27 +154,16 @@ class Broker(GroupOffsets):
             return {0: problem}
         return {}
 
-    async def renewed_several(
-        self, changes: Mapping[int, Callable[[Committed], Record | None]]
-    ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        def renewed(number: int, change: Callable[[Committed], Record | None]) -> Committed | StaleToken | QueueUnreachable:
-            try:
-                return self.new_token(number, lambda seen, end: change(seen))
-            except (StaleToken, QueueUnreachable) as problem:
-                return problem
-
-        return {number: renewed(number, change) for number, change in changes.items()}
+    async def end_of_log(self, partition: int) -> int:
+        return self.log_end
 
     async def renewed(self, partition: int, change: Change, within: float | None = None) -> Committed:
-        return self.new_token(partition, change)
-
-    def new_token(self, partition: int, change: Change) -> Committed:
         return self.renew(change)
 
     def renew(self, change: Change) -> Committed:
         self.in_force = self.next_token()
         seen = self.committed
-        self.committed = Committed(seen.offset, replace(change(seen, self.end_of_log) or self.record, token=self.in_force))
+        self.committed = Committed(seen.offset, replace(change(seen) or self.record, token=self.in_force))
         return self.committed
 
     def next_token(self) -> Token:
@@ -192,7 +178,7 @@ def planned(then: Ownership | None) -> DirectHandoffs:
 
 
 def seen_earlier() -> DirectHandoffs:
-    """As in a process that has seen the partition with its former owner."""
+    """Return the hand-offs of a process that has seen the partition with its former owner."""
     handoffs = DirectHandoffs()
     handoffs.saw(PLACE, Epoch(1))
     return handoffs
@@ -214,7 +200,9 @@ class Owner:
         self.broker, self.handoffs = broker or Broker(), handoffs or DirectHandoffs()
         self.positions = {} if positions is None else positions
         self.commits = OwnerCommits(self.broker, QueueName("orders"), UID, self.positions, self.handoffs)
-        self.position = self.positions[0] = run(self.commits.begin(0, Epoch(1)))
+        offset, record = self.broker.committed.offset, self.broker.record
+        self.broker.take(Commit(offset, taken_up(record, offset, 0, self.commits._mark)))
+        self.position = self.positions[0] = ReadPosition.begun(self.broker.committed, time.monotonic())
         self.position.progress.handed_out(range(10))
 
     def finish(self, *offsets: int) -> None:
@@ -428,6 +416,23 @@ def test_a_receivers_first_commit_writes_its_mark_under_a_new_token() -> None:
     assert (receiver.broker.committed.offset, receiver.broker.in_force) == (11, Token(1, 1)), "one token is enough"
 
 
+def test_partitions_received_a_moment_ago_are_released_together() -> None:
+    class Slow(Broker):
+        under_way = most = 0
+
+        async def renewed(self, partition: int, change: Change, within: float | None = None) -> Committed:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            await asyncio.sleep(0)
+            self.under_way -= 1
+            return self.renew(change)
+
+    receiver = Receiver(broker := Slow(handed_over().broker.committed))
+    broker.refuses = {}
+    assert run(receiver.commits.release({n: ReadPosition.begun(broker.committed, 0.0) for n in range(8)}, PATIENCE)) == {}
+    assert broker.most == 8, "a hand-off does not take as long as all of its tokens after each other"
+
+
 def test_entries_finished_before_the_mark_are_committed_after_it() -> None:
     receiver = received()
     receiver.positions[0].progress.handed_out([10])
@@ -446,9 +451,9 @@ class Stopped(Broker):
         self.clock += 30.0
         return await super().stable(partition, within)
 
-    def new_token(self, partition: int, change: Change) -> Committed:
+    async def renewed(self, partition: int, change: Change, within: float | None = None) -> Committed:
         self.clock += 30.0
-        return super().new_token(partition, change)
+        return await super().renewed(partition, change)
 
 
 @pytest.fixture
@@ -460,6 +465,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Stopped:
 
 def test_an_answer_confirms_the_ownership_from_when_it_was_requested(stopped: Stopped) -> None:
     receiver = Receiver(stopped)
+    stopped.loses = ["request"]  # of the commit after the mark
     run(receiver.commits.commit_several({0}))
     assert receiver.record.reader != BY_GIVER
     assert (receiver.positions[0].sure_at, stopped.clock) == (1000.0, 1030.0)
@@ -485,21 +491,17 @@ class Granting(Broker):
 
     times = 1
 
-    def new_token(self, partition: int, change: Change) -> Committed:
+    async def renewed(self, partition: int, change: Change, within: float | None = None) -> Committed:
         if self.times:
             self.times -= 1
-            self.renew(lambda seen, end: None)
+            self.renew(lambda seen: None)
             raise StaleToken
         return self.renew(change)
 
 
-@pytest.mark.parametrize("several", [True, False])
-def test_the_mark_is_written_even_if_the_operator_takes_a_token_meanwhile(several: bool) -> None:
+def test_the_mark_is_written_even_if_the_operator_takes_a_token_meanwhile() -> None:
     receiver = Receiver(Granting(handed_over().broker.committed))
-    if several:
-        run(receiver.commits.commit_several({0}))
-    else:
-        run(receiver.commits.commit(0, receiver.positions[0]))
+    run(receiver.commits.commit_several({0}))
     assert receiver.record.reader not in ("", BY_GIVER)
 
 
@@ -565,16 +567,19 @@ def test_the_next_owner_stays_while_the_last_commit_is_in_doubt() -> None:
         assert (record.uid, record.epoch, record.released) == ("b", 2, False)
 
 
-def test_entries_finished_during_a_commit_do_not_make_it_the_last_record_at_the_old_offset() -> None:
+def test_entries_finished_during_a_commit_do_not_make_it_the_last_record_at_the_old_offset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     owner = Owner(handoffs=planned(NEXT))
     owner.position.progress.finish(range(5))
 
     def finished_meanwhile(position: ReadPosition) -> Record:
         position.progress.finish(range(5, 10))
         position.next_owner, position.releasing = NEXT, True
-        return position.next_record()
+        return position.last_record()
 
-    run(owner.commits.commit(0, owner.position, finished_meanwhile))
+    monkeypatch.setattr(ReadPosition, "next_record", finished_meanwhile)
+    run(owner.commits.commit(0, owner.position))
     assert (owner.broker.committed.offset, owner.broker.records[-1].uid) == (10, "b")
 
 
@@ -593,7 +598,7 @@ def test_a_mark_whose_answer_was_lost_is_not_taken_for_an_earlier_process() -> N
     class Losing(Broker):
         loses_answer = True
 
-        def new_token(self, partition: int, change: Change) -> Committed:
+        async def renewed(self, partition: int, change: Change, within: float | None = None) -> Committed:
             found = self.renew(change)
             if self.loses_answer:
                 self.loses_answer = False
@@ -601,7 +606,7 @@ def test_a_mark_whose_answer_was_lost_is_not_taken_for_an_earlier_process() -> N
             return found
 
     broker = Losing(handed_over().broker.committed)
-    broker.end_of_log = 1000  # so an earlier process may have read on
+    broker.log_end = 1000  # so an earlier process may have read on
     commits = commits_of(broker, Uid("b"), seen_earlier())
     with pytest.raises(QueueUnreachable):
         run(commits.begin(0, Epoch(2)))
@@ -611,7 +616,7 @@ def test_a_mark_whose_answer_was_lost_is_not_taken_for_an_earlier_process() -> N
 
 def test_a_partition_without_a_token_does_not_hold_up_other_commits() -> None:
     class NoToken(Broker):
-        def new_token(self, partition: int, change: Change) -> Committed:
+        async def renewed(self, partition: int, change: Change, within: float | None = None) -> Committed:
             if partition:
                 return self.renew(change)
             raise QueueUnreachable("its coordinator is away")
@@ -885,6 +890,27 @@ def test_without_time_left_no_request_is_sent() -> None:
     owner.finish(0)
     assert owner.release(0.0).keys() == {0}
     assert owner.broker.committed.offset == 0
+
+
+async def test_partitions_out_of_time_are_reported_and_the_others_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a broker that takes a second for each commit."""
+    now = 0.0
+    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: now))
+
+    class OneByOne(PartitionTransactions):
+        async def commit(
+            self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = (), seen: Committed | None = None
+        ) -> None:
+            nonlocal now
+            now += 1.0
+            if partition == 1:
+                raise StaleToken("TxnOffsetCommit")
+
+    offsets = Broker()
+    offsets._transactions = OneByOne(KafkaClient(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton"), "orders")
+    refused = await GroupOffsets.commit_several(offsets, dict.fromkeys(range(40), Commit(0, offsets.record)), 20.0)
+    assert 0 not in refused and now < 20.0
+    assert isinstance(refused[1], StaleToken) and isinstance(refused[39], PartitionUnavailable)
 
 
 def test_a_commit_keeps_within_its_time() -> None:

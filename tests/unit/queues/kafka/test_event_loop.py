@@ -2,20 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from baton.queues.kafka import event_loop
-from baton.queues.kafka.client import StaleToken
 from baton.queues.kafka.event_loop import AT_ONCE, AskedTogether, EventLoopThread, each, in_time
-from baton.queues.kafka.group_offsets import _of_each
 from baton.queues.kafka.record import Committed
-from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+from baton.queues.protocol import QueueUnreachable
 from tests.waiting import PATIENCE, until
 
 # -- The event loop's thread is started by the first user, even if two threads are first at the same time.
@@ -149,24 +145,6 @@ async def test_no_work_begins_after_its_time_is_over(monkeypatch: pytest.MonkeyP
 
     found = await each(lasts, range(1000), 0.5)
     assert list(found) == begun == list(range(AT_ONCE))
-
-
-async def test_partitions_out_of_time_are_reported_and_the_others_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a broker that takes a second for each request."""
-    now = 0.0
-    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: now))
-
-    async def answer(number: int) -> int:
-        nonlocal now
-        now += 1.0
-        if number == 1:
-            raise StaleToken("TxnOffsetCommit")
-        return number
-
-    asked: dict[int, Callable[[], Awaitable[int]]] = {number: partial(answer, number) for number in range(40)}
-    found = await _of_each(asked, "Kafka at broker-0:9092", 20.0)
-    assert found.keys() == asked.keys() and (found[0], now < 20.0) == (0, True)
-    assert isinstance(found[1], StaleToken) and isinstance(found[39], PartitionUnavailable)
 
 
 class Coordinator:

@@ -57,7 +57,7 @@ class Coordinator(KafkaClient):
         self.epoch = 0
         self.open = False
         self.under_way: dict[int, tuple[int, str]] = {}
-        """By producer."""
+        """Offset and text of each commit under way, by producer."""
 
     async def to_transactions(self, transactional_id: str, request: Any) -> Any:
         match request:

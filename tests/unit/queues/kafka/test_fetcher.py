@@ -127,13 +127,6 @@ def test_partitions_above_their_share_rest_until_half_is_left(fetcher: Fetcher) 
     assert resting() == [1]
 
 
-def test_partitions_are_not_checked_one_by_one_while_little_is_fetched(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[object] = []
-    monkeypatch.setattr("baton.queues.kafka.fetcher.should_rest", lambda *one: checked.append(one))
-    fetcher._add_polled(of(0, *range(100)))
-    assert (fetcher._has_enough(), checked) == (False, [])
-
-
 def test_the_total_fetched_is_tracked(fetcher: Fetcher) -> None:
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
     fetcher._add_polled([*of(0, *range(10)), *of(1, *range(5))])
@@ -199,7 +192,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Silent]]:
 
 @pytest.fixture
 def expecting(idle: tuple[Fetcher, Silent]) -> tuple[Fetcher, Silent]:
-    """It prefetches partition 3 from offset 7."""
+    """A fetcher that prefetches partition 3 from offset 7."""
     fetcher, _ = idle
     fetcher.expect(3, 7)
     until(lambda: 3 in fetcher._assigned)

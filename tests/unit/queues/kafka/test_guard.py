@@ -1,6 +1,8 @@
 """The guard member follows the group's coordinator, and reports why it was kept out."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,7 @@ from baton.queues.kafka import guard
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import GuardMember
-from tests.waiting import eventually
+from tests.waiting import until
 
 
 class Brokers:
@@ -44,7 +46,7 @@ class Brokers:
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
     monkeypatch.setattr(KafkaClient, "to_any", lambda _, request: made.to_any(request))
-    monkeypatch.setattr(KafkaClient, "_send", lambda _, node, request, lane=0: made.send(node, request, lane))
+    monkeypatch.setattr(KafkaClient, "to_broker", lambda _, node, request, lane=0: made.send(node, request, lane))
     monkeypatch.setattr(guard, "_PAUSE", 0.01)
     monkeypatch.setattr(guard, "_BEAT", 0.01)
     return made
@@ -59,14 +61,15 @@ async def member(brokers: Brokers) -> AsyncIterator[GuardMember]:
 
 
 async def soon(look: Callable[[], bool], what: str) -> None:
-    async def so() -> bool:
-        return look()
-
-    await eventually(so, what)
+    await asyncio.to_thread(until, look, what)
 
 
 async def in_the_group(member: GuardMember) -> None:
     await soon(lambda: member.joined, "it is in the group")
+
+
+def asks(member: GuardMember, node: int) -> bool:
+    return member._client._coordinators.get((0, "shop.orders")) == node
 
 
 async def test_the_guard_follows_the_coordinator_between_live_brokers(brokers: Brokers, member: GuardMember) -> None:
@@ -74,11 +77,7 @@ async def test_the_guard_follows_the_coordinator_between_live_brokers(brokers: B
     await in_the_group(member)
     for node in (2, 1):
         brokers.coordinator = node
-
-        async def found(node: int = node) -> bool:
-            return member._client._coordinators.get((0, "shop.orders")) == node
-
-        await eventually(found, f"it asks broker {node}")
+        await soon(partial(asks, member, node), f"it asks broker {node}")
         await in_the_group(member)
 
 

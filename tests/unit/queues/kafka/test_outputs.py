@@ -160,7 +160,7 @@ class Brokers(KafkaClient):
     async def to_transactions(self, transactional_id: str, request: Any) -> Any:
         return SimpleNamespace(errors=[("paid", [(0, Code.NO_ERROR)])])
 
-    async def to_broker(self, node: int, request: Any) -> Any:
+    async def to_broker(self, node: int, request: Any, lane: int = 0) -> Any:
         assert isinstance(request, ProduceRequest)
         self.asked.append(node)
         if node == 1:

@@ -1,4 +1,4 @@
-"""What a reader may hand out, and what it writes into the record."""
+"""A reader hands out entries and writes the record by its position."""
 
 from dataclasses import replace
 
@@ -303,17 +303,6 @@ def test_an_entry_at_the_committed_offset_is_counted_once() -> None:
     assert not one.too_often(10)
     one.failed(10)
     assert one.too_often(10)
-
-
-def test_entries_come_one_by_one_past_all_possibly_fatal_ones() -> None:
-    found = []
-    one = position(replace(GRANTED, most=3, again=11, ends={10: 1}))
-    one.progress.handed_out([10])
-    found.append(one.one_by_one)
-    one.progress.finish([10])
-    found.append(one.one_by_one)
-    found.append(position(replace(GRANTED, again=11)).one_by_one)
-    assert found == [True, False, False]
 
 
 def test_a_reservation_is_low_once_three_quarters_are_handed_out() -> None:

@@ -1,7 +1,7 @@
-"""What a reader hands out besides entries that become dead letters."""
+"""A reader hands out the entries beside those that become dead letters."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -62,14 +62,8 @@ class Letters(DeadLetterTopic):
 class Taken(OwnerCommits):
     """Commits that the broker takes."""
 
-    async def commit(
-        self,
-        partition: int,
-        position: ReadPosition,
-        record: Callable[[ReadPosition], Record] = ReadPosition.next_record,
-        until: float | None = None,
-    ) -> None:
-        position.commit_taken(position.offset, record(position), time.monotonic())
+    async def commit(self, partition: int, position: ReadPosition) -> None:
+        position.commit_taken(position.offset, position.next_record(), time.monotonic())
 
     async def check_owner(self, partition: int, position: ReadPosition) -> None: ...
 

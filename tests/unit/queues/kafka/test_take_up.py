@@ -112,7 +112,7 @@ class Broker:
         return [self.taking_up.ready(number, Epoch(epoch)) for number in partitions]
 
     def shut(self) -> None:
-        """With partition 0 under way."""
+        """Close it with partition 0 under way."""
         self.open.clear()
         self.asks(0)
         until(lambda: self.asked)
