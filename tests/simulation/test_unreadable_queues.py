@@ -1,4 +1,4 @@
-"""A PartitionedQueue that stopped to read, as after an upgrade with a stricter schema, or that is gone: the real controller."""
+"""A spec that cannot be read any more, as after an upgrade with a stricter schema, or a PartitionedQueue that is gone."""
 
 import asyncio
 
@@ -117,3 +117,35 @@ async def test_a_queue_known_only_by_its_server_is_released_when_valid(world: On
     partitions(world, 4)
     await world.until_gone(GROUP, 10.0)
     assert queue.released
+
+
+@in_virtual_time
+async def test_an_exclusive_queue_that_becomes_invalid_keeps_its_one_active_member(world: OneReplica) -> None:
+    world.queue("orders")
+    world.server.request("patch", PATH, body={"spec": {"accessType": "Exclusive"}})
+    world.group("orders")
+    world.pod("a")
+    world.pod("b")
+    await world.until(world.counts, [0, 4])
+    await world.until_told("Ready")
+    before = await world.ledger()
+    partitions(world, -1)
+    await world.until_told("InvalidSpec")
+    await asyncio.sleep(30.0)
+    assert await world.ledger() == before
+
+
+@in_virtual_time
+async def test_a_handoff_that_has_begun_ends_while_the_groups_spec_is_invalid(world: OneReplica) -> None:
+    queue = await settled(world)
+    queue.left = dict.fromkeys(range(4), 1)  # the giver never finishes, so the deadline ends the hand-offs
+    world.pod("b")
+    await world.until(world.counts, [0, 2])
+    world.change_group("orders", queues="none")
+    await world.until_told("InvalidSpec")
+    await world.until(world.counts, [2, 2], 5.0)
+    world.pod("c")
+    await asyncio.sleep(20.0)
+    assert await world.counts() == [2, 2], "nothing new begins"
+    world.change_group("orders", queues=[{"name": "orders"}])
+    await world.until(world.counts, [1, 1, 2], 20.0)

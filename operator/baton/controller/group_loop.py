@@ -132,6 +132,8 @@ class GroupLoop:
         self._trouble_told = False
         """A problem that stops the group was reported, and no step was written since. So a failure that may pass does not make it
         look healthy in between."""
+        self._spec: ConsumerGroupSpec | None = None
+        """The last valid spec."""
         self._looked_at = self._resync_at = self._answers_until = float("-inf")
         self._saw: tuple[object, ...] = ()
         """The facts that the last round saw."""
@@ -258,6 +260,7 @@ class GroupLoop:
         spec = group.spec or (UNREADABLE if group.deleting else None)
         if spec is None:
             return await self._stay_as_it_is(group)
+        self._spec = spec
         self._compare_with_queues()
         named = [QueueName(queue.name) for queue in spec.queues]
         names = [] if group.deleting else named
@@ -293,9 +296,15 @@ class GroupLoop:
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
-        """A round with an invalid spec: take no step, but restore the ledger if it was edited."""
-        self._runtime.wake_at = None
-        if await self._write(group, self._workers.known((), self._state.queues)):
+        """A round with an invalid spec: restore the ledger if it was edited, and continue the hand-offs that have begun, by the
+        last valid spec."""
+        self._runtime.wake_at, step = None, None
+        names = () if self._spec is None else [QueueName(queue.name) for queue in self._spec.queues]
+        sights = self._workers.known(names, self._state.queues)
+        if self._spec is not None:
+            seen = self._sight.membership(self._spec, sights, self._clock.ticks())
+            step = partial(self._advance, group, self._spec, sights, seen)
+        if await self._write(group, sights, step):
             self.wake()
         invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec is invalid")
         self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)

@@ -9,7 +9,7 @@ from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem
 from baton.engine.ledger import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, engine_spec, even_size, observed_queue
+from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedQueue, engine_spec, even_size, observed_queue
 from baton.kube.leases import LeaseView
 from baton.kube.members import GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView, QueueView
@@ -58,6 +58,8 @@ class QueueSight:
     """Whether a worker can carry out effects at the queue, now or later."""
     recorded: int | None = None
     """Number of its partitions in the ledger; None: the ledger does not have the queue."""
+    exclusive: bool = False
+    """Its access type in the ledger, which counts while the queue's spec is invalid."""
     without_room: bool = False
     """The operator has no capacity for its growth, so it keeps its number of partitions in the ledger."""
     backlog: Backlog = field(default_factory=Backlog)
@@ -117,7 +119,7 @@ def observation(
     membership: GroupMembers,
 ) -> Observation:
     """The observation of a group, without its queues' answers. A group that is being deleted gives up all its queues without a
-    holddown."""
+    holddown. While the group's spec is invalid, `spec` is the last valid one, and only hand-offs that have begun go on."""
     queues = list(queues)
     return Observation(
         spec=GroupSpec(delay=0.0)
@@ -129,6 +131,7 @@ def observation(
         releases=membership.releases,
         request=group.request,
         approved=group.approved,
+        held_back=HeldBack.NOTHING if group.spec or group.deleting else HeldBack.ALL,
     )
 
 
@@ -184,11 +187,13 @@ def _zones(seen: Mapping[int, str]) -> Spans[frozenset[str]]:
 
 
 def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> ObservedQueue:
-    by_spec = observed_queue(sight.spec, group, partitions)
+    by_spec, unreadable = observed_queue(sight.spec, group, partitions), sight.wanted and sight.spec is None
+    told = bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None
     return replace(
         by_spec,
+        exclusive=sight.exclusive if unreadable else by_spec.exclusive,
         zones=by_spec.zones or _zones(sight.facts.check.zones),
-        zones_known=bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None,
+        zones_known=told and not unreadable,
         fenced=sight.enforced,
         given_up=not sight.wanted,
         incarnation=sight.facts.check.incarnation,

@@ -206,6 +206,7 @@ class QueueWorkers:
             backlog=worker.backlog if worker is not None else Backlog(),
             reachable=worker is not None and name not in self._lost,
             recorded=recorded.partitions if recorded is not None else None,
+            exclusive=recorded is not None and recorded.exclusive,
             owners_wanted=facts.partitions is not None and settled != facts.check.incarnation,
         )
 
