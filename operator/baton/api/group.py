@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from baton.api.queue import Conditions, PartitionedQueueSpec
 from baton.assignors import BUILT_IN, DEFAULT, INSTALLED_NAME
+from baton.model.ids import QueueName
 from baton.schema.shape import NonNegativeSeconds, ObjectName, Rule, Shape, list_map, rule, rules
 
 
@@ -482,6 +483,10 @@ class ConsumerGroupSpec(Shape):
     the operator sets it to the present size of spec.scale.targetRef."""
     scale: Scale | None = None
     """How the group's pods are scaled."""
+
+    @property
+    def queue_names(self) -> list[QueueName]:
+        return [QueueName(queue.name) for queue in self.queues]
 
 
 class ConsumerGroup(Shape):

@@ -7,7 +7,7 @@ read. A hand-off that begins and ends in one round has one event, that of its gr
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import structlog
 
@@ -62,20 +62,19 @@ def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | N
     def sentence(some: list[Revoked]) -> str:
         return f"{_goes(some)}{_because(some)}; {_waits(some, unacknowledged)}"
 
-    pairs = _alike(those, lambda one: (one.member, one.receiver, one.why, one.deadline))
-    if len(pairs) > most:
-        pairs = _alike(those, lambda one: one.receiver)
-    if len(pairs) > most:
-        pairs = [list(those)]
-    return [EventMessage(EventReason.REVOKING, sentence(some)) for some in pairs]
+    alike = _alike(those, lambda one: (one.member, one.receiver, one.why, one.deadline))
+    if len(alike) > most:
+        alike = _alike(those, lambda one: one.receiver)
+    if len(alike) > most:
+        alike = [list(those)]
+    return [EventMessage(EventReason.REVOKING, sentence(some)) for some in alike]
 
 
 def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
     """Return messages about hand-offs that got another receiver."""
     alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
     if len(alike) > most:
-        note = f"{_counted(those)} get other receivers{_because(those)}"
-        return [EventMessage(EventReason.REDIRECTED, note)]
+        return [EventMessage(EventReason.REDIRECTED, f"{_counted(those)} get other receivers{_because(those)}")]
     return [
         EventMessage(
             EventReason.REDIRECTED,
@@ -89,14 +88,23 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
 def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[EventMessage]:
     """Return messages about members that released partitions, are gone, or missed a deadline."""
     messages: list[EventMessage] = []
-    for what, reason, kind, one_did, many_did in _RELEASES:
-        of = [one for one in those if (one.how if isinstance(one, Released) else "again" if one.again else one.taken) == what]
+    for how, (reason, kind, sentence) in _RELEASES.items():
+        of = [one for one in those if _how(one) == how]
         members = _alike(of, lambda one: one.member)
         if len(members) > most:
-            messages.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
-        else:
-            messages += [EventMessage(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
+            note = sentence.format(who=f"{len(members):,} members", are="are", leave="leave", what=_counted(of))
+            messages.append(EventMessage(reason, note, kind))
+            continue
+        for some in members:
+            note = sentence.format(who=some[0].member, are="is", leave="leaves", what=named(some))
+            messages.append(EventMessage(reason, note, kind))
     return messages
+
+
+def _how(one: Released | DeadlineMissed) -> str:
+    if isinstance(one, Released):
+        return one.how
+    return "again" if one.again else "taken" if one.taken else "kept"
 
 
 def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
@@ -106,12 +114,11 @@ def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
         note = f"{len(members):,} members own {_counted(those)} more{_paused(those)}{_because(those)}"
         return [EventMessage(EventReason.GRANTED, note)]
     alike = _alike(those, lambda one: (one.member, one.previous, one.paused_for is None, one.why))
-    if len(alike) > most:
-        alike = members
-    return [
-        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {_from_givers(some)}{_paused(some)}{_because(some)}")
-        for some in alike
-    ]
+    notes = (
+        f"{some[0].member} owns {_from_givers(some)}{_paused(some)}{_because(some)}"
+        for some in (alike if len(alike) <= most else members)
+    )
+    return [EventMessage(EventReason.GRANTED, note) for note in notes]
 
 
 def name_givers(those: Sequence[Granted], most: int) -> bool:
@@ -129,53 +136,31 @@ def named(those: Iterable[OfPartition]) -> str:
     return f"{'partition' if sum(map(len, numbers.values())) == 1 else 'partitions'} {parts}"
 
 
-_RELEASES = (
-    (
-        ReleaseCause.CONSUMER,
-        EventReason.RELEASED,
-        Kind.NORMAL,
-        "{member} released {what}",
-        "{members} released {what}",
-    ),
-    (
-        ReleaseCause.GONE,
-        EventReason.GONE,
-        Kind.NORMAL,
-        "{member} is gone, and leaves {what}",
-        "{members} are gone, and leave {what}",
-    ),
-    (
-        True,
+_OFTEN = "if this happens often, raise maxHandoffSeconds or make the consumer's batches smaller"
+
+_RELEASES: Mapping[ReleaseCause | Literal["taken", "again", "kept"], tuple[EventReason, Kind, str]] = {
+    ReleaseCause.CONSUMER: (EventReason.RELEASED, Kind.NORMAL, "{who} released {what}"),
+    ReleaseCause.GONE: (EventReason.GONE, Kind.NORMAL, "{who} {are} gone, and {leave} {what}"),
+    "taken": (
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not release {what} in time: the hand-off goes on without it, and a queue that fences rejects it from "
-        "then on. Unfinished entries are delivered again to the next owner; if this happens often, raise maxHandoffSeconds or "
-        "make the consumer's batches smaller",
-        "{members} did not release {what} in time: the hand-offs go on without them, and a queue that fences rejects them "
-        "from then on. Unfinished entries are delivered again to the next owners; if this happens often, raise maxHandoffSeconds "
-        "or make the consumers' batches smaller",
+        "{who} did not release {what} in time. The hand-off goes on, and a queue that fences rejects the former owner from then "
+        f"on. Unfinished entries are delivered again to the next owner; {_OFTEN}",
     ),
-    (
-        "again",
+    "again": (
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not release {what} in time, and is granted the same again with a higher epoch. A queue that fences "
-        "delivers unfinished entries to it again; if this happens often, raise maxHandoffSeconds or make the consumer's batches "
-        "smaller",
-        "{members} did not release {what} in time, and are granted the same again with higher epochs. A queue that fences "
-        "delivers unfinished entries to them again; if this happens often, raise maxHandoffSeconds or make the consumers' "
-        "batches smaller",
+        "{who} did not release {what} in time, and {are} granted the same again with a higher epoch. A queue that fences "
+        f"delivers unfinished entries again; {_OFTEN}",
     ),
-    (
-        False,
+    "kept": (
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not release {what} in time, and keeps it until it does: the queue cannot fence it off. If the pod hangs, "
-        "stop it, or set spec.source.external.onDeadline to Force",
-        "{members} did not release {what} in time, and keep them until they do: the queue cannot fence them off. If the pods "
-        "hang, stop them, or set spec.source.external.onDeadline to Force",
+        "{who} did not release {what} in time. The queue cannot fence a former owner off, so the hand-off waits for the release. "
+        "If the pod hangs, stop it, or set spec.source.external.onDeadline to Force",
     ),
-)
+}
+"""By what happened: reason, kind and sentence of the event."""
 
 
 def _goes(those: Sequence[Revoked]) -> str:
@@ -431,11 +416,11 @@ class EventRecorder:
                 self.record_message(EventReason.READY, f"no hand-offs in progress{unowned}{because}")
 
     def _standbys(self, those: list[StandsBy]) -> None:
+        notes = [f"{one.member} stands by: there is no partition for it yet" for one in those]
         if len(those) > MOST_SENTENCES:
-            self.record_message(EventReason.STANDS_BY, f"{len(those):,} members stand by: there are no partitions for them yet")
-            return
-        for one in those:
-            self.record_message(EventReason.STANDS_BY, f"{one.member} stands by: there is no partition for it yet")
+            notes = [f"{len(those):,} members stand by: there are no partitions for them yet"]
+        for note in notes:
+            self.record_message(EventReason.STANDS_BY, note)
 
     # -- events about partitions
 

@@ -262,7 +262,7 @@ class GroupLoop:
             return await self._stay_as_it_is(group)
         self._spec = spec
         self._compare_with_queues()
-        named = [QueueName(queue.name) for queue in spec.queues]
+        named = spec.queue_names
         names = [] if group.deleting else named
         held = holds(self._state)
         known = self._workers.known(names, self._state.queues)
@@ -299,8 +299,7 @@ class GroupLoop:
         """A round with an invalid spec: restore the ledger if it was edited, and continue the hand-offs that have begun, by the
         last valid spec."""
         self._runtime.wake_at, step = None, None
-        names = () if self._spec is None else [QueueName(queue.name) for queue in self._spec.queues]
-        sights = self._workers.known(names, self._state.queues)
+        sights = self._workers.known(self._spec.queue_names if self._spec else (), self._state.queues)
         if self._spec is not None:
             seen = self._sight.membership(self._spec, sights, self._clock.ticks())
             step = partial(self._advance, group, self._spec, sights, seen)
@@ -477,7 +476,7 @@ class GroupLoop:
         Stuck."""
         for queue, why in self._workers.given_up().items():
             self._recorder.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
-        named = [] if group.deleting or group.spec is None else [QueueName(queue.name) for queue in group.spec.queues]
+        named = () if group.deleting or group.spec is None else group.spec.queue_names
         released = self._release({name for name in named if self._replica.cache.queues.get(self.key[0], name)})
         if not group.deleting or self._state.records or not released:
             return False

@@ -225,7 +225,7 @@ def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> N
     assert gone == ("Gone", "b is gone, and leaves partition 3 of orders", Kind.NORMAL)
     assert (reason, kind) == ("DeadlineMissed", Kind.WARNING)
     assert "a did not release partition 1 of orders in time" in note and "raise maxHandoffSeconds" in note
-    assert "keeps it until it does" in waits and "onDeadline" in waits
+    assert "the hand-off waits for the release" in waits and "onDeadline" in waits
     assert "is granted the same again with a higher epoch" in again
 
 
