@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from baton.controller.group_loop import QUEUES_WITHIN
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
+from baton.queues.protocol import IN_USE
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.unit.controller.memory_queue import MemoryQueue
 
@@ -119,8 +122,9 @@ async def test_a_queue_known_only_by_its_server_is_released_when_valid(world: On
     assert queue.released
 
 
+@pytest.mark.parametrize("restarts", [False, True])
 @in_virtual_time
-async def test_an_exclusive_queue_that_becomes_invalid_keeps_its_one_active_member(world: OneReplica) -> None:
+async def test_an_exclusive_queue_that_becomes_invalid_keeps_its_one_active_member(world: OneReplica, restarts: bool) -> None:
     world.queue("orders")
     world.server.request("patch", PATH, body={"spec": {"accessType": "Exclusive"}})
     world.group("orders")
@@ -129,10 +133,37 @@ async def test_an_exclusive_queue_that_becomes_invalid_keeps_its_one_active_memb
     await world.until(world.counts, [0, 4])
     await world.until_told("Ready")
     before = await world.ledger()
+    if restarts:
+        await world.stop()
     partitions(world, -1)
+    if restarts:
+        world.start()
     await world.until_told("InvalidSpec")
     await asyncio.sleep(30.0)
     assert await world.ledger() == before
+
+
+@in_virtual_time
+async def test_an_external_queue_that_becomes_invalid_still_waits_for_releases(world: OneReplica) -> None:
+    """The restarted operator knows only by the ledger that the queue cannot fence, and the pod may still work."""
+    queue = world.queues["orders"] = MemoryQueue()
+    queue.fenced, queue.run, queue.left = False, None, dict.fromkeys(range(4), IN_USE)
+    world.make(
+        PATH.removesuffix("/orders"), {"metadata": {"name": "orders"}, "spec": {"partitions": 4, "source": {"type": "External"}}}
+    )
+    world.group("orders")
+    world.pod("a")
+    world.pod("b")
+    await world.until(world.counts, [2, 2], 20.0)
+    await world.stop()
+    partitions(world, -1)
+    await restarted(world)
+    world.server.request("patch", core_path("shop", "pods", "a") + "/status", body={"status": {"conditions": []}})
+    await asyncio.sleep(30.0)
+    partitions(world, 4)
+    await asyncio.sleep(30.0)
+    entry = (await world.entries())["a"]
+    assert sum(map(len, [*entry.owned.values(), *entry.revoking.values()])) == 2, "no other pod may have them"
 
 
 @in_virtual_time

@@ -38,6 +38,8 @@ from baton.model.ranges import format_numbers
 from baton.model.times import to_text
 from baton.model.wording import counted
 
+log = structlog.get_logger("baton.group")
+
 OfPartition = Revoked | Redirected | Released | DeadlineMissed | Granted
 H = TypeVar("H", Revoked, Redirected, Released | DeadlineMissed, Granted)
 
@@ -311,7 +313,6 @@ class EventRecorder:
         self._round_due_at: float | None = None
         """When the next round is due, if nothing else happens."""
         self._tokens = float(BURST)
-        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def record(self, events: Sequence[StepEvent], now: float) -> None:
         """Record the events of a step."""
@@ -503,7 +504,7 @@ class EventRecorder:
                     self._metrics.holddown.labels(*self._key).observe(max(0.0, now - self._held_since))
                     self._held_since = None
                 case Released() if verbose:
-                    self._log.debug(
+                    log.debug(
                         "released", queue=one.partition.queue, partition=one.partition.number, member=one.member, how=one.how
                     )
                 case Granted():
@@ -511,7 +512,7 @@ class EventRecorder:
                         pause = pause or self._metrics.pause.labels(*self._key)  # looked up once: there may be very many
                         pause.observe(one.paused_for)
                     if verbose:
-                        self._log.debug(
+                        log.debug(
                             "granted",
                             queue=one.partition.queue,
                             partition=one.partition.number,
@@ -522,5 +523,5 @@ class EventRecorder:
 
     def _post(self, messages: Iterable[EventMessage]) -> None:
         for reason, note, kind in messages:
-            (self._log.warning if kind is Kind.WARNING else self._log.info)(note, reason=reason)
+            (log.warning if kind is Kind.WARNING else log.info)(note, reason=reason)
             self._events.post(self._about, kind, reason, note)

@@ -94,6 +94,8 @@ AGAIN_AFTER = 1.0
 LONGEST_REASON = 300
 """Most characters of a message about an unreadable ledger."""
 
+log = structlog.get_logger("baton.group")
+
 
 class GroupLoop:
     """Runs one group while this operator leads and the group exists."""
@@ -105,7 +107,6 @@ class GroupLoop:
         self.served_by: str | None = None
         """Release of the operator that serves the group instead, for which this loop ended; None: none."""
         self._replica, self._clock, self._leads_since = replica, replica.clock, leads_since
-        self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._owner = LedgerOwner(group.namespace, group.name, group.uid)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
         self._recorder = EventRecorder(self.key, about, replica.events, replica.metrics)
@@ -123,7 +124,7 @@ class GroupLoop:
         self._work = replica.large_work.of(group.namespace)
         state = GroupState(group.full_name)
         self._runtime = GroupRuntime(state, self._clock, self._ledger_writer, self._workers, self._work)
-        self._retrying = Retrying(self._clock, self._stuck, self._log)
+        self._retrying = Retrying(self._clock, self._stuck)
         self._refreshes: set[asyncio.Task[None]] = set()
         """Tasks that annotate pods."""
         self._news = asyncio.Event()
@@ -169,11 +170,11 @@ class GroupLoop:
             while working and await self._retrying.until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._retrying.until_it_works(self._resync)
-            self._log.info("the group is gone, or only has finalizers of others left")
+            log.info("the group is gone, or only has finalizers of others left")
         except ServedElsewhere as found:
             self.served_by = found.release
         except Deposed:
-            self._log.info("another leader has taken over")
+            log.info("another leader has taken over")
         finally:
             for task in self._refreshes:
                 task.cancel()
@@ -200,7 +201,7 @@ class GroupLoop:
             if (group := self._sight.group) is None:
                 return False
             if group.deleting and relists.refused_for(namespace) >= LISTS_WITHIN:
-                self._log.warning("deleting the group without its pods, sessions and queues: they cannot be listed")
+                log.warning("deleting the group without its pods, sessions and queues: they cannot be listed")
                 return True
             if problem := worst(relists.problems(namespace)):
                 self._stuck(problem)
@@ -421,7 +422,7 @@ class GroupLoop:
             self._trouble_told = False
             return False
         except REFUSALS as error:
-            self._log.warning("the ledger cannot be written", error=str(error))
+            log.warning("the ledger cannot be written", error=str(error))
             if step is None or not self._can_end_without_ledger(group, error):
                 return False
             self._ledger_writer.forsake()

@@ -10,6 +10,7 @@ from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedQueue, engine_spec, even_size, observed_queue
+from baton.engine.state import KnownQueue
 from baton.kube.leases import LeaseView
 from baton.kube.members import GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView, QueueView
@@ -56,10 +57,10 @@ class QueueSight:
     facts: QueueFacts
     reachable: bool = False
     """Whether a worker can carry out effects at the queue, now or later."""
-    recorded: int | None = None
-    """Number of its partitions in the ledger; None: the ledger does not have the queue."""
-    exclusive: bool = False
-    """Its access type in the ledger, which counts while the queue's spec is invalid."""
+    known: KnownQueue | None = None
+    """The queue in the ledger; None: the ledger does not have it."""
+    last_spec: PartitionedQueueSpec | None = None
+    """The last valid spec that this operator has seen, which counts while the present one is invalid."""
     without_room: bool = False
     """The operator has no capacity for its growth, so it keeps its number of partitions in the ledger."""
     backlog: Backlog = field(default_factory=Backlog)
@@ -69,8 +70,13 @@ class QueueSight:
 
     @property
     def spec(self) -> PartitionedQueueSpec | None:
-        """The queue's spec; None: the resource does not exist, or its spec is invalid."""
-        return None if self.view is None else self.view.spec
+        """The queue's spec; None: the resource does not exist, or this operator has seen no valid spec of it."""
+        return None if self.view is None else self.view.spec or self.last_spec
+
+    @property
+    def recorded(self) -> int | None:
+        """Number of its partitions in the ledger; None: the ledger does not have the queue."""
+        return None if self.known is None else self.known.partitions
 
     @property
     def unanswered(self) -> bool:
@@ -89,7 +95,9 @@ class QueueSight:
 
     @property
     def enforced(self) -> bool:
-        """Whether the queue rejects previous owners (fencing)."""
+        """Whether the queue rejects previous owners (fencing). Without a spec and an answer, the ledger tells."""
+        if self.spec is None and self.facts.partitions is None and self.known is not None:
+            return self.known.refuses
         return self.facts.fenced and (self.spec is None or self.spec.source.kind.fenced)
 
     @property
@@ -191,7 +199,7 @@ def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> Obse
     told = bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None
     return replace(
         by_spec,
-        exclusive=sight.exclusive if unreadable else by_spec.exclusive,
+        exclusive=sight.known is not None and sight.known.exclusive if unreadable else by_spec.exclusive,
         zones=by_spec.zones or _zones(sight.facts.check.zones),
         zones_known=told and not unreadable,
         fenced=sight.enforced,

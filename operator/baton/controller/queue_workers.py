@@ -55,7 +55,8 @@ class QueueWorkers:
         self._changed = changed
         self._workers: dict[QueueName, QueueWorker] = {}
         self._tasks: dict[QueueName, asyncio.Task[None]] = {}
-        self._sources: dict[QueueName, object] = {}
+        self._views: dict[QueueName, QueueView] = {}
+        """The workers' queues as last seen with a valid spec."""
         self._settled: dict[QueueName, str | None] = {}
         """For each queue whose owner records the engine has taken in: the incarnation."""
         self._shown: dict[QueueName, int] = {}
@@ -88,12 +89,12 @@ class QueueWorkers:
         self._reap()
         of_spec = set(named) - without_room
         self._released -= of_spec
-        unread = {name for name in self._workers if self._sources[name] is None}
+        unread = self._workers.keys() - self._views.keys()
         for name in sorted(of_spec | (recorded.keys() - self._released) | unread):
             view = self._cache.queues.get(self._key[0], name)
             worker = self._workers.get(name)
             if view is None or view.deleting:
-                if worker is not None and self._sources[name] is None:
+                if worker is not None and name in unread:
                     worker.stop()
                     self._forget(name)  # a queue that could never be reached never will be
             elif worker is None:
@@ -101,9 +102,9 @@ class QueueWorkers:
             elif view.spec is not None:  # else the worker keeps its connection
                 if name not in without_room:
                     worker.ask_for(view.spec.partitions)
-                if self._sources[name] != _where(view):
-                    self._sources[name] = _where(view)
+                if name in unread or _where(self._views[name]) != _where(view):
                     worker.reconnect(partial(self._open, view))
+                self._views[name] = view
 
     def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
         """Release queues that the group no longer uses, independently of each other. Returns True when all are released.
@@ -191,7 +192,7 @@ class QueueWorkers:
         ]
 
     def _sight(self, name: QueueName, named: bool, recorded: KnownQueue | None) -> QueueSight:
-        worker = self._workers.get(name)
+        worker, view, last = self._workers.get(name), self._cache.queues.get(self._key[0], name), self._views.get(name)
         # A queue that is being released and is in the spec again counts as not seen yet.
         facts = worker.facts if worker is not None and not (named and worker.leaving) else QueueFacts()
         if recorded is None:
@@ -201,12 +202,12 @@ class QueueWorkers:
         return QueueSight(
             name=name,
             named=named,
-            view=self._cache.queues.get(self._key[0], name),
+            view=view,
             facts=facts,
             backlog=worker.backlog if worker is not None else Backlog(),
             reachable=worker is not None and name not in self._lost,
-            recorded=recorded.partitions if recorded is not None else None,
-            exclusive=recorded is not None and recorded.exclusive,
+            known=recorded,
+            last_spec=last.spec if view is not None and last is not None and last.uid == view.uid else None,
             owners_wanted=facts.partitions is not None and settled != facts.check.incarnation,
         )
 
@@ -306,8 +307,9 @@ class QueueWorkers:
         if recorded is not None:
             worker.effects.incarnation = recorded.incarnation
             worker.begun_with = recorded.incarnation if recorded.incarnation != IN_DOUBT else None
-        self._sources[name] = _where(view)
-        worker.ask_for(view.spec.partitions if view.spec is not None and ask else None)
+        if view.spec is not None:
+            self._views[name] = view
+            worker.ask_for(view.spec.partitions if ask else None)
         worker.effects.want(self._wanted.get(name, NOTHING))
         self._run(name)
 
@@ -343,7 +345,7 @@ class QueueWorkers:
                 self._run(name)
 
     def _forget(self, name: QueueName) -> None:
-        for kept in (self._workers, self._tasks, self._sources, self._settled, self._shown):
+        for kept in (self._workers, self._tasks, self._views, self._settled, self._shown):
             kept.pop(name, None)
 
 
@@ -351,6 +353,7 @@ _NEVER = "never"
 """Stands for an incarnation if the ledger does not have the queue, so any owner records count."""
 
 
-def _where(view: QueueView) -> object | None:
-    """Return what needs a new connection when it changes; None: the spec is invalid."""
-    return view.spec and (view.uid, view.spec.source, view.spec.max_delivered_unacked, view.spec.max_redeliveries)
+def _where(view: QueueView) -> object:
+    """Return what needs a new connection when it changes."""
+    assert view.spec is not None
+    return view.uid, view.spec.source, view.spec.max_delivered_unacked, view.spec.max_redeliveries

@@ -35,6 +35,8 @@ from baton.model.ids import MemberId, Partition
 if TYPE_CHECKING:
     from baton.controller.operator_replica import Replica
 
+log = structlog.get_logger("baton.group")
+
 PartitionCounts = Mapping[tuple[str, str], int]
 """The number of partitions by queue and state."""
 
@@ -49,7 +51,6 @@ class Reporter:
         self._writer = StatusWriter(replica.api, path, uid, replica.clock, start, dated=True)
         self._last = Snapshot(reconciled_at=replica.clock.ticks())
         self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
-        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def report(
         self,
@@ -105,7 +106,7 @@ class Reporter:
         for member, since in members:
             took = self._replica.clock.ticks() - since
             self._replica.metrics.ready_to_ledger.labels(*self._key).observe(took)
-            self._log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
+            log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
 
     def beat(self, group: GroupView | None) -> None:
         """Record that a round of the group's loop has completed."""

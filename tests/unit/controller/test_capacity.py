@@ -125,7 +125,8 @@ REDIS = {"type": "Redis", "redis": {"url": "redis://r"}}
 
 def sight(name: str, spec: int, recorded: int | None = None, source: dict[str, Any] = REDIS, **changes: Any) -> QueueSight:
     made = QueueView("shop", name, "u", 1, PartitionedQueueSpec.model_validate({"source": source, "partitions": spec}))
-    return replace(QueueSight(QueueName(name), True, made, QueueFacts(), recorded=recorded), **changes)
+    known = None if recorded is None else KnownQueue(recorded)
+    return replace(QueueSight(QueueName(name), True, made, QueueFacts(), known=known), **changes)
 
 
 def external(name: str, spec: int, recorded: int | None = None) -> QueueSight:
