@@ -125,13 +125,8 @@ class AssignorOptions(Shape):
 
     def as_arguments(self) -> dict[str, object]:
         """The options that are set, by name, as assignors take them."""
-        raw = {
-            "virtualNodes": self.virtual_nodes,
-            "partitionKey": self.partition_key,
-            "rooms": None if self.rooms is None else frozenset(self.rooms),
-            "within": self.within,
-        }
-        return {name: value for name, value in raw.items() if value is not None}
+        given: dict[str, object] = self.model_dump(by_alias=True, exclude_none=True)
+        return given if self.rooms is None else {**given, "rooms": frozenset(self.rooms)}
 
 
 ROOMS_NEEDED = rule(

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple, TypeVar
 
 import structlog
 
-from baton.controller.cluster_cache import GroupKey
 from baton.controller.large_work import aside
 from baton.controller.metrics import Metrics
 from baton.controller.problems import JOINED, PASSING, EventReason, Problem, Reason
@@ -293,11 +292,9 @@ _LAST = (State.READY, State.HOLDDOWN)
 class EventRecorder:
     """Records the events of one group."""
 
-    def __init__(self, key: GroupKey, about: Regarding, events: Events, metrics: Metrics) -> None:
-        self._key = key
-        self._about = about
-        self._events = events
-        self._metrics = metrics
+    def __init__(self, about: Regarding, events: Events, metrics: Metrics) -> None:
+        self._key = (about.namespace, about.name)
+        self._about, self._events, self._metrics = about, events, metrics
         self._held_since: float | None = None
         self._trouble: Problem | None = None
         """The problem of the last event; None: no problem."""

@@ -109,16 +109,14 @@ class GroupLoop:
         self._replica, self._clock, self._leads_since = replica, replica.clock, leads_since
         self._owner = LedgerOwner(group.namespace, group.name, group.uid)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
-        self._recorder = EventRecorder(self.key, about, replica.events, replica.metrics)
-        self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), replica)
+        self._recorder = EventRecorder(about, replica.events, replica.metrics)
         self._sight = GroupObjects(self.key, group.uid, replica.cache)
         self._finalizer = Finalizer(replica.api, *self.key)
         self._group_capacity = GroupCapacity(self.key, replica.capacity)
         booked = partial(replica.capacity.booked, self.key)
         self._ledger_writer = LedgerWriter(replica.api, self._owner, replica.elector, replica.releases, self._clock, booked)
-        self._workers = QueueWorkers(
-            self.key, group.uid, replica.cache, self._clock, replica.tasks, replica.open_queue, self.wake
-        )
+        self._reporter = Reporter(self.key, group.uid, replica, self._ledger_writer)
+        self._workers = QueueWorkers(self.key, group.uid, replica, self.wake)
         self._scaling = Scaling(self.key, group.uid, replica.scaler, replica.tasks, self.wake)
         self._resizings = Resizings()
         self._work = replica.large_work.of(group.namespace)
@@ -189,7 +187,7 @@ class GroupLoop:
         self._trouble_told = True
         self._recorder.record_problem(problem, self._clock.now())
         if (group := self._sight.group) is not None:
-            self._reporter.halted(group, problem, self._ledger_writer)
+            self._reporter.halted(group, problem)
 
     # -- taking it over
 
@@ -292,7 +290,7 @@ class GroupLoop:
         done = await self._give_up(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
-        trouble = await self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
+        trouble = await self._reporter.report(group, self._state, sights, seen, problems, left, asked_for)
         self._recorder.record_problem(trouble, self._clock.now())
         return not done
 
@@ -300,6 +298,8 @@ class GroupLoop:
         """A round with an invalid spec: restore the ledger if it was edited, and continue the hand-offs that have begun, by the
         last valid spec."""
         self._runtime.wake_at, step = None, None
+        if self._spec is not None:
+            self._workers.sync((), self._state.queues, frozenset(self._state.queues))  # none is created or grows
         sights = self._workers.known(self._spec.queue_names if self._spec else (), self._state.queues)
         if self._spec is not None:
             seen = self._sight.membership(self._spec, sights, self._clock.ticks())

@@ -56,7 +56,11 @@ class Resizings:
             self._known[queue] = (seen.partitions, now)
             wanted = view.spec.partitions if view is not None and view.spec is not None else None
             if now is None:
-                if _ended(seen, wanted, inherited) if known is None else _ended_since(known, seen, wanted):
+                if known is None:
+                    ended = inherited and resized(seen, wanted).status is ConditionStatus.TRUE
+                else:
+                    ended = known[1] is not None or (seen.fenced and known[0] != seen.partitions == wanted)
+                if ended:
                     has = counted(seen.partitions, "partition")
                     yield EventReason.RESIZED, f"{queue} has {has}, and every key is where that puts it"
             elif known is None or known[1] is None or known[1][:2] != now[:2]:
@@ -66,16 +70,6 @@ class Resizings:
 def _reports_change(view: QueueView | None) -> bool:
     conditions = view.status.get("conditions") if view is not None else None
     return any(one.get("type") == "Resized" and one.get("status") == ConditionStatus.FALSE for one in conditions or ())
-
-
-def _ended(seen: QueueFacts, wanted: int | None, inherited: bool) -> bool:
-    """True if a change that another operator reported is over at the first look."""
-    return inherited and resized(seen, wanted).status is ConditionStatus.TRUE
-
-
-def _ended_since(known: tuple[int, Resizing | None], seen: QueueFacts, wanted: int | None) -> bool:
-    partitions, resizing = known
-    return resizing is not None or (seen.fenced and partitions != seen.partitions == wanted)
 
 
 def _goes(resizing: Resizing) -> str:

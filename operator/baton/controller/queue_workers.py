@@ -7,28 +7,29 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
-from baton.controller.adapters import OpenQueue
 from baton.controller.backlog import Backlog
-from baton.controller.cluster_cache import ClusterCache, GroupKey
+from baton.controller.cluster_cache import GroupKey
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_effects import NOTHING
 from baton.controller.queue_worker import QueueWorker
-from baton.controller.supervision import Tasks, end
+from baton.controller.supervision import end
 from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.engine.state import IN_DOUBT, KnownQueue
-from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueUnreachable
 
+if TYPE_CHECKING:
+    from baton.controller.operator_replica import Replica
+
 UNRECORDED_WITHIN = 5.0
 """Seconds for which the deletion of a group waits for an unreachable queue that is not in its ledger. The queue may recover."""
-
 
 log = structlog.get_logger("baton.queue")
 
@@ -36,22 +37,9 @@ log = structlog.get_logger("baton.queue")
 class QueueWorkers:
     """The queue workers of one group. Calls `changed` when one of them has news."""
 
-    def __init__(
-        self,
-        key: GroupKey,
-        uid: str,
-        cache: ClusterCache,
-        clock: ApiServerClock,
-        tasks: Tasks,
-        open_queue: OpenQueue,
-        changed: Callable[[], None],
-    ) -> None:
-        self._supervision = tasks
-        self._key = key
-        self._uid = uid
-        self._clock = clock
-        self._open_queue = open_queue
-        self._cache = cache
+    def __init__(self, key: GroupKey, uid: str, replica: "Replica", changed: Callable[[], None]) -> None:
+        self._key, self._uid = key, uid
+        self._replica, self._cache, self._clock = replica, replica.cache, replica.clock
         self._changed = changed
         self._workers: dict[QueueName, QueueWorker] = {}
         self._tasks: dict[QueueName, asyncio.Task[None]] = {}
@@ -322,10 +310,11 @@ class QueueWorkers:
         takes_over = group.takes_over if group is not None and group.uid == self._uid else frozenset()
         worker = self._workers.get(QueueName(view.name))
         begun_with = worker.begun_with if worker is not None else None
-        return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over, begun_with))
+        return await self._replica.open_queue(view, Claimant("/".join(self._key), self._uid, takes_over, begun_with))
 
     def _run(self, name: QueueName) -> None:
-        task = self._supervision.start("queue", self._workers[name].run(), namespace=self._key[0], group=self._key[1], queue=name)
+        work, (namespace, group) = self._workers[name].run(), self._key
+        task = self._replica.tasks.start("queue", work, namespace=namespace, group=group, queue=name)
         task.add_done_callback(lambda _: self._changed())
         self._tasks[name] = task
         if self._held:

@@ -415,11 +415,15 @@ def reported_problems(seen: GroupMembers) -> Iterator[Problem]:
         Reason.QUERY_FAILED: seen.query_failures,
     }
     for reason, texts in reported.items():
-        by_text: dict[str, list[str]] = defaultdict(list)
-        for name, text in sorted(texts.items()):
-            by_text[text].append(name)
-        for text, names in islice(by_text.items(), MOST_SENTENCES):
-            yield Problem(reason, f"{_named(names)}: {text}")
+        yield from (Problem(reason, sentence) for sentence in _sentences(sorted(texts.items())))
+
+
+def _sentences(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a sentence for each of the first few texts, which names the first few of its pods. `texts`: pods and their texts."""
+    by_text: dict[str, list[str]] = defaultdict(list)
+    for pod, text in texts:
+        by_text[text].append(pod)
+    yield from (f"{_named(pods)}: {text}" for text, pods in islice(by_text.items(), MOST_SENTENCES))
 
 
 def session_problems(silent: Iterable[str]) -> list[Problem]:
@@ -439,12 +443,9 @@ def session_problems(silent: Iterable[str]) -> list[Problem]:
 
 def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[Problem]:
     """Return the problems of invalid annotations of pods. Each message names the first few pods."""
-    queues = {*spec.queue_names}
-    by_text: dict[str, list[str]] = defaultdict(list)
-    for pod in sorted(pods, key=lambda pod: pod.name):
-        for text in (*pod.problems, *_reads_nothing(pod, queues)):
-            by_text[text].append(pod.name)
-    return [Problem(Reason.BAD_ANNOTATION, f"{_named(names)}: {text}") for text, names in islice(by_text.items(), MOST_SENTENCES)]
+    queues, in_order = {*spec.queue_names}, sorted(pods, key=lambda pod: pod.name)
+    texts = ((pod.name, text) for pod in in_order for text in (*pod.problems, *_reads_nothing(pod, queues)))
+    return [Problem(Reason.BAD_ANNOTATION, sentence) for sentence in _sentences(texts)]
 
 
 def _reads_nothing(pod: PodView, queues: Set[QueueName]) -> Iterator[str]:

@@ -291,7 +291,7 @@ async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
     assert data(api) == {}
 
 
-async def test_a_ledger_tells_what_was_booked_and_who_claims_it_changes_nothing_of_that() -> None:
+async def test_a_ledger_has_the_booked_partitions_and_a_claim_keeps_them() -> None:
     api = ShopApi()
     first = Desk(api)
     ledger_writer = await first.open()
@@ -308,14 +308,14 @@ async def test_a_ledger_tells_what_was_booked_and_who_claims_it_changes_nothing_
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e9", "٣", "9" * 1000, "[" * 1000])
-def test_what_a_ledger_tells_of_partitions_may_be_anything(text: str) -> None:
+def test_an_invalid_number_of_booked_partitions_counts_as_none(text: str) -> None:
     metadata = {"namespace": "shop", "name": "orders-assignments", "resourceVersion": "1", "uid": "u"}
     assert stored({"metadata": {**metadata, "annotations": {PARTITIONS_ANNOTATION: text}}}).partitions == 0
     assert stored({"metadata": {**metadata, "annotations": {PARTITIONS_ANNOTATION: "9" * 9}}}).partitions == MOST_PARTITIONS
     assert stored({"metadata": metadata}).partitions == 0
 
 
-async def test_what_is_written_already_is_not_written_again() -> None:
+async def test_unchanged_data_is_not_written_again() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).written()
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
@@ -510,7 +510,7 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> Non
     assert data(api) == {"group": "new"}
 
 
-async def test_who_does_not_lead_does_not_write() -> None:
+async def test_a_replica_that_does_not_lead_does_not_write() -> None:
     api = ShopApi()
     desk = Desk(api)
     ledger_writer = await desk.open()
@@ -534,7 +534,7 @@ async def succeeded() -> tuple[ShopApi, Desk, LedgerWriter]:
     return api, first, ledger_writer
 
 
-async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_before() -> None:
+async def test_a_leader_that_lost_and_regained_the_lead_does_not_write_its_earlier_state() -> None:
     api, first, ledger_writer = await succeeded()
     await first.elector.attempt()
     assert first.elector.leading
@@ -553,7 +553,7 @@ async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count
     assert data(api) == {"group": "new"}
 
 
-async def test_a_ledger_that_a_successor_claimed_and_left_as_it_was_is_not_taken_for_ones_own() -> None:
+async def test_a_ledger_claimed_by_a_successor_is_not_the_writers_own_even_if_unchanged() -> None:
     api = ShopApi()
     first = Desk(api)
     ledger_writer = await first.written()
@@ -581,7 +581,7 @@ OWNED = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": "o
         {"labels": LEDGER, "ownerReferences": [{**OWNED, "name": "others"}]},
     ],
 )
-async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metadata: dict[str, Any]) -> None:
+async def test_a_config_map_that_is_no_ledger_of_the_group_is_left_alone(metadata: dict[str, Any]) -> None:
     api = ShopApi()
     api.put(OWNER.path, {"metadata": {"name": "orders-assignments", **metadata}, "data": {"mine": "1"}})
     ledger_writer = await Desk(api).open()
@@ -590,7 +590,7 @@ async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metada
     assert data(api) == {"mine": "1"}
 
 
-async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> None:
+async def test_the_operators_own_ledger_is_restored_without_its_labels_and_owner() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).written()
     metadata = {key: api.objects[OWNER.path]["metadata"][key] for key in ("name", "uid")}
@@ -653,7 +653,7 @@ def test_another_epoch_another_owner_none_or_a_pause_is_a_contradiction(record: 
     assert contradicted(group.state, ORDERS, {**records, 0: record}) == [0]
 
 
-def test_a_higher_epoch_where_nobody_is_to_own_is_a_contradiction_and_a_lower_one_is_none() -> None:
+def test_a_higher_epoch_of_an_unowned_partition_is_a_contradiction_and_a_lower_one_is_none() -> None:
     group, records = found()
     record = group.state.records[partition(0)]
     group.state = replace(
@@ -678,7 +678,7 @@ def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None
     assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}
 
 
-def test_everything_is_granted_again_where_no_record_is_left_and_all_else_is_as_it_was_seen_last() -> None:
+def test_everything_is_granted_again_if_no_record_is_left_and_the_observation_is_unchanged() -> None:
     group, _ = found()
     seen = group.observe(frozenset())
     rest = step(group.state, seen, 60)
@@ -709,7 +709,7 @@ EMPTY = "the queue orders came back empty"
         (dict.fromkeys(range(4)), EMPTY),
     ],
 )
-def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, Ownership | None], said: str) -> None:
+def test_the_event_names_the_cause_of_contradicting_records(changed: dict[int, Ownership | None], said: str) -> None:
     group, _ = found()
     third = Epoch(3)
     records = {p: PartitionRecord(third, record.owner, record.last) for p, record in group.state.records.items()}
@@ -722,7 +722,7 @@ def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, O
     assert reason == "OwnersRestored" and note.startswith(said) and f"{len(wrong)} partition" in note
 
 
-def test_a_queue_that_lost_its_data_is_told_so_also_by_an_operator_that_has_just_begun() -> None:
+def test_a_new_operator_also_reports_a_queue_that_lost_its_data() -> None:
     group, records = found()
     assert contradiction_event(group.state, ORDERS, {}, [0, 1, 2, 3], first=True)[1].startswith(EMPTY)
     changed = {**records, 0: Ownership(Uid("uid-b"), Epoch(1))}
