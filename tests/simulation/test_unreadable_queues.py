@@ -167,13 +167,33 @@ async def test_an_external_queue_that_becomes_invalid_still_waits_for_releases(w
 
 
 @in_virtual_time
-async def test_a_handoff_that_has_begun_ends_while_the_groups_spec_is_invalid(world: OneReplica) -> None:
+async def test_an_invalid_queue_does_not_make_members_of_pods_without_a_session(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders", membership={})
+    world.pod("a")
+    await world.until_told("NoMembers")
+    await world.until(world.counts, [])
+    await world.stop()
+    partitions(world, -1)
+    await restarted(world)
+    await asyncio.sleep(20.0)
+    assert await world.counts() == []
+
+
+@pytest.mark.parametrize("lapses", [False, True], ids=["", "after the lead has lapsed"])
+@in_virtual_time
+async def test_a_handoff_that_has_begun_ends_while_the_groups_spec_is_invalid(world: OneReplica, lapses: bool) -> None:
     queue = await settled(world)
     queue.left = dict.fromkeys(range(4), 1)  # the giver never finishes, so the deadline ends the hand-offs
     world.pod("b")
     await world.until(world.counts, [0, 2])
     world.change_group("orders", queues="none")
     await world.until_told("InvalidSpec")
+    if lapses:
+        loop, _ = world.replica.group_loops._loops["shop", "orders"]
+        loop.hold()
+        await asyncio.sleep(0.1)
+        loop.go_on()
     await world.until(world.counts, [2, 2], 5.0)
     world.pod("c")
     await asyncio.sleep(20.0)

@@ -255,14 +255,16 @@ class GroupObjects:
         return max(map(sessions.lapses_at, doubtful), default=None)
 
     def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
-        sessions = self._cache.sessions
+        sessions, queues = self._cache.sessions, list(queues)
+        # A queue that this operator knows only by the ledger: consumers of all kinds that fence keep sessions.
+        unread = spec.membership.session is None and any(one.wanted and one.spec is None and one.enforced for one in queues)
         seen = membership(
             self.key[1],
             self.pods,
             self._leases,
             lambda lease: sessions.lapsed(lease, now),
             spec.membership.identity_label,
-            sessions_required=sessions_required(spec, [one.spec for one in queues if one.spec is not None]),
+            sessions_required=unread or sessions_required(spec, [one.spec for one in queues if one.spec is not None]),
         )
         silent = [name for name, why in seen.left_out.items() if why is LeftOut.NO_SESSION]
         self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
