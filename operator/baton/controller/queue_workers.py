@@ -140,7 +140,7 @@ class QueueWorkers:
     ) -> list[QueueSight]:
         """Return the queues of the spec, those of the ledger (`recorded`), and those that are being released.
 
-        `patience`: the group is being deleted, and waits so many seconds for a queue that does not answer.
+        `patience`: seconds for which a group that is being deleted waits for a queue that does not answer; None: it stays.
         """
         of_spec, now = frozenset(named), self._clock.ticks()
         if patience is None:

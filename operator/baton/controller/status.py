@@ -217,7 +217,7 @@ def sessions_bound(enforced: bool) -> BareCondition:
     """Return the condition SessionsBound. `enforced`: the chart's admission policies are installed."""
     if enforced:
         why = (
-            "the API server lets a pod write the Lease of its own session only, and others only with the verb join on the group; "
+            "the API server lets a pod write only the Lease of its session, and others only with the verb join on the group; "
             "only the operator writes the ledger"
         )
         return is_true("SessionsBound", Reason.ENFORCED, why)

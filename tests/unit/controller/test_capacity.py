@@ -229,7 +229,7 @@ def test_a_ledger_is_read_if_there_is_room_or_the_group_ends() -> None:
         ({("shop", "other"): 40}, "the groups of namespace shop have 40 of the 50 partitions that one may have"),
         (
             {("bank", "other"): 50, ("lab", "other"): 45},
-            "the groups of this operator have 95 of the 100 partitions that it takes, of which it keeps 10 for the first",
+            "the groups of this operator have 95 of the 100 partitions that it takes (10 of these are kept for",
         ),
     ],
 )
