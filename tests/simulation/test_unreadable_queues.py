@@ -1,11 +1,14 @@
-"""A PartitionedQueue that stopped to read, as after an upgrade with a stricter schema, or that is gone: the real controller."""
+"""A spec that cannot be read any more, as after an upgrade with a stricter schema, or a PartitionedQueue that is gone."""
 
 import asyncio
+
+import pytest
 
 from baton.controller.group_loop import QUEUES_WITHIN
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
+from baton.queues.protocol import IN_USE
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.unit.controller.memory_queue import MemoryQueue
 
@@ -117,3 +120,83 @@ async def test_a_queue_known_only_by_its_server_is_released_when_valid(world: On
     partitions(world, 4)
     await world.until_gone(GROUP, 10.0)
     assert queue.released
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@in_virtual_time
+async def test_an_exclusive_queue_that_becomes_invalid_keeps_its_one_active_member(world: OneReplica, restarts: bool) -> None:
+    world.queue("orders")
+    world.server.request("patch", PATH, body={"spec": {"accessType": "Exclusive"}})
+    world.group("orders")
+    world.pod("a")
+    world.pod("b")
+    await world.until(world.counts, [0, 4])
+    await world.until_told("Ready")
+    before = await world.ledger()
+    if restarts:
+        await world.stop()
+    partitions(world, -1)
+    if restarts:
+        world.start()
+    await world.until_told("InvalidSpec")
+    await asyncio.sleep(30.0)
+    assert await world.ledger() == before
+
+
+@in_virtual_time
+async def test_an_external_queue_that_becomes_invalid_still_waits_for_releases(world: OneReplica) -> None:
+    """The restarted operator knows only by the ledger that the queue cannot fence, and the pod may still work."""
+    queue = world.queues["orders"] = MemoryQueue()
+    queue.fenced, queue.run, queue.left = False, None, dict.fromkeys(range(4), IN_USE)
+    world.make(
+        PATH.removesuffix("/orders"), {"metadata": {"name": "orders"}, "spec": {"partitions": 4, "source": {"type": "External"}}}
+    )
+    world.group("orders")
+    world.pod("a")
+    world.pod("b")
+    await world.until(world.counts, [2, 2], 20.0)
+    await world.stop()
+    partitions(world, -1)
+    await restarted(world)
+    world.server.request("patch", core_path("shop", "pods", "a") + "/status", body={"status": {"conditions": []}})
+    await asyncio.sleep(30.0)
+    partitions(world, 4)
+    await asyncio.sleep(30.0)
+    entry = (await world.entries())["a"]
+    assert sum(map(len, [*entry.owned.values(), *entry.revoking.values()])) == 2, "no other pod may have them"
+
+
+@in_virtual_time
+async def test_an_invalid_queue_does_not_make_members_of_pods_without_a_session(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders", membership={})
+    world.pod("a")
+    await world.until_told("NoMembers")
+    await world.until(world.counts, [])
+    await world.stop()
+    partitions(world, -1)
+    await restarted(world)
+    await asyncio.sleep(20.0)
+    assert await world.counts() == []
+
+
+@pytest.mark.parametrize("lapses", [False, True], ids=["", "after the lead has lapsed"])
+@in_virtual_time
+async def test_a_handoff_that_has_begun_ends_while_the_groups_spec_is_invalid(world: OneReplica, lapses: bool) -> None:
+    queue = await settled(world)
+    queue.left = dict.fromkeys(range(4), 1)  # the giver never finishes, so the deadline ends the hand-offs
+    world.pod("b")
+    await world.until(world.counts, [0, 2])
+    world.change_group("orders", queues="none")
+    await world.until_told("InvalidSpec")
+    if lapses:
+        loop, _ = world.replica.group_loops._loops["shop", "orders"]
+        loop.hold()
+        await asyncio.sleep(0.1)
+        loop.go_on()
+    await world.until(world.counts, [2, 2], 5.0)
+    world.pod("c")
+    await asyncio.sleep(20.0)
+    assert await world.counts() == [2, 2], "nothing new begins"
+    world.change_group("orders", queues=[{"name": "orders"}])
+    await world.until(world.counts, [1, 1, 2], 20.0)

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from baton.api.queue import Conditions, PartitionedQueueSpec
 from baton.assignors import BUILT_IN, DEFAULT, INSTALLED_NAME
+from baton.model.ids import QueueName
 from baton.schema.shape import NonNegativeSeconds, ObjectName, Rule, Shape, list_map, rule, rules
 
 
@@ -124,13 +125,8 @@ class AssignorOptions(Shape):
 
     def as_arguments(self) -> dict[str, object]:
         """The options that are set, by name, as assignors take them."""
-        raw = {
-            "virtualNodes": self.virtual_nodes,
-            "partitionKey": self.partition_key,
-            "rooms": None if self.rooms is None else frozenset(self.rooms),
-            "within": self.within,
-        }
-        return {name: value for name, value in raw.items() if value is not None}
+        given: dict[str, object] = self.model_dump(by_alias=True, exclude_none=True)
+        return given if self.rooms is None else {**given, "rooms": frozenset(self.rooms)}
 
 
 ROOMS_NEEDED = rule(
@@ -482,6 +478,10 @@ class ConsumerGroupSpec(Shape):
     the operator sets it to the present size of spec.scale.targetRef."""
     scale: Scale | None = None
     """How the group's pods are scaled."""
+
+    @property
+    def queue_names(self) -> list[QueueName]:
+        return [QueueName(queue.name) for queue in self.queues]
 
 
 class ConsumerGroup(Shape):

@@ -25,12 +25,10 @@ from baton.engine.state import PartitionRecord
 from baton.engine.state_machine import PartitionState, partition_state
 from baton.kube.api import Api, Json, core_path
 from baton.kube.errors import ApiError
-from baton.kube.events import LONGEST_NOTE
+from baton.kube.events import LONGEST_NOTE, REPORTED_BY
 from baton.model.ids import Epoch, MemberId, Partition
 from baton.model.times import read_seconds, to_text
 from baton.model.wording import counted
-
-REPORTED_BY = "baton.dev/operator"
 
 MOST_SHOWN = 10
 

@@ -462,5 +462,5 @@ def _sight(name: QueueName, seen: QueueLook, state: GroupState) -> QueueSight:
         named=True,
         view=seen.view,
         facts=QueueFacts(partitions=seen.status.partitions or (None if spec is None else spec.partitions)),
-        recorded=None if known is None else known.partitions,
+        known=known,
     )

@@ -176,7 +176,7 @@ class GroupCapacity:
         else:
             full = f"the groups of this operator have {books.total:,} of the {books.most:,} partitions that it takes"
             if books.kept:
-                full = f"{full}, of which it keeps {books.kept:,} for the first {books.few:,} of each namespace"
+                full = f"{full} ({books.kept:,} of these are kept for the first {books.few:,} of each namespace)"
         return (
             f"{full}. Raise the chart's values mostPartitions and resources.limits.memory together, serve the namespace by a "
             "separate release (watchNamespaces), or use fewer partitions. The group goes on as soon as there is room"

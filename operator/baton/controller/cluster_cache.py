@@ -10,7 +10,7 @@ from baton.kube.ledger_configmap import Stored, stored
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.kube.store import Key, Manifest, Store, WatchedKind
-from baton.model.ids import Uid
+from baton.model.ids import QueueName, Uid
 
 GroupKey = tuple[str, str]
 """Namespace and name of a ConsumerGroup."""
@@ -139,6 +139,5 @@ class ClusterCache:
             self.wake((view.namespace, group))
 
 
-def _queues_of(group: GroupView | None) -> set[str]:
-    """Names of the queues that a group names."""
-    return set() if group is None or group.spec is None else {queue.name for queue in group.spec.queues}
+def _queues_of(group: GroupView | None) -> set[QueueName]:
+    return set() if group is None or group.spec is None else {*group.spec.queue_names}

@@ -7,11 +7,10 @@ read. A hand-off that begins and ends in one round has one event, that of its gr
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import structlog
 
-from baton.controller.cluster_cache import GroupKey
 from baton.controller.large_work import aside
 from baton.controller.metrics import Metrics
 from baton.controller.problems import JOINED, PASSING, EventReason, Problem, Reason
@@ -38,6 +37,8 @@ from baton.model.ranges import format_numbers
 from baton.model.times import to_text
 from baton.model.wording import counted
 
+log = structlog.get_logger("baton.group")
+
 OfPartition = Revoked | Redirected | Released | DeadlineMissed | Granted
 H = TypeVar("H", Revoked, Redirected, Released | DeadlineMissed, Granted)
 
@@ -62,20 +63,19 @@ def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | N
     def sentence(some: list[Revoked]) -> str:
         return f"{_goes(some)}{_because(some)}; {_waits(some, unacknowledged)}"
 
-    pairs = _alike(those, lambda one: (one.member, one.receiver, one.why, one.deadline))
-    if len(pairs) > most:
-        pairs = _alike(those, lambda one: one.receiver)
-    if len(pairs) > most:
-        pairs = [list(those)]
-    return [EventMessage(EventReason.REVOKING, sentence(some)) for some in pairs]
+    alike = _alike(those, lambda one: (one.member, one.receiver, one.why, one.deadline))
+    if len(alike) > most:
+        alike = _alike(those, lambda one: one.receiver)
+    if len(alike) > most:
+        alike = [list(those)]
+    return [EventMessage(EventReason.REVOKING, sentence(some)) for some in alike]
 
 
 def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
     """Return messages about hand-offs that got another receiver."""
     alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
     if len(alike) > most:
-        note = f"{_counted(those)} get other receivers{_because(those)}"
-        return [EventMessage(EventReason.REDIRECTED, note)]
+        return [EventMessage(EventReason.REDIRECTED, f"{_counted(those)} get other receivers{_because(those)}")]
     return [
         EventMessage(
             EventReason.REDIRECTED,
@@ -89,14 +89,23 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
 def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[EventMessage]:
     """Return messages about members that released partitions, are gone, or missed a deadline."""
     messages: list[EventMessage] = []
-    for what, reason, kind, one_did, many_did in _RELEASES:
-        of = [one for one in those if (one.how if isinstance(one, Released) else "again" if one.again else one.taken) == what]
+    for how, (reason, kind, sentence) in _RELEASES.items():
+        of = [one for one in those if _how(one) == how]
         members = _alike(of, lambda one: one.member)
         if len(members) > most:
-            messages.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
-        else:
-            messages += [EventMessage(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
+            note = sentence.format(who=f"{len(members):,} members", are="are", leave="leave", what=_counted(of))
+            messages.append(EventMessage(reason, note, kind))
+            continue
+        for some in members:
+            note = sentence.format(who=some[0].member, are="is", leave="leaves", what=named(some))
+            messages.append(EventMessage(reason, note, kind))
     return messages
+
+
+def _how(one: Released | DeadlineMissed) -> str:
+    if isinstance(one, Released):
+        return one.how
+    return "again" if one.again else "taken" if one.taken else "kept"
 
 
 def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
@@ -106,12 +115,11 @@ def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
         note = f"{len(members):,} members own {_counted(those)} more{_paused(those)}{_because(those)}"
         return [EventMessage(EventReason.GRANTED, note)]
     alike = _alike(those, lambda one: (one.member, one.previous, one.paused_for is None, one.why))
-    if len(alike) > most:
-        alike = members
-    return [
-        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {_from_givers(some)}{_paused(some)}{_because(some)}")
-        for some in alike
-    ]
+    notes = (
+        f"{some[0].member} owns {_from_givers(some)}{_paused(some)}{_because(some)}"
+        for some in (alike if len(alike) <= most else members)
+    )
+    return [EventMessage(EventReason.GRANTED, note) for note in notes]
 
 
 def name_givers(those: Sequence[Granted], most: int) -> bool:
@@ -129,53 +137,31 @@ def named(those: Iterable[OfPartition]) -> str:
     return f"{'partition' if sum(map(len, numbers.values())) == 1 else 'partitions'} {parts}"
 
 
-_RELEASES = (
-    (
-        ReleaseCause.CONSUMER,
-        EventReason.RELEASED,
-        Kind.NORMAL,
-        "{member} released {what}",
-        "{members} released {what}",
-    ),
-    (
-        ReleaseCause.GONE,
-        EventReason.GONE,
-        Kind.NORMAL,
-        "{member} is gone, and leaves {what}",
-        "{members} are gone, and leave {what}",
-    ),
-    (
-        True,
+_OFTEN = "if this happens often, raise maxHandoffSeconds or make the consumer's batches smaller"
+
+_RELEASES: Mapping[ReleaseCause | Literal["taken", "again", "kept"], tuple[EventReason, Kind, str]] = {
+    ReleaseCause.CONSUMER: (EventReason.RELEASED, Kind.NORMAL, "{who} released {what}"),
+    ReleaseCause.GONE: (EventReason.GONE, Kind.NORMAL, "{who} {are} gone, and {leave} {what}"),
+    "taken": (
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not release {what} in time: the hand-off goes on without it, and a queue that fences rejects it from "
-        "then on. Unfinished entries are delivered again to the next owner; if this happens often, raise maxHandoffSeconds or "
-        "make the consumer's batches smaller",
-        "{members} did not release {what} in time: the hand-offs go on without them, and a queue that fences rejects them "
-        "from then on. Unfinished entries are delivered again to the next owners; if this happens often, raise maxHandoffSeconds "
-        "or make the consumers' batches smaller",
+        "{who} did not release {what} in time. The hand-off goes on, and a queue that fences rejects the former owner from then "
+        f"on. Unfinished entries are delivered again to the next owner; {_OFTEN}",
     ),
-    (
-        "again",
+    "again": (
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not release {what} in time, and is granted the same again with a higher epoch. A queue that fences "
-        "delivers unfinished entries to it again; if this happens often, raise maxHandoffSeconds or make the consumer's batches "
-        "smaller",
-        "{members} did not release {what} in time, and are granted the same again with higher epochs. A queue that fences "
-        "delivers unfinished entries to them again; if this happens often, raise maxHandoffSeconds or make the consumers' "
-        "batches smaller",
+        "{who} did not release {what} in time, and {are} granted the same again with a higher epoch. A queue that fences "
+        f"delivers unfinished entries again; {_OFTEN}",
     ),
-    (
-        False,
+    "kept": (
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not release {what} in time, and keeps it until it does: the queue cannot fence it off. If the pod hangs, "
-        "stop it, or set spec.source.external.onDeadline to Force",
-        "{members} did not release {what} in time, and keep them until they do: the queue cannot fence them off. If the pods "
-        "hang, stop them, or set spec.source.external.onDeadline to Force",
+        "{who} did not release {what} in time. The queue cannot fence a former owner off, so the hand-off waits for the release. "
+        "If the pod hangs, stop it, or set spec.source.external.onDeadline to Force",
     ),
-)
+}
+"""By what happened: reason, kind and sentence of the event."""
 
 
 def _goes(those: Sequence[Revoked]) -> str:
@@ -306,11 +292,9 @@ _LAST = (State.READY, State.HOLDDOWN)
 class EventRecorder:
     """Records the events of one group."""
 
-    def __init__(self, key: GroupKey, about: Regarding, events: Events, metrics: Metrics) -> None:
-        self._key = key
-        self._about = about
-        self._events = events
-        self._metrics = metrics
+    def __init__(self, about: Regarding, events: Events, metrics: Metrics) -> None:
+        self._key = (about.namespace, about.name)
+        self._about, self._events, self._metrics = about, events, metrics
         self._held_since: float | None = None
         self._trouble: Problem | None = None
         """The problem of the last event; None: no problem."""
@@ -326,7 +310,6 @@ class EventRecorder:
         self._round_due_at: float | None = None
         """When the next round is due, if nothing else happens."""
         self._tokens = float(BURST)
-        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def record(self, events: Sequence[StepEvent], now: float) -> None:
         """Record the events of a step."""
@@ -431,11 +414,11 @@ class EventRecorder:
                 self.record_message(EventReason.READY, f"no hand-offs in progress{unowned}{because}")
 
     def _standbys(self, those: list[StandsBy]) -> None:
+        notes = [f"{one.member} stands by: there is no partition for it yet" for one in those]
         if len(those) > MOST_SENTENCES:
-            self.record_message(EventReason.STANDS_BY, f"{len(those):,} members stand by: there are no partitions for them yet")
-            return
-        for one in those:
-            self.record_message(EventReason.STANDS_BY, f"{one.member} stands by: there is no partition for it yet")
+            notes = [f"{len(those):,} members stand by: there are no partitions for them yet"]
+        for note in notes:
+            self.record_message(EventReason.STANDS_BY, note)
 
     # -- events about partitions
 
@@ -518,7 +501,7 @@ class EventRecorder:
                     self._metrics.holddown.labels(*self._key).observe(max(0.0, now - self._held_since))
                     self._held_since = None
                 case Released() if verbose:
-                    self._log.debug(
+                    log.debug(
                         "released", queue=one.partition.queue, partition=one.partition.number, member=one.member, how=one.how
                     )
                 case Granted():
@@ -526,7 +509,7 @@ class EventRecorder:
                         pause = pause or self._metrics.pause.labels(*self._key)  # looked up once: there may be very many
                         pause.observe(one.paused_for)
                     if verbose:
-                        self._log.debug(
+                        log.debug(
                             "granted",
                             queue=one.partition.queue,
                             partition=one.partition.number,
@@ -537,5 +520,5 @@ class EventRecorder:
 
     def _post(self, messages: Iterable[EventMessage]) -> None:
         for reason, note, kind in messages:
-            (self._log.warning if kind is Kind.WARNING else self._log.info)(note, reason=reason)
+            (log.warning if kind is Kind.WARNING else log.info)(note, reason=reason)
             self._events.post(self._about, kind, reason, note)

@@ -94,6 +94,8 @@ AGAIN_AFTER = 1.0
 LONGEST_REASON = 300
 """Most characters of a message about an unreadable ledger."""
 
+log = structlog.get_logger("baton.group")
+
 
 class GroupLoop:
     """Runs one group while this operator leads and the group exists."""
@@ -105,25 +107,22 @@ class GroupLoop:
         self.served_by: str | None = None
         """Release of the operator that serves the group instead, for which this loop ended; None: none."""
         self._replica, self._clock, self._leads_since = replica, replica.clock, leads_since
-        self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._owner = LedgerOwner(group.namespace, group.name, group.uid)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
-        self._recorder = EventRecorder(self.key, about, replica.events, replica.metrics)
-        self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), replica)
+        self._recorder = EventRecorder(about, replica.events, replica.metrics)
         self._sight = GroupObjects(self.key, group.uid, replica.cache)
         self._finalizer = Finalizer(replica.api, *self.key)
         self._group_capacity = GroupCapacity(self.key, replica.capacity)
         booked = partial(replica.capacity.booked, self.key)
         self._ledger_writer = LedgerWriter(replica.api, self._owner, replica.elector, replica.releases, self._clock, booked)
-        self._workers = QueueWorkers(
-            self.key, group.uid, replica.cache, self._clock, replica.tasks, replica.open_queue, self.wake
-        )
+        self._reporter = Reporter(self.key, group.uid, replica, self._ledger_writer)
+        self._workers = QueueWorkers(self.key, group.uid, replica, self.wake)
         self._scaling = Scaling(self.key, group.uid, replica.scaler, replica.tasks, self.wake)
         self._resizings = Resizings()
         self._work = replica.large_work.of(group.namespace)
         state = GroupState(group.full_name)
         self._runtime = GroupRuntime(state, self._clock, self._ledger_writer, self._workers, self._work)
-        self._retrying = Retrying(self._clock, self._stuck, self._log)
+        self._retrying = Retrying(self._clock, self._stuck)
         self._refreshes: set[asyncio.Task[None]] = set()
         """Tasks that annotate pods."""
         self._news = asyncio.Event()
@@ -132,6 +131,8 @@ class GroupLoop:
         self._trouble_told = False
         """A problem that stops the group was reported, and no step was written since. So a failure that may pass does not make it
         look healthy in between."""
+        self._spec: ConsumerGroupSpec | None = None
+        """The last valid spec."""
         self._looked_at = self._resync_at = self._answers_until = float("-inf")
         self._saw: tuple[object, ...] = ()
         """The facts that the last round saw."""
@@ -167,11 +168,11 @@ class GroupLoop:
             while working and await self._retrying.until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._retrying.until_it_works(self._resync)
-            self._log.info("the group is gone, or only has finalizers of others left")
+            log.info("the group is gone, or only has finalizers of others left")
         except ServedElsewhere as found:
             self.served_by = found.release
         except Deposed:
-            self._log.info("another leader has taken over")
+            log.info("another leader has taken over")
         finally:
             for task in self._refreshes:
                 task.cancel()
@@ -186,7 +187,7 @@ class GroupLoop:
         self._trouble_told = True
         self._recorder.record_problem(problem, self._clock.now())
         if (group := self._sight.group) is not None:
-            self._reporter.halted(group, problem, self._ledger_writer)
+            self._reporter.halted(group, problem)
 
     # -- taking it over
 
@@ -198,7 +199,7 @@ class GroupLoop:
             if (group := self._sight.group) is None:
                 return False
             if group.deleting and relists.refused_for(namespace) >= LISTS_WITHIN:
-                self._log.warning("deleting the group without its pods, sessions and queues: they cannot be listed")
+                log.warning("deleting the group without its pods, sessions and queues: they cannot be listed")
                 return True
             if problem := worst(relists.problems(namespace)):
                 self._stuck(problem)
@@ -258,8 +259,9 @@ class GroupLoop:
         spec = group.spec or (UNREADABLE if group.deleting else None)
         if spec is None:
             return await self._stay_as_it_is(group)
+        self._spec = spec
         self._compare_with_queues()
-        named = [QueueName(queue.name) for queue in spec.queues]
+        named = spec.queue_names
         names = [] if group.deleting else named
         held = holds(self._state)
         known = self._workers.known(names, self._state.queues)
@@ -288,14 +290,21 @@ class GroupLoop:
         done = await self._give_up(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
-        trouble = await self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
+        trouble = await self._reporter.report(group, self._state, sights, seen, problems, left, asked_for)
         self._recorder.record_problem(trouble, self._clock.now())
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
-        """A round with an invalid spec: take no step, but restore the ledger if it was edited."""
-        self._runtime.wake_at = None
-        if await self._write(group, self._workers.known((), self._state.queues)):
+        """A round with an invalid spec: restore the ledger if it was edited, and continue the hand-offs that have begun, by the
+        last valid spec."""
+        self._runtime.wake_at, step = None, None
+        if self._spec is not None:
+            self._workers.sync((), self._state.queues, frozenset(self._state.queues))  # none is created or grows
+        sights = self._workers.known(self._spec.queue_names if self._spec else (), self._state.queues)
+        if self._spec is not None:
+            seen = self._sight.membership(self._spec, sights, self._clock.ticks())
+            step = partial(self._advance, group, self._spec, sights, seen)
+        if await self._write(group, sights, step):
             self.wake()
         invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec is invalid")
         self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)
@@ -413,7 +422,7 @@ class GroupLoop:
             self._trouble_told = False
             return False
         except REFUSALS as error:
-            self._log.warning("the ledger cannot be written", error=str(error))
+            log.warning("the ledger cannot be written", error=str(error))
             if step is None or not self._can_end_without_ledger(group, error):
                 return False
             self._ledger_writer.forsake()
@@ -468,7 +477,7 @@ class GroupLoop:
         Stuck."""
         for queue, why in self._workers.given_up().items():
             self._recorder.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
-        named = [] if group.deleting or group.spec is None else [QueueName(queue.name) for queue in group.spec.queues]
+        named = () if group.deleting or group.spec is None else group.spec.queue_names
         released = self._release({name for name in named if self._replica.cache.queues.get(self.key[0], name)})
         if not group.deleting or self._state.records or not released:
             return False

@@ -9,7 +9,8 @@ from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem
 from baton.engine.ledger import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, engine_spec, even_size, observed_queue
+from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedQueue, engine_spec, even_size, observed_queue
+from baton.engine.state import KnownQueue
 from baton.kube.leases import LeaseView
 from baton.kube.members import GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView, QueueView
@@ -56,8 +57,10 @@ class QueueSight:
     facts: QueueFacts
     reachable: bool = False
     """Whether a worker can carry out effects at the queue, now or later."""
-    recorded: int | None = None
-    """Number of its partitions in the ledger; None: the ledger does not have the queue."""
+    known: KnownQueue | None = None
+    """The queue in the ledger; None: the ledger does not have it."""
+    last_spec: PartitionedQueueSpec | None = None
+    """The last valid spec that this operator has seen, which counts while the present one is invalid."""
     without_room: bool = False
     """The operator has no capacity for its growth, so it keeps its number of partitions in the ledger."""
     backlog: Backlog = field(default_factory=Backlog)
@@ -67,8 +70,13 @@ class QueueSight:
 
     @property
     def spec(self) -> PartitionedQueueSpec | None:
-        """The queue's spec; None: the resource does not exist, or its spec is invalid."""
-        return None if self.view is None else self.view.spec
+        """The queue's spec; None: the resource does not exist, or this operator has seen no valid spec of it."""
+        return None if self.view is None else self.view.spec or self.last_spec
+
+    @property
+    def recorded(self) -> int | None:
+        """Number of its partitions in the ledger; None: the ledger does not have the queue."""
+        return None if self.known is None else self.known.partitions
 
     @property
     def unanswered(self) -> bool:
@@ -87,7 +95,9 @@ class QueueSight:
 
     @property
     def enforced(self) -> bool:
-        """Whether the queue rejects previous owners (fencing)."""
+        """Whether the queue rejects previous owners (fencing). Without a spec and an answer, the ledger tells."""
+        if self.spec is None and self.facts.partitions is None and self.known is not None:
+            return self.known.refuses
         return self.facts.fenced and (self.spec is None or self.spec.source.kind.fenced)
 
     @property
@@ -117,7 +127,7 @@ def observation(
     membership: GroupMembers,
 ) -> Observation:
     """The observation of a group, without its queues' answers. A group that is being deleted gives up all its queues without a
-    holddown."""
+    holddown. While the group's spec is invalid, `spec` is the last valid one, and only hand-offs that have begun go on."""
     queues = list(queues)
     return Observation(
         spec=GroupSpec(delay=0.0)
@@ -129,6 +139,7 @@ def observation(
         releases=membership.releases,
         request=group.request,
         approved=group.approved,
+        held_back=HeldBack.NOTHING if group.spec or group.deleting else HeldBack.ALL,
     )
 
 
@@ -184,11 +195,13 @@ def _zones(seen: Mapping[int, str]) -> Spans[frozenset[str]]:
 
 
 def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> ObservedQueue:
-    by_spec = observed_queue(sight.spec, group, partitions)
+    by_spec, unreadable = observed_queue(sight.spec, group, partitions), sight.wanted and sight.spec is None
+    told = bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None
     return replace(
         by_spec,
+        exclusive=sight.known is not None and sight.known.exclusive if unreadable else by_spec.exclusive,
         zones=by_spec.zones or _zones(sight.facts.check.zones),
-        zones_known=bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None,
+        zones_known=told and not unreadable,
         fenced=sight.enforced,
         given_up=not sight.wanted,
         incarnation=sight.facts.check.incarnation,
@@ -242,14 +255,16 @@ class GroupObjects:
         return max(map(sessions.lapses_at, doubtful), default=None)
 
     def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
-        sessions = self._cache.sessions
+        sessions, queues = self._cache.sessions, list(queues)
+        # A queue that this operator knows only by the ledger: consumers of all kinds that fence keep sessions.
+        unread = spec.membership.session is None and any(one.wanted and one.spec is None and one.enforced for one in queues)
         seen = membership(
             self.key[1],
             self.pods,
             self._leases,
             lambda lease: sessions.lapsed(lease, now),
             spec.membership.identity_label,
-            sessions_required=sessions_required(spec, [one.spec for one in queues if one.spec is not None]),
+            sessions_required=unread or sessions_required(spec, [one.spec for one in queues if one.spec is not None]),
         )
         silent = [name for name, why in seen.left_out.items() if why is LeftOut.NO_SESSION]
         self._silent_since = {name: self._silent_since.get(name, now) for name in silent}

@@ -292,15 +292,15 @@ Samples = list[tuple[tuple[str, ...], float]]
 
 def gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
     """Return a gauge with a sample for each set of label values."""
-    family = GaugeMetricFamily(name, about, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
+    return _filled(GaugeMetricFamily(name, about, labels=labels), samples)
 
 
 def counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
     """Return a counter with a sample for each set of label values."""
-    family = CounterMetricFamily(name, about, labels=labels)
+    return _filled(CounterMetricFamily(name, about, labels=labels), samples)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Samples) -> Metric:
     for values, value in samples:
         family.add_metric(values, value)
     return family

@@ -9,7 +9,7 @@ from baton.api import ConditionStatus, PartitionedQueueStatus, PartitionScaleSta
 from baton.controller.cluster_cache import ClusterCache, GroupKey, QueueKey
 from baton.controller.group_observation import QueueFacts
 from baton.controller.problems import EventReason, Reason
-from baton.controller.status import BareCondition, conditions
+from baton.controller.status import BareCondition, conditions, is_false, is_true, is_unknown
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
@@ -26,11 +26,11 @@ def resized(facts: QueueFacts, wanted: int | None) -> BareCondition:
     resizing = facts.resizing
     if resizing is None and facts.partitions is not None and wanted is not None and wanted != facts.partitions:
         goes = f"will go from {facts.partitions:,} to {counted(wanted, 'partition')}"
-        return BareCondition("Resized", ConditionStatus.FALSE, Reason.RESIZING, goes)
+        return is_false("Resized", Reason.RESIZING, goes)
     if resizing is None:
-        return BareCondition("Resized", ConditionStatus.TRUE, Reason.RESIZED, "all keys are in their partitions for this number")
+        return is_true("Resized", Reason.RESIZED, "all keys are in their partitions for this number")
     then = "" if wanted in (None, resizing.after) else f"; after that it goes to {wanted:,} (spec.partitions)"
-    return BareCondition("Resized", ConditionStatus.FALSE, Reason.RESIZING, f"{_goes(resizing)}{_waits(resizing)}{then}")
+    return is_false("Resized", Reason.RESIZING, f"{_goes(resizing)}{_waits(resizing)}{then}")
 
 
 class Resizings:
@@ -56,7 +56,11 @@ class Resizings:
             self._known[queue] = (seen.partitions, now)
             wanted = view.spec.partitions if view is not None and view.spec is not None else None
             if now is None:
-                if _ended(seen, wanted, inherited) if known is None else _ended_since(known, seen, wanted):
+                if known is None:
+                    ended = inherited and resized(seen, wanted).status is ConditionStatus.TRUE
+                else:
+                    ended = known[1] is not None or (seen.fenced and known[0] != seen.partitions == wanted)
+                if ended:
                     has = counted(seen.partitions, "partition")
                     yield EventReason.RESIZED, f"{queue} has {has}, and every key is where that puts it"
             elif known is None or known[1] is None or known[1][:2] != now[:2]:
@@ -66,16 +70,6 @@ class Resizings:
 def _reports_change(view: QueueView | None) -> bool:
     conditions = view.status.get("conditions") if view is not None else None
     return any(one.get("type") == "Resized" and one.get("status") == ConditionStatus.FALSE for one in conditions or ())
-
-
-def _ended(seen: QueueFacts, wanted: int | None, inherited: bool) -> bool:
-    """True if a change that another operator reported is over at the first look."""
-    return inherited and resized(seen, wanted).status is ConditionStatus.TRUE
-
-
-def _ended_since(known: tuple[int, Resizing | None], seen: QueueFacts, wanted: int | None) -> bool:
-    partitions, resizing = known
-    return resizing is not None or (seen.fenced and partitions != seen.partitions == wanted)
 
 
 def _goes(resizing: Resizing) -> str:
@@ -209,40 +203,26 @@ def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> Part
 
 def _ready(view: QueueView, facts: QueueFacts | None) -> BareCondition:
     if view.spec is None:
-        return BareCondition("Ready", ConditionStatus.FALSE, Reason.INVALID_SPEC, view.problem or "")
+        return is_false("Ready", Reason.INVALID_SPEC, view.problem or "")
     if facts is None:
-        return BareCondition(
-            "Ready",
-            ConditionStatus.UNKNOWN,
-            Reason.UNUSED,
-            "no ConsumerGroup of this namespace names this queue in its spec.queues",
-        )
+        return is_unknown("Ready", Reason.UNUSED, "no ConsumerGroup of this namespace names this queue in its spec.queues")
     if facts.problem is not None:
-        return BareCondition("Ready", ConditionStatus.FALSE, facts.problem.reason, facts.problem.message)
+        return is_false("Ready", facts.problem.reason, facts.problem.message)
     if facts.partitions is None:
-        return BareCondition("Ready", ConditionStatus.UNKNOWN, Reason.QUEUE_UNREACHABLE, "the queue has not answered yet")
-    slips = attributes(view.spec.partition_attributes).beyond(facts.partitions)
-    if slips:
-        return BareCondition("Ready", ConditionStatus.FALSE, Reason.INVALID_ATTRIBUTES, "; ".join(slips))
-    return BareCondition("Ready", ConditionStatus.TRUE, Reason.REACHABLE, "the queue answers and is as the spec says")
+        return is_unknown("Ready", Reason.QUEUE_UNREACHABLE, "the queue has not answered yet")
+    if slips := attributes(view.spec.partition_attributes).beyond(facts.partitions):
+        return is_false("Ready", Reason.INVALID_ATTRIBUTES, "; ".join(slips))
+    return is_true("Ready", Reason.REACHABLE, "the queue answers and is as the spec says")
 
 
 def _of_server(view: QueueView, facts: QueueFacts | None) -> list[BareCondition]:
     """Return the conditions of a queue that has a server; none for other queues."""
     if facts is None or facts.partitions is None or not facts.fenced:
         return []
-    return [_durable(facts), resized(facts, view.spec.partitions if view.spec is not None else None)]
-
-
-def _durable(facts: QueueFacts) -> BareCondition:
+    durable = is_true("Durable", Reason.PERSISTENT, "no setting of the server is known to put entries at risk")
     if facts.warnings:
-        return BareCondition("Durable", ConditionStatus.FALSE, Reason.AT_RISK, "; ".join(facts.warnings))
-    return BareCondition(
-        "Durable",
-        ConditionStatus.TRUE,
-        Reason.PERSISTENT,
-        "no setting of the server is known to put entries at risk",
-    )
+        durable = is_false("Durable", Reason.AT_RISK, "; ".join(facts.warnings))
+    return [durable, resized(facts, view.spec.partitions if view.spec is not None else None)]
 
 
 def scale_status(view: QueueView, facts: QueueFacts | None) -> PartitionScaleStatus | None:

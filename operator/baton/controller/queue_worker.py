@@ -16,6 +16,7 @@ from baton.controller.group_observation import QueueFacts
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_effects import FIRST_BACKOFF, LONGEST_BACKOFF, QueueEffects, answer
+from baton.controller.supervision import heard, is_cancelled
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
 from baton.model.ids import QueueName
@@ -126,7 +127,7 @@ class QueueWorker:
                 except _Turned:
                     continue
                 except Exception as error:
-                    if _cancelled():
+                    if is_cancelled():
                         raise asyncio.CancelledError from None
                     await self._in_trouble(error)
         finally:
@@ -180,7 +181,7 @@ class QueueWorker:
         if self._patient is False:
             self._end()
             return
-        await _until(self._turn, next(self._pauses))  # new effects would not make the queue answer
+        await heard(self._turn, next(self._pauses))  # new effects would not make the queue answer
 
     def _done(self) -> None:
         """An effect has a result. After trouble, look at once, so that the problem is cleared."""
@@ -240,7 +241,7 @@ class QueueWorker:
         """Wait until the next look is due. Meanwhile, continue a change of the number of partitions; look when it ends."""
         rests_until, took = self._clock.ticks() + self._look_every, 0.0
         while self.facts.resizing is not None and not self._look_now.is_set() and self._clock.ticks() < rests_until:
-            await _until(self._look_now, max(RESIZE_EVERY, REST * took))
+            await heard(self._look_now, max(RESIZE_EVERY, REST * took))
             began = self._clock.ticks()
             resizing = await self._ensure(adapter)
             took = self._clock.ticks() - began
@@ -250,7 +251,7 @@ class QueueWorker:
             if resizing != self.facts.resizing:
                 self.facts = replace(self.facts, resizing=resizing)
                 self._changed()
-        await _until(self._look_now, max(0.0, rests_until - self._clock.ticks()) if adapter.fenced else None)
+        await heard(self._look_now, max(0.0, rests_until - self._clock.ticks()) if adapter.fenced else None)
 
     # -- the connection
 
@@ -272,13 +273,6 @@ class QueueWorker:
                 await adapter.close()
         except Exception as error:
             log.debug("closing a connection failed", queue=self.queue, error=type(error).__name__)
-
-
-def _cancelled() -> bool:
-    """True if the current task was cancelled. Before Python 3.13, a task group that is cancelled just when one of its tasks
-    fails raises only the failure."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -305,12 +299,3 @@ def queue_problem(queue: QueueName, error: Exception) -> Problem:
     return Problem(
         Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {quoted(str(error), MOST_WORDS)})"
     )
-
-
-async def _until(event: asyncio.Event, seconds: float | None) -> None:
-    """Wait for the event, at most so many seconds."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass

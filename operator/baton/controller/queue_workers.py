@@ -7,28 +7,29 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
-from baton.controller.adapters import OpenQueue
 from baton.controller.backlog import Backlog
-from baton.controller.cluster_cache import ClusterCache, GroupKey
+from baton.controller.cluster_cache import GroupKey
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_effects import NOTHING
 from baton.controller.queue_worker import QueueWorker
-from baton.controller.supervision import Tasks, end
+from baton.controller.supervision import end
 from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.engine.state import IN_DOUBT, KnownQueue
-from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueUnreachable
 
+if TYPE_CHECKING:
+    from baton.controller.operator_replica import Replica
+
 UNRECORDED_WITHIN = 5.0
 """Seconds for which the deletion of a group waits for an unreachable queue that is not in its ledger. The queue may recover."""
-
 
 log = structlog.get_logger("baton.queue")
 
@@ -36,26 +37,14 @@ log = structlog.get_logger("baton.queue")
 class QueueWorkers:
     """The queue workers of one group. Calls `changed` when one of them has news."""
 
-    def __init__(
-        self,
-        key: GroupKey,
-        uid: str,
-        cache: ClusterCache,
-        clock: ApiServerClock,
-        tasks: Tasks,
-        open_queue: OpenQueue,
-        changed: Callable[[], None],
-    ) -> None:
-        self._supervision = tasks
-        self._key = key
-        self._uid = uid
-        self._clock = clock
-        self._open_queue = open_queue
-        self._cache = cache
+    def __init__(self, key: GroupKey, uid: str, replica: "Replica", changed: Callable[[], None]) -> None:
+        self._key, self._uid = key, uid
+        self._replica, self._cache, self._clock = replica, replica.cache, replica.clock
         self._changed = changed
         self._workers: dict[QueueName, QueueWorker] = {}
         self._tasks: dict[QueueName, asyncio.Task[None]] = {}
-        self._sources: dict[QueueName, object] = {}
+        self._views: dict[QueueName, QueueView] = {}
+        """The workers' queues as last seen with a valid spec."""
         self._settled: dict[QueueName, str | None] = {}
         """For each queue whose owner records the engine has taken in: the incarnation."""
         self._shown: dict[QueueName, int] = {}
@@ -88,12 +77,12 @@ class QueueWorkers:
         self._reap()
         of_spec = set(named) - without_room
         self._released -= of_spec
-        unread = {name for name in self._workers if self._sources[name] is None}
+        unread = self._workers.keys() - self._views.keys()
         for name in sorted(of_spec | (recorded.keys() - self._released) | unread):
             view = self._cache.queues.get(self._key[0], name)
             worker = self._workers.get(name)
             if view is None or view.deleting:
-                if worker is not None and self._sources[name] is None:
+                if worker is not None and name in unread:
                     worker.stop()
                     self._forget(name)  # a queue that could never be reached never will be
             elif worker is None:
@@ -101,9 +90,9 @@ class QueueWorkers:
             elif view.spec is not None:  # else the worker keeps its connection
                 if name not in without_room:
                     worker.ask_for(view.spec.partitions)
-                if self._sources[name] != _where(view):
-                    self._sources[name] = _where(view)
+                if name in unread or _where(self._views[name]) != _where(view):
                     worker.reconnect(partial(self._open, view))
+                self._views[name] = view
 
     def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
         """Release queues that the group no longer uses, independently of each other. Returns True when all are released.
@@ -151,7 +140,7 @@ class QueueWorkers:
     ) -> list[QueueSight]:
         """Return the queues of the spec, those of the ledger (`recorded`), and those that are being released.
 
-        `patience`: the group is being deleted, and waits so many seconds for a queue that does not answer.
+        `patience`: seconds for which a group that is being deleted waits for a queue that does not answer; None: it stays.
         """
         of_spec, now = frozenset(named), self._clock.ticks()
         if patience is None:
@@ -191,7 +180,7 @@ class QueueWorkers:
         ]
 
     def _sight(self, name: QueueName, named: bool, recorded: KnownQueue | None) -> QueueSight:
-        worker = self._workers.get(name)
+        worker, view, last = self._workers.get(name), self._cache.queues.get(self._key[0], name), self._views.get(name)
         # A queue that is being released and is in the spec again counts as not seen yet.
         facts = worker.facts if worker is not None and not (named and worker.leaving) else QueueFacts()
         if recorded is None:
@@ -201,11 +190,12 @@ class QueueWorkers:
         return QueueSight(
             name=name,
             named=named,
-            view=self._cache.queues.get(self._key[0], name),
+            view=view,
             facts=facts,
             backlog=worker.backlog if worker is not None else Backlog(),
             reachable=worker is not None and name not in self._lost,
-            recorded=recorded.partitions if recorded is not None else None,
+            known=recorded,
+            last_spec=last.spec if view is not None and last is not None and last.uid == view.uid else None,
             owners_wanted=facts.partitions is not None and settled != facts.check.incarnation,
         )
 
@@ -305,8 +295,9 @@ class QueueWorkers:
         if recorded is not None:
             worker.effects.incarnation = recorded.incarnation
             worker.begun_with = recorded.incarnation if recorded.incarnation != IN_DOUBT else None
-        self._sources[name] = _where(view)
-        worker.ask_for(view.spec.partitions if view.spec is not None and ask else None)
+        if view.spec is not None:
+            self._views[name] = view
+            worker.ask_for(view.spec.partitions if ask else None)
         worker.effects.want(self._wanted.get(name, NOTHING))
         self._run(name)
 
@@ -319,10 +310,11 @@ class QueueWorkers:
         takes_over = group.takes_over if group is not None and group.uid == self._uid else frozenset()
         worker = self._workers.get(QueueName(view.name))
         begun_with = worker.begun_with if worker is not None else None
-        return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over, begun_with))
+        return await self._replica.open_queue(view, Claimant("/".join(self._key), self._uid, takes_over, begun_with))
 
     def _run(self, name: QueueName) -> None:
-        task = self._supervision.start("queue", self._workers[name].run(), namespace=self._key[0], group=self._key[1], queue=name)
+        work, (namespace, group) = self._workers[name].run(), self._key
+        task = self._replica.tasks.start("queue", work, namespace=namespace, group=group, queue=name)
         task.add_done_callback(lambda _: self._changed())
         self._tasks[name] = task
         if self._held:
@@ -342,7 +334,7 @@ class QueueWorkers:
                 self._run(name)
 
     def _forget(self, name: QueueName) -> None:
-        for kept in (self._workers, self._tasks, self._sources, self._settled, self._shown):
+        for kept in (self._workers, self._tasks, self._views, self._settled, self._shown):
             kept.pop(name, None)
 
 
@@ -350,6 +342,7 @@ _NEVER = "never"
 """Stands for an incarnation if the ledger does not have the queue, so any owner records count."""
 
 
-def _where(view: QueueView) -> object | None:
-    """Return what needs a new connection when it changes; None: the spec is invalid."""
-    return view.spec and (view.uid, view.spec.source, view.spec.max_delivered_unacked, view.spec.max_redeliveries)
+def _where(view: QueueView) -> object:
+    """Return what needs a new connection when it changes."""
+    assert view.spec is not None
+    return view.uid, view.spec.source, view.spec.max_delivered_unacked, view.spec.max_redeliveries

@@ -29,11 +29,13 @@ from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
 from baton.engine.state_machine import PartitionState, partition_states, unopened
 from baton.kube.members import GroupMembers
-from baton.kube.objects import GroupView
+from baton.kube.objects import GroupView, groups_path
 from baton.model.ids import MemberId, Partition
 
 if TYPE_CHECKING:
     from baton.controller.operator_replica import Replica
+
+log = structlog.get_logger("baton.group")
 
 PartitionCounts = Mapping[tuple[str, str], int]
 """The number of partitions by queue and state."""
@@ -42,14 +44,12 @@ PartitionCounts = Mapping[tuple[str, str], int]
 class Reporter:
     """Publishes one group's status, its metrics, and the facts about its queues."""
 
-    def __init__(self, key: GroupKey, uid: str, path: str, replica: "Replica") -> None:
-        self._key = key
-        self._replica = replica
+    def __init__(self, key: GroupKey, uid: str, replica: "Replica", ledger_writer: LedgerWriter) -> None:
+        self._key, self._replica, self._ledger_writer = key, replica, ledger_writer
         start = partial(replica.tasks.start, "status", namespace=key[0], group=key[1])
-        self._writer = StatusWriter(replica.api, path, uid, replica.clock, start, dated=True)
+        self._writer = StatusWriter(replica.api, groups_path(*key), uid, replica.clock, start, dated=True)
         self._last = Snapshot(reconciled_at=replica.clock.ticks())
         self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
-        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def report(
         self,
@@ -58,7 +58,6 @@ class Reporter:
         sights: list[QueueSight],
         seen: GroupMembers,
         problems: list[Problem],
-        ledger_writer: LedgerWriter,
         unacknowledged: Mapping[Partition, int | None],
         asked_for: int | None,
     ) -> Problem | None:
@@ -87,25 +86,25 @@ class Reporter:
                 partitions=counts,
                 reconciled_at=self._replica.clock.ticks(),
                 queues={sight.name: sight for sight in sights if sight.name in facts},
-                ledger=ledger_writer.figures,
+                ledger=self._ledger_writer.figures,
             )
         )
         return worst(problems)
 
-    def halted(self, group: GroupView, problem: Problem, ledger_writer: LedgerWriter) -> None:
+    def halted(self, group: GroupView, problem: Problem) -> None:
         """Report that the group cannot go on because of this problem. The rest of the status stays as it was."""
         status = halted_status(group, problem, self._replica.clock.now())
         self._writer.want(status, group.status)
         ready = Condition.model_validate(status["conditions"][0])
         shown = self._last.status.model_copy(update={"state": ShownState(status["state"]), "conditions": [ready]})
-        self._show(replace(self._last, status=shown, ledger=ledger_writer.figures))
+        self._show(replace(self._last, status=shown, ledger=self._ledger_writer.figures))
 
     def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
         """Measure members that are in the ledger for the first time. Each comes with the time since when it could take part."""
         for member, since in members:
             took = self._replica.clock.ticks() - since
             self._replica.metrics.ready_to_ledger.labels(*self._key).observe(took)
-            self._log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
+            log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
 
     def beat(self, group: GroupView | None) -> None:
         """Record that a round of the group's loop has completed."""

@@ -11,6 +11,8 @@ from baton.controller.supervision import is_cancelled
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
 
+log = structlog.get_logger("baton.group")
+
 
 class Deposed(Exception):  # noqa: N818 -- the writer's situation, not its error
     """Another leader has taken over."""
@@ -58,11 +60,10 @@ LONGEST_PAUSE_UNEXPECTED = 30.0
 class Retrying:
     """Retries the work of one group's loop."""
 
-    def __init__(self, clock: ApiServerClock, say: Callable[[Problem], None], log: structlog.stdlib.BoundLogger) -> None:
+    def __init__(self, clock: ApiServerClock, say: Callable[[Problem], None]) -> None:
         """`say` is called with the problem to report on the group, but not while a failure is likely to pass soon."""
         self._clock = clock
         self._say = say
-        self._log = log
         self._attempts = Attempts(clock)
 
     @property
@@ -79,14 +80,14 @@ class Retrying:
                 raise
             except (Stuck, ApiError, UnavailableError) as error:
                 pause = self._attempts.failed(begun)
-                self._log.warning("the group cannot go on; trying again", error=str(error))
+                log.warning("the group cannot go on; trying again", error=str(error))
                 if not may_pass(error) or self._attempts.lasted >= PASSING:
                     self._say(problem_of(error))
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise
                 pause = self._attempts.failed(begun, LONGEST_PAUSE_UNEXPECTED)
-                self._log.exception("unexpected failure at a group; trying again")
+                log.exception("unexpected failure at a group; trying again")
                 self._say(problem_of(error))
             else:
                 self._attempts.worked()

@@ -91,14 +91,28 @@ class BareCondition(NamedTuple):
     message: str
 
 
+def is_true(kind: str, reason: Reason, message: str) -> BareCondition:
+    """Return a condition with the status True."""
+    return BareCondition(kind, ConditionStatus.TRUE, reason, message)
+
+
+def is_false(kind: str, reason: Reason, message: str) -> BareCondition:
+    """Return a condition with the status False."""
+    return BareCondition(kind, ConditionStatus.FALSE, reason, message)
+
+
+def is_unknown(kind: str, reason: Reason, message: str) -> BareCondition:
+    """Return a condition with the status Unknown."""
+    return BareCondition(kind, ConditionStatus.UNKNOWN, reason, message)
+
+
 def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> BareCondition:
     """Return the condition Ready, with the worst problem or a sentence about the group. `to_zero`: no pod exists or is
     requested."""
     if problem is None:
-        return BareCondition("Ready", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO if to_zero else Reason.READY, sentence)
-    if problem.reason is Reason.WAITING_FOR_QUEUE:
-        return BareCondition("Ready", ConditionStatus.UNKNOWN, problem.reason, problem.message)
-    return BareCondition("Ready", ConditionStatus.FALSE, problem.reason, problem.message)
+        return is_true("Ready", Reason.SCALED_TO_ZERO if to_zero else Reason.READY, sentence)
+    made = is_unknown if problem.reason is Reason.WAITING_FOR_QUEUE else is_false
+    return made("Ready", problem.reason, problem.message)
 
 
 def settled(
@@ -112,31 +126,23 @@ def settled(
     if ready.status is not ConditionStatus.TRUE:
         return not_settled(ready)
     if moving := whole.numbers.moving:
-        return _unsettled(Reason.HANDING_OFF, f"{_changing_hands(moving)}, or {'is' if moving == 1 else 'are'} to")
+        return is_false("Settled", Reason.HANDING_OFF, f"{_changing_hands(moving)}, or {'is' if moving == 1 else 'are'} to")
     if wait is not None:
-        return _unsettled(wait.reason, without_owner(whole, wait) or wait.message)
+        return is_false("Settled", wait.reason, without_owner(whole, wait) or wait.message)
     if asked_for is not None and whole.numbers.members != asked_for:
         what = f"{whole.numbers.members} of the {asked_for} requested pods take part"
-        return _unsettled(Reason.SCALING, f"{what}{missing and f'; {missing}'}")
+        return is_false("Settled", Reason.SCALING, f"{what}{missing and f'; {missing}'}")
     if ready.reason is Reason.SCALED_TO_ZERO:
-        return BareCondition("Settled", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
+        return is_true("Settled", Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if not whole.settled:
-        return _unsettled(Reason.UNBALANCED, without_owner(whole, wait) or "not every partition is with its owner (yet)")
-    return BareCondition(
-        "Settled",
-        ConditionStatus.TRUE,
-        Reason.SETTLED,
-        f"every partition is with its owner, and no change is under way or due{held_back and f'; {held_back}'}",
-    )
+        return is_false("Settled", Reason.UNBALANCED, without_owner(whole, wait) or "not every partition is with its owner (yet)")
+    rests = "every partition is with its owner, and no change is under way or due"
+    return is_true("Settled", Reason.SETTLED, f"{rests}{held_back and f'; {held_back}'}")
 
 
 def not_settled(ready: BareCondition) -> BareCondition:
     """Return the condition Settled of a group with a problem."""
-    return _unsettled(Reason.NOT_READY, f"Ready is {ready.status}: {ready.reason}")
-
-
-def _unsettled(reason: Reason, message: str) -> BareCondition:
-    return BareCondition("Settled", ConditionStatus.FALSE, reason, message)
+    return is_false("Settled", Reason.NOT_READY, f"Ready is {ready.status}: {ready.reason}")
 
 
 def shown_state(state: State, ready: BareCondition, *, deleting: bool) -> ShownState:
@@ -153,37 +159,32 @@ def shown_state(state: State, ready: BareCondition, *, deleting: bool) -> ShownS
 def balanced(whole: Summary, wait: Problem | None, *, to_zero: bool = False) -> BareCondition:
     """Return the condition Balanced. `to_zero`: see `ready`."""
     if whole.balanced and whole.numbers.members:
-        return BareCondition(
-            "Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor can"
-        )
+        return is_true("Balanced", Reason.BALANCED, "the partitions are spread as evenly as the assignor can")
     if to_zero:
-        return BareCondition("Balanced", ConditionStatus.FALSE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
+        return is_false("Balanced", Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if whole.numbers.members == 0:
-        return BareCondition("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "no member can own the partitions")
+        return is_false("Balanced", Reason.NO_MEMBERS, "no member can own the partitions")
     uneven = "the partitions are not spread evenly (yet)" + ("" if wait is None else f": {wait.message}")
     reason = Reason.HANDING_OFF if whole.numbers.moving else Reason.UNBALANCED if wait is None else wait.reason
-    return BareCondition("Balanced", ConditionStatus.FALSE, reason, without_owner(whole, wait) or uneven)
+    return is_false("Balanced", reason, without_owner(whole, wait) or uneven)
 
 
 def rebalancing(moving: int, wait: Problem | None, overdue: Iterable[str] = ()) -> BareCondition:
     """Return the condition Rebalancing. `overdue`: members that missed a deadline and have to be waited for (External queues)."""
     if moving:
         late = sorted(set(overdue))
+        if not late:
+            return is_true("Rebalancing", Reason.HANDING_OFF, _changing_hands(moving))
         them = "it" if len(late) == 1 else "them"
         waiting = (
             f"; {', '.join(late)} did not release partitions by the deadline, and the hand-off waits, because no queue can fence "
             f"{them} off: stop {them}, or set spec.source.external.onDeadline to Force"
         )
-        return BareCondition(
-            "Rebalancing",
-            ConditionStatus.TRUE,
-            Reason.DEADLINE_MISSED if late else Reason.HANDING_OFF,
-            f"{_changing_hands(moving)}{waiting if late else ''}",
-        )
+        return is_true("Rebalancing", Reason.DEADLINE_MISSED, f"{_changing_hands(moving)}{waiting}")
     if wait is not None and wait.reason is Reason.HOLDDOWN:
-        return BareCondition("Rebalancing", ConditionStatus.FALSE, Reason.HOLDDOWN, wait.message)
+        return is_false("Rebalancing", Reason.HOLDDOWN, wait.message)
     because = "" if wait is None else f": {wait.message}"
-    return BareCondition("Rebalancing", ConditionStatus.FALSE, Reason.STABLE, f"nothing moves{because}")
+    return is_false("Rebalancing", Reason.STABLE, f"nothing moves{because}")
 
 
 def _changing_hands(moving: int) -> str:
@@ -193,11 +194,10 @@ def _changing_hands(moving: int) -> str:
 def proposal_ready(proposal: ProposalStatus | None) -> BareCondition:
     """Return the condition ProposalReady of a group with spec.approval Manual."""
     if proposal is None:
-        return BareCondition("ProposalReady", ConditionStatus.FALSE, Reason.NOTHING_PROPOSED, "nothing waits for approval")
+        return is_false("ProposalReady", Reason.NOTHING_PROPOSED, "nothing waits for approval")
     what = counted(proposal.moves, "partition")
-    return BareCondition(
+    return is_true(
         "ProposalReady",
-        ConditionStatus.TRUE,
         Reason.WAITING_FOR_APPROVAL,
         f"proposal {proposal.id} would move {what}: {proposal.reason}; look at status.proposal, and approve "
         f"it with `baton approve`, or with the annotation baton.dev/approve: {proposal.id}",
@@ -208,28 +208,21 @@ def fenced(unfenced: Iterable[str]) -> BareCondition:
     """Return the condition Fenced. `unfenced`: the queues that cannot reject a former owner."""
     names = ", ".join(sorted(unfenced))
     if not names:
-        return BareCondition(
-            "Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues reject pods that do not own the partition"
-        )
-    return BareCondition(
-        "Fenced",
-        ConditionStatus.FALSE,
-        Reason.NOT_ENFORCED,
-        f"{'queues' if ', ' in names else 'queue'} {names} cannot reject former owners; only the consumers stop themselves",
-    )
+        return is_true("Fenced", Reason.ENFORCED, "the queues reject pods that do not own the partition")
+    which = f"{'queues' if ', ' in names else 'queue'} {names}"
+    return is_false("Fenced", Reason.NOT_ENFORCED, f"{which} cannot reject former owners; only the consumers stop themselves")
 
 
 def sessions_bound(enforced: bool) -> BareCondition:
     """Return the condition SessionsBound. `enforced`: the chart's admission policies are installed."""
     if enforced:
         why = (
-            "the API server lets a pod write the Lease of its own session only, and others only with the verb join on the group; "
+            "the API server lets a pod write only the Lease of its session, and others only with the verb join on the group; "
             "only the operator writes the ledger"
         )
-        return BareCondition("SessionsBound", ConditionStatus.TRUE, Reason.ENFORCED, why)
-    return BareCondition(
+        return is_true("SessionsBound", Reason.ENFORCED, why)
+    return is_false(
         "SessionsBound",
-        ConditionStatus.FALSE,
         Reason.NOT_ENFORCED,
         "no policy binds a session to its pod: an account of this namespace that may write Leases can speak for any pod of the "
         "group, one that may create or label pods can join it, and one that may edit ConfigMaps can edit its ledger; install the "
@@ -422,11 +415,15 @@ def reported_problems(seen: GroupMembers) -> Iterator[Problem]:
         Reason.QUERY_FAILED: seen.query_failures,
     }
     for reason, texts in reported.items():
-        by_text: dict[str, list[str]] = defaultdict(list)
-        for name, text in sorted(texts.items()):
-            by_text[text].append(name)
-        for text, names in islice(by_text.items(), MOST_SENTENCES):
-            yield Problem(reason, f"{_named(names)}: {text}")
+        yield from (Problem(reason, sentence) for sentence in _sentences(sorted(texts.items())))
+
+
+def _sentences(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a sentence for each of the first few texts, which names the first few of its pods. `texts`: pods and their texts."""
+    by_text: dict[str, list[str]] = defaultdict(list)
+    for pod, text in texts:
+        by_text[text].append(pod)
+    yield from (f"{_named(pods)}: {text}" for text, pods in islice(by_text.items(), MOST_SENTENCES))
 
 
 def session_problems(silent: Iterable[str]) -> list[Problem]:
@@ -446,12 +443,9 @@ def session_problems(silent: Iterable[str]) -> list[Problem]:
 
 def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[Problem]:
     """Return the problems of invalid annotations of pods. Each message names the first few pods."""
-    queues = {QueueName(one.name) for one in spec.queues}
-    by_text: dict[str, list[str]] = defaultdict(list)
-    for pod in sorted(pods, key=lambda pod: pod.name):
-        for text in (*pod.problems, *_reads_nothing(pod, queues)):
-            by_text[text].append(pod.name)
-    return [Problem(Reason.BAD_ANNOTATION, f"{_named(names)}: {text}") for text, names in islice(by_text.items(), MOST_SENTENCES)]
+    queues, in_order = {*spec.queue_names}, sorted(pods, key=lambda pod: pod.name)
+    texts = ((pod.name, text) for pod in in_order for text in (*pod.problems, *_reads_nothing(pod, queues)))
+    return [Problem(Reason.BAD_ANNOTATION, sentence) for sentence in _sentences(texts)]
 
 
 def _reads_nothing(pod: PodView, queues: Set[QueueName]) -> Iterator[str]:

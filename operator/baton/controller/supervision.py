@@ -60,13 +60,14 @@ async def end(tasks: Collection[asyncio.Task[object]]) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether the current task is cancelled, and not something that it waited for."""
+    """Whether the current task is cancelled, and not something that it waited for. Before Python 3.13, a task group that is
+    cancelled just when one of its tasks fails raises only the failure."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
-async def heard(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event for `seconds` at most. False: it was not set in time."""
+async def heard(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for the event for `seconds` at most (None: without limit). False: it was not set in time."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()

@@ -94,12 +94,10 @@ class WatchEvents:
             if self._called:
                 return
             self._called = True
-        with suppress(RuntimeError):  # the event loop has ended: the process is ending
-            self._loop.call_soon_threadsafe(self._some)
+        self._call(self._some)
 
     def broke(self, of: WatchedKind, scope: str | None) -> None:
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._watch_broke, of, scope)
+        self._call(self._watch_broke, of, scope)
 
     def listed(self, of: WatchedKind, scope: str | None, there: Set[Key], version: int) -> None:
         """Report a complete list. Waiting events of objects that the list lacks are dropped if they are older than the list: they
@@ -109,8 +107,11 @@ class WatchEvents:
                 kind, namespace, name = key
                 if kind is of and scope in (None, namespace) and (namespace, name) not in there and _version(manifest) <= version:
                     del self._waiting[key]
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._watch_listed, of, scope, there, version)
+        self._call(self._watch_listed, of, scope, there, version)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the event loop has ended: the process is ending
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def _some(self) -> None:
         with self._lock:

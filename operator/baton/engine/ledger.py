@@ -42,17 +42,17 @@ from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import count_named, format_grants, format_numbers, parse_grants, parse_numbers
 from baton.schema.mistakes import first_mistake, in_words
 
-K = TypeVar("K")
+V = TypeVar("V")
 
 # Partitions and grants of several queues in the ledger's format
 
 
-def grouped(pairs: Iterable[tuple[Any, Partition]]) -> list[tuple[Any, list[Partition]]]:
-    """Return the partitions of each key, sorted by key; None comes first."""
-    groups: defaultdict[object, list[Partition]] = defaultdict(list)
-    for key, partition in pairs:
-        groups[key].append(partition)
-    return sorted(groups.items(), key=lambda group: group[0] or "")
+def grouped(pairs: Iterable[tuple[Any, V]]) -> list[tuple[Any, list[V]]]:
+    """Return the values of each key, sorted by key; None comes first."""
+    groups: defaultdict[Any, list[V]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return sorted(groups.items(), key=lambda group: (group[0] is not None, group[0]))
 
 
 def by_queue(grants: Mapping[Partition, Epoch]) -> dict[QueueName, dict[int, Epoch]]:
@@ -183,31 +183,21 @@ def _moves(state: GroupState) -> list[dict[str, object]]:
 def _free(state: GroupState) -> list[dict[str, object]]:
     """Return the partitions without an owner. `ended`: the last owners' epochs, where a later epoch has been written since."""
     free = [(p, one) for p, one in state.records.items() if one.owner is None and (one.epoch or one.last is not None)]
-    ended = _by_key((one.last, p, one.ended) for p, one in free if one.ended != one.epoch)
+    ended = dict(grouped((one.last, (p, one.ended)) for p, one in free if one.ended != one.epoch))
     return [
-        {"last": last, "of": write_grants(part), **({"ended": write_grants(ended[last])} if last in ended else {})}
-        for last, part in sorted(_by_key((one.last, p, one.epoch) for p, one in free).items(), key=lambda group: group[0] or "")
+        {"last": last, "of": write_grants(dict(part)), **({"ended": write_grants(dict(ended[last]))} if last in ended else {})}
+        for last, part in grouped((one.last, (p, one.epoch)) for p, one in free)
     ]
 
 
 def _unreleased(state: GroupState) -> list[dict[str, object]]:
-    groups = _by_key(((last.member, last.uid), partition, last.epoch) for partition, last in state.unreleased.items())
-    return [{"member": member, "uid": uid, "of": write_grants(part)} for (member, uid), part in sorted(groups.items())]
-
-
-def _by_key(grants: Iterable[tuple[K, Partition, Epoch]]) -> dict[K, dict[Partition, Epoch]]:
-    groups: defaultdict[K, dict[Partition, Epoch]] = defaultdict(dict)
-    for key, partition, epoch in grants:
-        groups[key][partition] = epoch
-    return groups
+    groups = grouped(((last.member, last.uid), (partition, last.epoch)) for partition, last in state.unreleased.items())
+    return [{"member": member, "uid": uid, "of": write_grants(dict(part))} for (member, uid), part in groups]
 
 
 def _subscriptions(state: GroupState) -> list[tuple[list[QueueName], list[MemberId]]]:
-    groups: defaultdict[tuple[QueueName, ...], list[MemberId]] = defaultdict(list)
-    for member, known in sorted(state.known.items()):
-        if known.subscribed is not None:
-            groups[tuple(sorted(known.subscribed))].append(member)
-    return [(list(queues), members) for queues, members in sorted(groups.items())]
+    known = [(m, one.subscribed) for m, one in sorted(state.known.items()) if one.subscribed is not None]
+    return [(list(queues), members) for queues, members in grouped((tuple(sorted(reads)), m) for m, reads in known)]
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from baton.queues.protocol import Ownership
 
 
 class HeldBack(IntEnum):
-    """The decisions that wait because the ledger would become too large for a ConfigMap.
+    """The decisions that wait because the ledger would become too large for a ConfigMap, or the group's spec is invalid.
 
-    The caller tries these in order, starting with `NOTHING`, and takes the first with which the ledger fits.
+    `fitting_step` tries these in order, from that of the observation, and takes the first with which the ledger fits.
     """
 
     NOTHING = 0

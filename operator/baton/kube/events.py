@@ -14,6 +14,7 @@ from baton.kube.errors import ApiError, UnavailableError
 from baton.model.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
+REPORTED_BY = "baton.dev/operator"
 MOST_WAITING, MOST_IN_ALL = 200, 10_000
 """Most events waiting to be posted, per namespace and in all. Beyond that, the oldest of the namespace is dropped: the current
 state matters more than how it began."""
@@ -118,7 +119,7 @@ class Events:
             "kind": "Event",
             "metadata": {"name": f"{about.name[:220].rstrip('-.')}.{uuid4().hex[:16]}", "namespace": about.namespace},
             "eventTime": to_micro_text(self._clock.now()),
-            "reportingController": "baton.dev/operator",
+            "reportingController": REPORTED_BY,
             "reportingInstance": _at_most(self._instance, LONGEST_INSTANCE),
             "action": action,
             "reason": reason,

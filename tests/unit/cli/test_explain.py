@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.cli.explain import REPORTED_BY, PartitionHistory, PartitionLook, history, mentions
+from baton.cli.explain import PartitionHistory, PartitionLook, history, mentions
 from baton.cli.group import look
 from baton.cli.lag import ONE
 from baton.controller.events import granted, named, released, revoked
@@ -14,6 +14,7 @@ from baton.controller.problems import JOINED
 from baton.engine.results import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
 from baton.engine.state import PartitionRecord
 from baton.engine.state_machine import PartitionState
+from baton.kube.events import REPORTED_BY
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from tests.unit.cli.test_status import MANIFEST
 

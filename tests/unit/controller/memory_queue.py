@@ -18,7 +18,7 @@ class MemoryQueue:
         self.count = partitions
         self.records: dict[int, Ownership] = {}
         self.left: dict[int, int] = {}
-        self.run = "run-1"
+        self.run: str | None = "run-1"
         self.lag = {0: 5}
         self.finished = 7
         self.down = False

@@ -125,7 +125,8 @@ REDIS = {"type": "Redis", "redis": {"url": "redis://r"}}
 
 def sight(name: str, spec: int, recorded: int | None = None, source: dict[str, Any] = REDIS, **changes: Any) -> QueueSight:
     made = QueueView("shop", name, "u", 1, PartitionedQueueSpec.model_validate({"source": source, "partitions": spec}))
-    return replace(QueueSight(QueueName(name), True, made, QueueFacts(), recorded=recorded), **changes)
+    known = None if recorded is None else KnownQueue(recorded)
+    return replace(QueueSight(QueueName(name), True, made, QueueFacts(), known=known), **changes)
 
 
 def external(name: str, spec: int, recorded: int | None = None) -> QueueSight:
@@ -228,7 +229,7 @@ def test_a_ledger_is_read_if_there_is_room_or_the_group_ends() -> None:
         ({("shop", "other"): 40}, "the groups of namespace shop have 40 of the 50 partitions that one may have"),
         (
             {("bank", "other"): 50, ("lab", "other"): 45},
-            "the groups of this operator have 95 of the 100 partitions that it takes, of which it keeps 10 for the first",
+            "the groups of this operator have 95 of the 100 partitions that it takes (10 of these are kept for",
         ),
     ],
 )

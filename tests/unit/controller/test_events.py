@@ -48,7 +48,7 @@ class Said(Events):
 
 
 def recorder(events: Events) -> EventRecorder:
-    return EventRecorder(KEY, ABOUT, events, Metrics(ApiServerClock()))
+    return EventRecorder(ABOUT, events, Metrics(ApiServerClock()))
 
 
 def told(*events: StepEvent, unacknowledged: dict[Partition, int | None] | None = None) -> list[tuple[str, str, Kind]]:
@@ -77,7 +77,7 @@ def revoked(number: int, member: str = "exec-3", receiver: str | None = "exec-7"
     return Revoked(partition(number), MemberId(member), Epoch(1), 3.0, why, None if receiver is None else MemberId(receiver))
 
 
-def test_a_hand_off_is_told_with_who_why_what_it_waits_for_and_until_when() -> None:
+def test_a_hand_off_names_giver_receiver_cause_and_deadline() -> None:
     assert notes(revoked(5), unacknowledged={partition(5): 2}) == [
         "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, until "
         "1970-01-01T00:00:03Z at most"
@@ -89,7 +89,7 @@ def test_a_hand_off_is_told_with_who_why_what_it_waits_for_and_until_when() -> N
 
 
 @pytest.mark.parametrize("answers", [{partition(5): None}, {}])
-def test_where_the_queue_tells_no_number_the_release_is_waited_for(answers: dict[Partition, int | None]) -> None:
+def test_a_hand_off_at_a_queue_without_counts_waits_for_the_release(answers: dict[Partition, int | None]) -> None:
     (note,) = notes(revoked(5), unacknowledged=answers)
     assert note == (
         "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for exec-3 to release it, until "
@@ -127,7 +127,7 @@ async def test_a_hand_off_within_a_second_is_one_event() -> None:
     assert one.due_at is None
 
 
-def test_what_follows_a_grant_is_told_and_so_is_a_missed_deadline_before_it() -> None:
+def test_events_after_a_grant_and_missed_deadlines_before_it_are_posted() -> None:
     missed, grant = DeadlineMissed(partition(1), A, taken=True), Granted(partition(1), B, Epoch(2), A)
     gone, other = Released(partition(1), B, ReleaseCause.GONE), Granted(partition(2), A, Epoch(1))
     reasons = [str(reason) for reason, _, _ in told(revoked(1), missed, grant, gone, other, revoked(1, "b", "c"))]
@@ -142,7 +142,7 @@ def test_a_grant_names_each_giver() -> None:
     assert notes(*grants, *kinds) == [expected]
 
 
-def test_givers_that_a_grant_cannot_name_are_told_by_their_releases() -> None:
+def test_givers_that_a_grant_cannot_name_are_named_by_their_releases() -> None:
     givers = [MemberId(f"m{number}") for number in range(MOST_GIVERS + 1)]
     releases = [Released(partition(number), giver, ReleaseCause.GONE) for number, giver in enumerate(givers)]
     grants = [Granted(partition(number), B, Epoch(2), giver) for number, giver in enumerate(givers)]
@@ -161,7 +161,7 @@ def test_givers_that_a_grant_cannot_name_are_told_by_their_releases() -> None:
     ]
 
 
-def test_a_partition_granted_twice_in_a_round_is_told_with_its_last_owner() -> None:
+def test_a_partition_granted_twice_in_a_round_has_one_event_with_its_last_owner() -> None:
     others = [Granted(partition(number), B, Epoch(1), MemberId(f"m{number}")) for number in (2, 3)]
     twice = [Granted(partition(1), A, Epoch(2), MemberId("m2")), Granted(partition(1), B, Epoch(3), A)]
     (note,) = notes(*others, *twice)
@@ -169,7 +169,7 @@ def test_a_partition_granted_twice_in_a_round_is_told_with_its_last_owner() -> N
     assert "b owns partition 1 of orders from a" in note
 
 
-async def test_a_note_that_would_be_cut_is_an_event_of_its_own() -> None:
+async def test_a_note_that_would_be_cut_is_a_separate_event() -> None:
     said = Said()
     one = recorder(said)
     long = [MemberId(f"{letter * 250}") for letter in "abc"]
@@ -181,7 +181,7 @@ async def test_a_note_that_would_be_cut_is_an_event_of_its_own() -> None:
     assert said.said[-1][1].endswith("; no hand-offs in progress")
 
 
-def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
+def test_a_withdrawn_partition_and_one_that_stays_are_described() -> None:
     taken, stays = revoked(9, receiver=None, why="orders has 9 partitions instead of 10"), revoked(1, receiver="exec-3")
     (note,) = notes(taken, stays, unacknowledged={partition(9): 0, partition(1): 0})
     one, other = note.split("; and ")
@@ -189,14 +189,14 @@ def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
     assert other.startswith("partition 1 of orders pauses, and stays with exec-3")
 
 
-def test_what_happened_together_is_one_event_for_each_reason() -> None:
+def test_events_of_one_reason_are_joined() -> None:
     releases = [Released(partition(1), A, ReleaseCause.CONSUMER), Released(partition(2), B, ReleaseCause.CONSUMER)]
     grants = [Granted(partition(1), B, Epoch(2)), Granted(partition(2), A, Epoch(2))]
     assert notes(*releases) == ["a released partition 1 of orders; and b released partition 2 of orders"]
     assert notes(*grants) == ["b owns partition 1 of orders; and a owns partition 2 of orders"]
 
 
-def test_a_hand_off_that_turns_is_told() -> None:
+def test_a_redirected_hand_off_names_both_receivers() -> None:
     turn = Redirected(partition(5), A, B, MemberId("c"), "c is gone")
     assert notes(turn) == ["partition 5 of orders goes to b instead of c: c is gone"]
 
@@ -213,7 +213,7 @@ def test_a_grant_after_a_pause_says_how_long_it_was() -> None:
     ]
 
 
-def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> None:
+def test_a_missed_deadline_is_a_warning_with_a_cure() -> None:
     consumer, gone, (reason, note, kind), (_, again, _), (_, waits, _) = told(
         DeadlineMissed(partition(1), A, taken=True),
         DeadlineMissed(partition(4), A, taken=False),
@@ -225,11 +225,11 @@ def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> N
     assert gone == ("Gone", "b is gone, and leaves partition 3 of orders", Kind.NORMAL)
     assert (reason, kind) == ("DeadlineMissed", Kind.WARNING)
     assert "a did not release partition 1 of orders in time" in note and "raise maxHandoffSeconds" in note
-    assert "keeps it until it does" in waits and "onDeadline" in waits
+    assert "the hand-off waits for the release" in waits and "onDeadline" in waits
     assert "is granted the same again with a higher epoch" in again
 
 
-def test_states_are_told_with_their_cause() -> None:
+def test_changes_of_state_name_their_cause() -> None:
     said = told(
         StateChanged(State.HOLDDOWN, until=5.0, why="b left"),
         StateChanged(State.REBALANCING, why="what moves is told with its cause"),
@@ -244,12 +244,12 @@ def test_states_are_told_with_their_cause() -> None:
     assert "1970-01-01T00:00:05Z" in said[0][1] and "b left" in said[0][1]
 
 
-def test_where_nobody_is_left_it_is_not_said_that_nothing_is_waited_for() -> None:
+def test_a_ready_group_names_its_partitions_without_an_owner() -> None:
     assert notes(StateChanged(State.READY)) == ["no hand-offs in progress"]
     assert notes(StateChanged(State.READY, unowned=12)) == ["no hand-offs in progress; 12 partitions have no owner"]
 
 
-def test_a_proposal_is_told_with_what_to_do() -> None:
+def test_a_proposals_event_says_what_to_do() -> None:
     proposed, approved, withdrawn, refused = told(
         Proposed("17ab", 2, "d joined", instead_of="99ff"),
         Approved("17ab", 2),
@@ -289,7 +289,7 @@ def test_scattered_partitions_are_not_all_listed() -> None:
     assert "…" in note and len(note) < 300
 
 
-async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> None:
+async def test_a_long_rebalance_has_fewer_and_fewer_events() -> None:
     said = Said()
     one = recorder(said)
     for tick in range(6000):  # ten a second, one partition at a time
@@ -299,7 +299,7 @@ async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> 
     assert sum(sums) > 5000, "what was not told by itself was told in sum"
 
 
-def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
+def test_a_problem_has_an_event_when_it_begins_and_when_it_ends() -> None:
     said = Said()
     one = recorder(said)
     for problem in (None, Problem(Reason.NO_MEMBERS, "label the pods"), Problem(Reason.NO_MEMBERS, "label the pods"), None, None):
@@ -310,7 +310,7 @@ def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
     ]
 
 
-def test_what_goes_away_by_itself_is_no_warning_and_a_queue_may_come_after_its_group() -> None:
+def test_an_expected_problem_is_no_warning_and_a_queue_may_come_after_its_group() -> None:
     said = Said()
     one = recorder(said)
     absent = Problem(Reason.QUEUE_NOT_FOUND, "create it")
@@ -328,7 +328,7 @@ def test_what_goes_away_by_itself_is_no_warning_and_a_queue_may_come_after_its_g
     ]
 
 
-def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -> None:
+def test_problems_of_one_reason_have_few_events() -> None:
     said = Said()
     one = recorder(said)
 
@@ -350,7 +350,7 @@ def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -
     assert said.said[3:] == [("Recovered", "Conflict is over", Kind.NORMAL)]
 
 
-async def test_what_is_left_is_told_at_the_end() -> None:
+async def test_waiting_events_are_posted_at_the_end() -> None:
     said = Said()
     one = recorder(said)
     await one.record([revoked(5)], 10.0)
@@ -360,7 +360,7 @@ async def test_what_is_left_is_told_at_the_end() -> None:
 
 async def test_pauses_and_holddowns_are_measured() -> None:
     metrics = Metrics(ApiServerClock())
-    recorder = EventRecorder(KEY, ABOUT, Said(), metrics)
+    recorder = EventRecorder(ABOUT, Said(), metrics)
     await recorder.record([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
     await recorder.record([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
     await recorder.record([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
@@ -371,5 +371,5 @@ async def test_pauses_and_holddowns_are_measured() -> None:
 
 async def test_a_group_without_a_pause_has_no_histogram_of_pauses() -> None:
     metrics = Metrics(ApiServerClock())
-    await EventRecorder(KEY, ABOUT, Said(), metrics).record([StateChanged(State.READY), Granted(partition(1), A, Epoch(1))], 0.0)
+    await EventRecorder(ABOUT, Said(), metrics).record([StateChanged(State.READY), Granted(partition(1), A, Epoch(1))], 0.0)
     assert metrics.registry.get_sample_value("baton_pause_seconds_count", {"namespace": KEY[0], "group": KEY[1]}) is None

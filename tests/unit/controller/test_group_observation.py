@@ -30,6 +30,7 @@ from baton.controller.status import (
 )
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import ObservedMember, ObservedQueue
+from baton.engine.state import KnownQueue
 from baton.kube.clock import ApiServerClock
 from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.objects import GroupView, QueueView
@@ -48,7 +49,9 @@ def queue(**fields: Any) -> QueueView:
 
 
 def sight(**changes: Any) -> QueueSight:
-    seen = QueueSight(ORDERS, True, queue(), QueueFacts(partitions=4, check=QueueCheck("run-1")), reachable=True, recorded=4)
+    seen = QueueSight(
+        ORDERS, True, queue(), QueueFacts(partitions=4, check=QueueCheck("run-1")), reachable=True, known=KnownQueue(4)
+    )
     return replace(seen, **changes)
 
 
@@ -58,7 +61,9 @@ def shown(*sights: QueueSight, group: GroupView = GROUP) -> dict[QueueName, int]
 
 
 def many(name: str, partitions: int, recorded: int | None) -> QueueSight:
-    return sight(name=QueueName(name), facts=QueueFacts(partitions=partitions), recorded=recorded)
+    return sight(
+        name=QueueName(name), facts=QueueFacts(partitions=partitions), known=None if recorded is None else KnownQueue(recorded)
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,14 +95,14 @@ AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
         (sight(facts=QueueFacts(partitions=6, resizing=Resizing(6, 4, ()))), {ORDERS: 6}),
         # it has not answered this operator yet
         (sight(facts=AWAY), {ORDERS: 4}),
-        (sight(facts=AWAY, recorded=None), {}),
+        (sight(facts=AWAY, known=None), {}),
         # it does not exist, or is to be released
         (sight(view=None, reachable=False), {}),
-        (sight(view=None, reachable=False, recorded=None), {}),
+        (sight(view=None, reachable=False, known=None), {}),
         (sight(view=None), {ORDERS: 0}),
         (sight(view=replace(queue(), deleted_at="2026-11-22T00:00:00Z")), {ORDERS: 0}),
         (sight(named=False), {ORDERS: 0}),
-        (sight(named=False, recorded=None), {}),
+        (sight(named=False, known=None), {}),
         # its spec does not read as one any more: it stays as it is
         (sight(view=replace(queue(), spec=None)), {ORDERS: 4}),
     ],
@@ -126,7 +131,7 @@ def test_replicas_are_rounded_down_to_a_divisor_of_the_partitions(scale: dict[st
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "replicas": 7, "scale": scale})
     given_up = sight(name=QueueName("former"), named=False)
     assert in_steps(spec, [many("a", 8, None), many("b", 10, 10), given_up]).replicas == replicas
-    assert in_steps(spec, [sight(facts=QueueFacts(), recorded=None)]).replicas == 7, "the number of partitions is unknown"
+    assert in_steps(spec, [sight(facts=QueueFacts(), known=None)]).replicas == 7, "the number of partitions is unknown"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The ledger at the API server: claimed, replaced, restored, and left to a later leader."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -52,41 +53,72 @@ class Desk:
         return writer
 
 
+@pytest.fixture
+def api() -> ShopApi:
+    return ShopApi()
+
+
+@pytest.fixture
+async def opened(api: ShopApi) -> LedgerWriter:
+    """The writer of a leader that has not claimed the ledger yet."""
+    return await Desk(api).open()
+
+
+@pytest.fixture
+async def writer(api: ShopApi) -> LedgerWriter:
+    """A writer that has claimed the ledger and written it once."""
+    return await Desk(api).written()
+
+
 def data(api: ShopApi) -> Any:
     return api.objects[OWNER.path].get("data", {})
+
+
+def version_of(api: ShopApi) -> str:
+    found: str = api.objects[OWNER.path]["metadata"]["resourceVersion"]
+    return found
+
+
+def give_up_lead(api: ShopApi) -> None:
+    """Edit the Lease as its holder does when it resigns, without telling the elector."""
+    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
 
 
 def edit(api: ShopApi, **change: str) -> None:
     api.put(OWNER.path, {**api.objects[OWNER.path], "data": change})
 
 
-async def write_without_answer(api: ShopApi, ledger_writer: LedgerWriter, **data: str) -> None:
+@contextmanager
+def unanswered(api: ShopApi) -> Iterator[None]:
+    """Writes are carried out and get no answer."""
     api.mute = True
     with pytest.raises(UnavailableError):
-        await ledger_writer.write(data)
+        yield
     api.mute = False
 
 
-async def write_in_vain(api: ShopApi, ledger_writer: LedgerWriter, **data: str) -> None:
-    """Without an answer, and not carried out."""
+@contextmanager
+def in_vain(api: ShopApi) -> Iterator[None]:
+    """Writes are not carried out and get no answer."""
     api.read_only = True
     with pytest.raises(UnavailableError):
-        await ledger_writer.write(data)
+        yield
     api.read_only = False
 
 
-async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    assert await ledger_writer.claim() is None
+def refuse_updates(api: ShopApi, refusal: Refuse) -> None:
+    api.trouble = lambda verb, path: refusal if (verb, path) == ("update", OWNER.path) else None
+
+
+async def test_an_empty_ledger_is_made_and_owned_by_the_group(api: ShopApi, opened: LedgerWriter) -> None:
+    assert await opened.claim() is None
     made = api.objects[OWNER.path]
     assert data(api) == {}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
     assert made["metadata"]["labels"]["baton.dev/group"] == "orders"
 
 
-async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
-    api = ShopApi()
+async def test_a_ledger_is_carried_on_by_the_next_leader(api: ShopApi) -> None:
     first = Desk(api)
     await first.written()
     await first.elector.resign()
@@ -107,18 +139,17 @@ def between(api: ShopApi, happens: Callable[[], None]) -> list[str]:
     return verbs
 
 
-async def test_a_ledger_that_a_list_of_this_term_did_not_show_is_created_without_a_look() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).open()
+async def test_a_ledger_that_a_list_of_this_term_did_not_show_is_created_without_a_look(
+    api: ShopApi, opened: LedgerWriter
+) -> None:
     verbs = between(api, lambda: None)
-    assert await ledger_writer.claim(absent=True) is None
+    assert await opened.claim(absent=True) is None
     assert (verbs, data(api)) == (["create"], {})
-    assert not await ledger_writer.write({"group": "1"})
+    assert not await opened.write({"group": "1"})
     assert (verbs, data(api)) == (["create", "update"], {"group": "1"})
 
 
-async def test_a_ledger_that_a_former_leader_created_after_the_list_is_carried_on() -> None:
-    api = ShopApi()
+async def test_a_ledger_that_a_former_leader_created_after_the_list_is_carried_on(api: ShopApi) -> None:
     first = Desk(api)
     await first.written()
     left = api.remove(OWNER.path)
@@ -131,12 +162,11 @@ async def test_a_ledger_that_a_former_leader_created_after_the_list_is_carried_o
     assert stored(api.objects[OWNER.path]).term == two.elector.term
 
 
-async def test_a_former_leaders_create_after_the_claim_fails_and_the_former_leader_overwrites_nothing() -> None:
-    api = ShopApi()
+async def test_a_former_leaders_create_after_the_claim_fails_and_the_former_leader_overwrites_nothing(api: ShopApi) -> None:
     first = Desk(api)
     former = await first.open()
     verbs = between(api, lambda: None)
-    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
+    give_up_lead(api)
     successor = await Desk(api, "two").open()
     assert await successor.claim(absent=True) is None
     await successor.write({"group": "new"})
@@ -146,8 +176,7 @@ async def test_a_former_leaders_create_after_the_claim_fails_and_the_former_lead
     assert data(api) == {"group": "new"}
 
 
-async def test_a_ledger_that_is_deleted_between_a_create_that_failed_and_the_look_is_created() -> None:
-    api = ShopApi()
+async def test_a_ledger_that_is_deleted_between_a_create_that_failed_and_the_look_is_created(api: ShopApi) -> None:
     await Desk(api).written()
     ledger_writer = await Desk(api).open()
 
@@ -160,25 +189,19 @@ async def test_a_ledger_that_is_deleted_between_a_create_that_failed_and_the_loo
     assert data(api) == {}
 
 
-async def test_a_create_whose_answer_was_lost_is_claimed_by_the_next_attempt() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    api.mute = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.claim(absent=True)
-    api.mute = False
+async def test_a_create_whose_answer_was_lost_is_claimed_by_the_next_attempt(api: ShopApi, opened: LedgerWriter) -> None:
+    with unanswered(api):
+        await opened.claim(absent=True)
     assert data(api) == {}
-    assert not await ledger_writer.claim(absent=True)
-    assert not await ledger_writer.write({"group": "1"})
+    assert not await opened.claim(absent=True)
+    assert not await opened.write({"group": "1"})
     assert data(api) == {"group": "1"}
 
 
-async def test_a_ledger_that_was_found_and_is_deleted_before_it_could_be_claimed_is_written_again() -> None:
-    api = ShopApi()
+async def test_a_ledger_that_was_found_and_is_deleted_before_it_could_be_claimed_is_written_again(api: ShopApi) -> None:
     await Desk(api).written()
     ledger_writer = await Desk(api).open()
-    refused = Refuse(503, "ServiceUnavailable", "away")
-    api.trouble = lambda verb, path: refused if (verb, path) == ("update", OWNER.path) else None
+    refuse_updates(api, Refuse(503, "ServiceUnavailable", "away"))
     with pytest.raises(UnavailableError):
         await ledger_writer.claim(absent=True)
     api.trouble = no_trouble
@@ -187,16 +210,14 @@ async def test_a_ledger_that_was_found_and_is_deleted_before_it_could_be_claimed
     assert data(api) == {"group": "1"}
 
 
-async def test_a_foreign_config_map_that_no_list_of_ledgers_shows_is_left_alone() -> None:
-    api = ShopApi()
+async def test_a_foreign_config_map_that_no_list_of_ledgers_shows_is_left_alone(api: ShopApi) -> None:
     api.put(OWNER.path, {"metadata": {"name": "orders-assignments"}, "data": {"mine": "1"}})
     with pytest.raises(ForeignConfigMap):
         await (await Desk(api).open()).claim(absent=True)
     assert data(api) == {"mine": "1"}
 
 
-async def test_after_a_name_was_found_taken_claims_look_and_create_nothing() -> None:
-    api = ShopApi()
+async def test_after_a_name_was_found_taken_claims_look_and_create_nothing(api: ShopApi) -> None:
     api.put(OWNER.path, {"metadata": {"name": "orders-assignments"}, "data": {"mine": "1"}})
     ledger_writer = await Desk(api).open()
     verbs = between(api, lambda: None)
@@ -224,8 +245,7 @@ def full(api: ShopApi) -> list[str]:
     return verbs
 
 
-async def test_a_foreign_config_map_is_named_although_the_quota_is_full() -> None:
-    api = ShopApi()
+async def test_a_foreign_config_map_is_named_although_the_quota_is_full(api: ShopApi) -> None:
     api.put(OWNER.path, {"metadata": {"name": "orders-assignments"}, "data": {"mine": "1"}})
     ledger_writer = await Desk(api).open()
     verbs = full(api)
@@ -235,8 +255,7 @@ async def test_a_foreign_config_map_is_named_although_the_quota_is_full() -> Non
     assert verbs == ["create", "get", "get"]
 
 
-async def test_a_ledger_that_no_list_showed_is_claimed_although_the_quota_is_full() -> None:
-    api = ShopApi()
+async def test_a_ledger_that_no_list_showed_is_claimed_although_the_quota_is_full(api: ShopApi) -> None:
     await Desk(api).written()
     ledger_writer = await Desk(api).open()
     verbs = full(api)
@@ -244,21 +263,18 @@ async def test_a_ledger_that_no_list_showed_is_claimed_although_the_quota_is_ful
     assert verbs == ["create", "get", "update"]
 
 
-async def test_a_create_that_a_quota_refuses_is_tried_again_by_each_claim() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).open()
+async def test_a_create_that_a_quota_refuses_is_tried_again_by_each_claim(api: ShopApi, opened: LedgerWriter) -> None:
     verbs = full(api)
     for _ in range(2):
         with pytest.raises(ApiError, match="exceeded quota"):
-            await ledger_writer.claim(absent=True)
+            await opened.claim(absent=True)
     assert verbs == ["create", "get"] * 2
     api.trouble = no_trouble
-    assert await ledger_writer.claim(absent=True) is None
+    assert await opened.claim(absent=True) is None
     assert data(api) == {}
 
 
-async def test_the_lead_is_confirmed_only_after_a_create_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = ShopApi()
+async def test_the_lead_is_confirmed_only_after_a_create_that_failed(api: ShopApi, monkeypatch: pytest.MonkeyPatch) -> None:
     await Desk(api).written()
     desk = Desk(api)
     ledger_writer = await desk.open()
@@ -270,8 +286,7 @@ async def test_the_lead_is_confirmed_only_after_a_create_that_failed(monkeypatch
         return confirmed[-1]
 
     monkeypatch.setattr(desk.elector, "confirm", counted)
-    refused = Refuse(503, "ServiceUnavailable", "away")
-    api.trouble = lambda verb, path: refused if (verb, path) == ("update", OWNER.path) else None
+    refuse_updates(api, Refuse(503, "ServiceUnavailable", "away"))
     with pytest.raises(UnavailableError):
         await ledger_writer.claim(absent=True)
     api.trouble = no_trouble
@@ -280,8 +295,7 @@ async def test_the_lead_is_confirmed_only_after_a_create_that_failed(monkeypatch
     assert confirmed == [True], "the second claim looked first"
 
 
-async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
-    api = ShopApi()
+async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted(api: ShopApi) -> None:
     desk = Desk(api)
     ledger_writer = await desk.open()
     await ledger_writer.claim()
@@ -291,8 +305,7 @@ async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
     assert data(api) == {}
 
 
-async def test_a_ledger_tells_what_was_booked_and_who_claims_it_changes_nothing_of_that() -> None:
-    api = ShopApi()
+async def test_a_ledger_has_the_booked_partitions_and_a_claim_keeps_them(api: ShopApi) -> None:
     first = Desk(api)
     ledger_writer = await first.open()
     await ledger_writer.claim()
@@ -308,178 +321,155 @@ async def test_a_ledger_tells_what_was_booked_and_who_claims_it_changes_nothing_
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e9", "٣", "9" * 1000, "[" * 1000])
-def test_what_a_ledger_tells_of_partitions_may_be_anything(text: str) -> None:
+def test_an_invalid_number_of_booked_partitions_counts_as_none(text: str) -> None:
     metadata = {"namespace": "shop", "name": "orders-assignments", "resourceVersion": "1", "uid": "u"}
     assert stored({"metadata": {**metadata, "annotations": {PARTITIONS_ANNOTATION: text}}}).partitions == 0
     assert stored({"metadata": {**metadata, "annotations": {PARTITIONS_ANNOTATION: "9" * 9}}}).partitions == MOST_PARTITIONS
     assert stored({"metadata": metadata}).partitions == 0
 
 
-async def test_what_is_written_already_is_not_written_again() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
-    version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
-    assert not await ledger_writer.write({"group": "1"})
-    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version
-    assert ledger_writer.tally.writes == 1
+async def test_unchanged_data_is_not_written_again(api: ShopApi, writer: LedgerWriter) -> None:
+    version = version_of(api)
+    assert not await writer.write({"group": "1"})
+    assert version_of(api) == version
+    assert writer.tally.writes == 1
 
 
-async def test_an_edit_is_overruled_by_the_next_write() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_an_edit_is_overruled_by_the_next_write(api: ShopApi, writer: LedgerWriter) -> None:
     edit(api, group="mine")
-    assert await ledger_writer.write({"group": "2"})
+    assert await writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
-    assert ledger_writer.tally.restored == 1
+    assert writer.tally.restored == 1
 
 
-async def test_a_change_of_labels_alone_is_no_edit() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_a_change_of_labels_alone_is_no_edit(api: ShopApi, writer: LedgerWriter) -> None:
     edit(api, group="1")
-    assert not await ledger_writer.write({"group": "2"})
+    assert not await writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
 
 
-async def test_an_edit_or_a_deletion_that_a_list_shows_is_put_right() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
-    written = api.objects[OWNER.path]["metadata"]["resourceVersion"]
+async def test_an_edit_or_a_deletion_that_a_list_shows_is_put_right(api: ShopApi, writer: LedgerWriter) -> None:
+    written = version_of(api)
     for version in (written, str(int(written) - 1)):
-        ledger_writer.listed(version)
-        assert not ledger_writer.doubtful, "an old story"
+        writer.listed(version)
+        assert not writer.doubtful, "an old story"
     edit(api, group="mine")
-    ledger_writer.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
-    assert await ledger_writer.check()
+    writer.listed(version_of(api))
+    assert await writer.check()
     assert data(api) == {"group": "1"}
     api.remove(OWNER.path)
-    ledger_writer.listed(None)
-    assert await ledger_writer.check()
+    writer.listed(None)
+    assert await writer.check()
     assert data(api) == {"group": "1"}
-    assert ledger_writer.tally.restored == 2
+    assert writer.tally.restored == 2
 
 
-async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later(api: ShopApi, writer: LedgerWriter) -> None:
     edit(api, group="mine")
-    ledger_writer.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
-    api.read_only = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.check()
-    api.read_only = False
-    assert await ledger_writer.check()
+    writer.listed(version_of(api))
+    with in_vain(api):
+        await writer.check()
+    assert await writer.check()
     assert data(api) == {"group": "1"}
 
 
-async def test_an_edit_that_a_write_met_and_could_not_replace_is_put_right_also_without_that_write() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_an_edit_that_a_write_met_and_could_not_replace_is_put_right_also_without_that_write(
+    api: ShopApi, writer: LedgerWriter
+) -> None:
     edit(api, group="mine")
-    refused = Refuse(409, "Conflict", "the object has been modified")
-    api.trouble = lambda verb, path: refused if (verb, path) == ("update", OWNER.path) else None
+    refuse_updates(api, Refuse(409, "Conflict", "the object has been modified"))
     with pytest.raises(ConflictError):
-        await ledger_writer.write({"group": "2"})
+        await writer.write({"group": "2"})
     api.trouble = no_trouble
-    ledger_writer.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
-    assert await ledger_writer.check()
-    assert not await ledger_writer.write({"group": "1"})
+    writer.listed(version_of(api))
+    assert await writer.check()
+    assert not await writer.write({"group": "1"})
     assert data(api) == {"group": "1"}
 
 
-async def test_a_write_whose_answer_was_lost_is_found_to_stand_there() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
-    await write_without_answer(api, ledger_writer, group="2")
-    assert ledger_writer.doubtful
-    version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
-    assert not await ledger_writer.check()
-    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "nothing was written"
-    assert ledger_writer.written == {"group": "2"}
-    assert not await ledger_writer.write({"group": "3"})
+async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(api: ShopApi, writer: LedgerWriter) -> None:
+    with unanswered(api):
+        await writer.write({"group": "2"})
+    assert writer.doubtful
+    version = version_of(api)
+    assert not await writer.check()
+    assert version_of(api) == version, "nothing was written"
+    assert writer.written == {"group": "2"}
+    assert not await writer.write({"group": "3"})
     assert data(api) == {"group": "3"}
-    assert ledger_writer.tally.restored == 0
+    assert writer.tally.restored == 0
 
 
 @pytest.mark.parametrize("edited", [True, False], ids=["edited", "deleted"])
-async def test_a_write_whose_answer_was_lost_and_that_others_replaced_is_written_again(edited: bool) -> None:
+async def test_a_write_whose_answer_was_lost_and_that_others_replaced_is_written_again(
+    api: ShopApi, writer: LedgerWriter, edited: bool
+) -> None:
     """Pods may have seen it."""
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
-    await write_without_answer(api, ledger_writer, group="2")
+    with unanswered(api):
+        await writer.write({"group": "2"})
     if edited:
         edit(api, group="mine")
     else:
         await api.delete(OWNER.path)
-    api.read_only = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.check()
-    api.read_only = False
-    assert await ledger_writer.check()
-    assert data(api) == ledger_writer.written == {"group": "2"}
-    assert ledger_writer.tally.restored == 1
+    with in_vain(api):
+        await writer.check()
+    assert await writer.check()
+    assert data(api) == writer.written == {"group": "2"}
+    assert writer.tally.restored == 1
 
 
-async def test_a_ledger_restored_to_what_it_was_before_an_unanswered_write_is_overruled() -> None:
+async def test_a_ledger_restored_to_what_it_was_before_an_unanswered_write_is_overruled(
+    api: ShopApi, writer: LedgerWriter
+) -> None:
     """Pods may have seen that write, although the ledger looks as if it had not been carried out."""
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
     backup = deepcopy(api.objects[OWNER.path])
-    await write_without_answer(api, ledger_writer, group="2")
+    with unanswered(api):
+        await writer.write({"group": "2"})
     api.put(OWNER.path, backup)
-    await ledger_writer.check()
-    assert data(api) == ledger_writer.written == {"group": "2"}
+    await writer.check()
+    assert data(api) == writer.written == {"group": "2"}
 
 
-async def test_an_unanswered_write_over_an_edit_is_dropped_if_the_edit_still_stands() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_an_unanswered_write_over_an_edit_is_dropped_if_the_edit_still_stands(api: ShopApi, writer: LedgerWriter) -> None:
     edit(api, group="mine")
     answers = iter([None, Refuse(503, "ServiceUnavailable", "come again")])  # the edit is met, and not replaced
     api.trouble = lambda verb, path: next(answers, None) if (verb, path) == ("update", OWNER.path) else None
     with pytest.raises(UnavailableError):
-        await ledger_writer.write({"group": "2"})
-    assert await ledger_writer.check()
-    assert data(api) == ledger_writer.written == {"group": "1"}
+        await writer.write({"group": "2"})
+    assert await writer.check()
+    assert data(api) == writer.written == {"group": "1"}
 
 
-async def test_an_unanswered_write_stays_excluded_if_the_answer_to_that_was_lost_too() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
-    await write_in_vain(api, ledger_writer, group="2")
-    api.mute = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.check()
-    api.mute = False
-    version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
-    assert not await ledger_writer.check()
-    assert data(api) == ledger_writer.written == {"group": "1"}
-    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "nothing else was written"
+async def test_an_unanswered_write_stays_excluded_if_the_answer_to_that_was_lost_too(api: ShopApi, writer: LedgerWriter) -> None:
+    with in_vain(api):
+        await writer.write({"group": "2"})
+    with unanswered(api):
+        await writer.check()
+    version = version_of(api)
+    assert not await writer.check()
+    assert data(api) == writer.written == {"group": "1"}
+    assert version_of(api) == version, "nothing else was written"
 
 
-async def test_a_write_that_was_not_carried_out_can_arrive_no_more() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_a_write_that_was_not_carried_out_can_arrive_no_more(api: ShopApi, writer: LedgerWriter) -> None:
     late = {**api.objects[OWNER.path], "data": {"group": "2"}}
-    await write_in_vain(api, ledger_writer, group="2")
-    api.read_only = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.check()
-    api.read_only = False
-    assert not await ledger_writer.check()
+    with in_vain(api):
+        await writer.write({"group": "2"})
+    with in_vain(api):
+        await writer.check()
+    assert not await writer.check()
     with pytest.raises(ConflictError):
         await api.replace(OWNER.path, late)
-    assert data(api) == ledger_writer.written == {"group": "1"}
-    assert not await ledger_writer.write({"group": "3"})
+    assert data(api) == writer.written == {"group": "1"}
+    assert not await writer.write({"group": "3"})
     edit(api, group="2")
-    assert await ledger_writer.write({"group": "4"}), "an edit by others"
+    assert await writer.write({"group": "4"}), "an edit by others"
 
 
-async def test_a_write_that_arrives_while_it_is_looked_for_is_found() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_a_write_that_arrives_while_it_is_looked_for_is_found(api: ShopApi, writer: LedgerWriter) -> None:
     late = {**api.objects[OWNER.path], "data": {"group": "2"}}
-    await write_in_vain(api, ledger_writer, group="2")
+    with in_vain(api):
+        await writer.write({"group": "2"})
     arrivals = iter([late])
 
     def arrive(verb: str, path: str) -> None:
@@ -488,17 +478,16 @@ async def test_a_write_that_arrives_while_it_is_looked_for_is_found() -> None:
 
     api.trouble = arrive
     with pytest.raises(ConflictError):
-        await ledger_writer.check()
-    assert not await ledger_writer.check()
-    assert data(api) == ledger_writer.written == {"group": "2"}
+        await writer.check()
+    assert not await writer.check()
+    assert data(api) == writer.written == {"group": "2"}
 
 
-async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> None:
-    api = ShopApi()
+async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote(api: ShopApi) -> None:
     first = Desk(api)
     ledger_writer = await first.open()
     await ledger_writer.claim()
-    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
+    give_up_lead(api)
     successor = await Desk(api, "two").open()
     await successor.claim()
     await successor.write({"group": "new"})
@@ -510,8 +499,7 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> Non
     assert data(api) == {"group": "new"}
 
 
-async def test_who_does_not_lead_does_not_write() -> None:
-    api = ShopApi()
+async def test_a_replica_that_does_not_lead_does_not_write(api: ShopApi) -> None:
     desk = Desk(api)
     ledger_writer = await desk.open()
     await ledger_writer.claim()
@@ -525,7 +513,7 @@ async def succeeded() -> tuple[ShopApi, Desk, LedgerWriter]:
     api = ShopApi()
     first = Desk(api)
     ledger_writer = await first.written()
-    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
+    give_up_lead(api)
     second = Desk(api, "two")
     successor = await second.open()
     await successor.claim()
@@ -534,7 +522,7 @@ async def succeeded() -> tuple[ShopApi, Desk, LedgerWriter]:
     return api, first, ledger_writer
 
 
-async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_before() -> None:
+async def test_a_leader_that_lost_and_regained_the_lead_does_not_write_its_earlier_state() -> None:
     api, first, ledger_writer = await succeeded()
     await first.elector.attempt()
     assert first.elector.leading
@@ -553,11 +541,10 @@ async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count
     assert data(api) == {"group": "new"}
 
 
-async def test_a_ledger_that_a_successor_claimed_and_left_as_it_was_is_not_taken_for_ones_own() -> None:
-    api = ShopApi()
+async def test_a_ledger_claimed_by_a_successor_is_not_the_writers_own_even_if_unchanged(api: ShopApi) -> None:
     first = Desk(api)
     ledger_writer = await first.written()
-    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
+    give_up_lead(api)
     await (await Desk(api, "two").open()).claim()
     ledger_writer.listed("999999")
     with pytest.raises(Deposed):
@@ -581,8 +568,7 @@ OWNED = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": "o
         {"labels": LEDGER, "ownerReferences": [{**OWNED, "name": "others"}]},
     ],
 )
-async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metadata: dict[str, Any]) -> None:
-    api = ShopApi()
+async def test_a_config_map_that_is_no_ledger_of_the_group_is_left_alone(api: ShopApi, metadata: dict[str, Any]) -> None:
     api.put(OWNER.path, {"metadata": {"name": "orders-assignments", **metadata}, "data": {"mine": "1"}})
     ledger_writer = await Desk(api).open()
     with pytest.raises(ForeignConfigMap, match=r"ConfigMap shop/orders-assignments .* Delete it or give it another name"):
@@ -590,24 +576,20 @@ async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metada
     assert data(api) == {"mine": "1"}
 
 
-async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).written()
+async def test_the_operators_own_ledger_is_restored_without_its_labels_and_owner(api: ShopApi, writer: LedgerWriter) -> None:
     metadata = {key: api.objects[OWNER.path]["metadata"][key] for key in ("name", "uid")}
     api.put(OWNER.path, {"metadata": metadata, "data": {"mine": "1"}})
-    assert await ledger_writer.write({"group": "2"})
+    assert await writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
     assert api.objects[OWNER.path]["metadata"]["labels"] == LEDGER
 
 
-async def test_finalizers_of_others_stay_on_the_ledger() -> None:
-    api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
+async def test_finalizers_of_others_stay_on_the_ledger(api: ShopApi, opened: LedgerWriter) -> None:
+    await opened.claim()
     before = api.objects[OWNER.path]
     api.put(OWNER.path, {**before, "metadata": {**before["metadata"], "finalizers": ["example.com/backup"]}})
-    await ledger_writer.write({"group": "1"})
-    await ledger_writer.write({"group": "2"})
+    await opened.write({"group": "1"})
+    await opened.write({"group": "2"})
     assert api.objects[OWNER.path]["metadata"]["finalizers"] == ["example.com/backup"]
 
 
@@ -653,7 +635,7 @@ def test_another_epoch_another_owner_none_or_a_pause_is_a_contradiction(record: 
     assert contradicted(group.state, ORDERS, {**records, 0: record}) == [0]
 
 
-def test_a_higher_epoch_where_nobody_is_to_own_is_a_contradiction_and_a_lower_one_is_none() -> None:
+def test_a_higher_epoch_of_an_unowned_partition_is_a_contradiction_and_a_lower_one_is_none() -> None:
     group, records = found()
     record = group.state.records[partition(0)]
     group.state = replace(
@@ -678,7 +660,7 @@ def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None
     assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}
 
 
-def test_everything_is_granted_again_where_no_record_is_left_and_all_else_is_as_it_was_seen_last() -> None:
+def test_everything_is_granted_again_if_no_record_is_left_and_the_observation_is_unchanged() -> None:
     group, _ = found()
     seen = group.observe(frozenset())
     rest = step(group.state, seen, 60)
@@ -709,7 +691,7 @@ EMPTY = "the queue orders came back empty"
         (dict.fromkeys(range(4)), EMPTY),
     ],
 )
-def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, Ownership | None], said: str) -> None:
+def test_the_event_names_the_cause_of_contradicting_records(changed: dict[int, Ownership | None], said: str) -> None:
     group, _ = found()
     third = Epoch(3)
     records = {p: PartitionRecord(third, record.owner, record.last) for p, record in group.state.records.items()}
@@ -722,7 +704,7 @@ def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, O
     assert reason == "OwnersRestored" and note.startswith(said) and f"{len(wrong)} partition" in note
 
 
-def test_a_queue_that_lost_its_data_is_told_so_also_by_an_operator_that_has_just_begun() -> None:
+def test_a_new_operator_also_reports_a_queue_that_lost_its_data() -> None:
     group, records = found()
     assert contradiction_event(group.state, ORDERS, {}, [0, 1, 2, 3], first=True)[1].startswith(EMPTY)
     changed = {**records, 0: Ownership(Uid("uid-b"), Epoch(1))}

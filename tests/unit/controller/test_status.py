@@ -35,6 +35,7 @@ from baton.controller.status import (
 )
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
+from baton.engine.state import KnownQueue
 from baton.kube.errors import ApiError, TooLargeError
 from baton.kube.ledger_configmap import LedgerOwner
 from baton.kube.members import GroupMembers
@@ -248,7 +249,7 @@ def test_partitions_are_unknown_until_a_queue_has_answered() -> None:
     assert told_partitions(0, sight("orders", None)) == (None, None)
     assert told_partitions(0, sight("orders", None), sight("pay", None)) == (None, None)
     assert told_partitions(4, sight("orders", 4), sight("pay", None)) == (4, 0), "at least those of orders"
-    assert told_partitions(4, replace(sight("orders", None), recorded=4)) == (4, 0), "as the ledger has it"
+    assert told_partitions(4, replace(sight("orders", None), known=KnownQueue(4))) == (4, 0), "as the ledger has it"
 
 
 def test_partitions_are_unknown_until_a_queue_exists() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-import structlog
-
 import baton
 from baton.controller.problems import Problem
 from baton.controller.retrying import AT_ONCE, Retrying, RoundPacing
@@ -158,7 +156,7 @@ def test_work_fails_from_its_first_failed_attempt_until_one_works() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         said: list[Problem] = []
-        retrying = Retrying(ApiServerClock(loop.time, loop.time), said.append, structlog.get_logger())
+        retrying = Retrying(ApiServerClock(loop.time, loop.time), said.append)
         fails = [True, False]
 
         async def work() -> bool:
