@@ -44,14 +44,14 @@ class Resizer:
         self._uncopied: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
         """Server history and version of the change, and by partition the cursor at which copying its sequences continues."""
 
-    async def begin(self, group_uid: str, change: ResizeRecord, partitions: int) -> bytes | None:
-        """Record a change from `partitions` partitions. Returns the server's history; None: another change is in progress, or was
-        completed meanwhile."""
+    async def begin(self, group_uid: str, change: ResizeRecord, partitions: int, history: str) -> bool:
+        """Record a change from `partitions` partitions. `history`: the server's when it had the table before the change. False:
+        another change is in progress, or was completed meanwhile, or the server has failed over."""
         arguments = (
-            *(group_uid, change.before.version, max(partitions, change.partitions)),
+            *(history, group_uid, change.before.version, max(partitions, change.partitions)),
             *(change.partitions, change.after.to_text()),
         )
-        return await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.text)
+        return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.number))
 
     async def advance(self, change: ResizeRecord, history: str) -> Resizing | None:
         """Take the steps that are possible now. `history`: the server's when it had the record of the change. Returns what the
@@ -98,7 +98,8 @@ class Resizer:
             known: dict[int, list[bytes]] = defaultdict(list)
             for _ in range(_PAGES):
                 cursors.update(await self._pages(change, cursors, known))
-            await self._remember(known)
+            if not await self._remember(known, history):
+                return False
             uncopied.update(cursors)
             for source in [source for source, cursor in cursors.items() if not cursor]:
                 del uncopied[source]
@@ -123,13 +124,13 @@ class Resizer:
             found[source] = "" if cursor == "0" else cursor
         return found
 
-    async def _remember(self, known: Mapping[int, Sequence[bytes]]) -> None:
+    async def _remember(self, known: Mapping[int, Sequence[bytes]], history: str) -> bool:
         requests = [
-            ScriptRun(scripts.REMEMBER, self._keys(target), pairs[start : start + 2 * _PAIRS])
+            ScriptRun(scripts.REMEMBER, self._keys(target), (history, *pairs[start : start + 2 * _PAIRS]))
             for target, pairs in known.items()
             for start in range(0, len(pairs), 2 * _PAIRS)
         ]
-        await self._transport.all(self._transport.asking, requests, records.number)
+        return all(await self._transport.all(self._transport.asking, requests, records.number))
 
     async def _drained(self, change: ResizeRecord, history: str) -> set[int]:
         """Return the source partitions that have finished all entries added before the seal."""

@@ -2,14 +2,16 @@
 
 --@script resize
 #!lua flags=allow-oom
--- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the group's UID, the version
--- of the table, partitions during the change, partitions after it, the table after it.
--- Answer: the server's history, in which alone the next steps are valid; nil if another change is in progress or was completed.
+--@include history
+-- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the history in which the queue
+-- has the table, the group's UID, the version of the table, partitions during the change, partitions after it, the table after it.
+-- Answer: 1; or 0 if another change is in progress or was completed, or the server is in another history now.
+if history() ~= ARGV[1] then return 0 end
 local known = redis.call('HMGET', KEYS[1], 'uid', 'version', 'former', 'table', 'most', 'partitions')
-if known[1] ~= ARGV[1] or known[2] ~= ARGV[2] or known[3] then return false end
-local most = math.max(tonumber(known[5] or 0), tonumber(known[6]), tonumber(ARGV[3]))
-redis.call('HSET', KEYS[1], 'former', known[4], 'next', ARGV[5], 'target', ARGV[4], 'partitions', ARGV[3], 'most', most)
-return redis.call('INFO', 'replication'):match('master_replid:(%w+)')
+if known[1] ~= ARGV[2] or known[2] ~= ARGV[3] or known[3] then return 0 end
+local most = math.max(tonumber(known[5] or 0), tonumber(known[6]), tonumber(ARGV[4]))
+redis.call('HSET', KEYS[1], 'former', known[4], 'next', ARGV[6], 'target', ARGV[5], 'partitions', ARGV[4], 'most', most)
+return 1
 
 --@script slots
 #!lua flags=allow-oom
@@ -72,9 +74,11 @@ return {found[1], table.concat(lines, '\n')}
 #!lua flags=allow-oom
 --@include partition
 -- Stores producers' sequences of slots that come from another partition, so that a repeated send is recognized here, too. ARGV:
--- pairs of `slot:producer` and `sequence seconds`. Answer: how many were new.
+-- the history in which they were read, and pairs of `slot:producer` and `sequence seconds`.
+-- Answer: 1; or 0 if the server is in another history now, so that the entries with these sequences may be lost.
+if history() ~= ARGV[1] then return 0 end
 local news = {}
-for i = 1, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   local known = redis.call('HGET', SEQUENCES, ARGV[i])
   if not known or tonumber(known:match('^%d+')) < tonumber(ARGV[i + 1]:match('^%d+')) then
     news[#news + 1] = ARGV[i]
@@ -82,7 +86,7 @@ for i = 1, #ARGV, 2 do
   end
 end
 if #news > 0 then redis.call('HSET', SEQUENCES, unpack(news)) end
-return #news / 2
+return 1
 
 --@script open
 #!lua flags=allow-oom
@@ -106,10 +110,11 @@ return 1
 
 --@script publish
 #!lua flags=allow-oom
+--@include history
 -- Publishes the next table to producers, after all moving slots have been opened at their new partitions. KEYS: the queue's hash.
 -- ARGV: the history in which that was done, and the version of the next table.
+if history() ~= ARGV[1] then return 0 end
 local known = redis.call('HMGET', KEYS[1], 'version', 'next')
-if redis.call('INFO', 'replication'):match('master_replid:(%w+)') ~= ARGV[1] then return 0 end
 if not known[2] or tonumber(known[1]) + 1 ~= tonumber(ARGV[2]) then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'table', known[2])
 redis.call('HDEL', KEYS[1], 'next')
@@ -180,10 +185,11 @@ return 1
 
 --@script resized
 #!lua flags=allow-oom
+--@include history
 -- Ends a change of the number of partitions, after no entry waits on a stage any more. KEYS: the queue's hash.
 -- ARGV: the history in which that was confirmed, and the version of the table.
+if history() ~= ARGV[1] then return 0 end
 local known = redis.call('HMGET', KEYS[1], 'version', 'former', 'next', 'target')
-if redis.call('INFO', 'replication'):match('master_replid:(%w+)') ~= ARGV[1] then return 0 end
 if known[1] ~= ARGV[2] or not known[2] or known[3] then return 0 end
 redis.call('HSET', KEYS[1], 'partitions', known[4])
 redis.call('HDEL', KEYS[1], 'former', 'target')
