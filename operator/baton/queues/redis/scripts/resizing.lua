@@ -1,5 +1,19 @@
 -- Scripts that change the number of partitions: they move slots and producers' sequences between partitions.
 
+-- Records `version value` for those of the slots ARGV[first]… whose recorded version is lower. Returns whether there are any.
+local function change_slots(first, version, value)
+  local changed = {}
+  for i, recorded in ipairs(redis.call('HMGET', SLOTS, unpack(ARGV, first))) do
+    local _, known = place(recorded)
+    if known < tonumber(version) then
+      changed[#changed + 1] = ARGV[first + i - 1]
+      changed[#changed + 1] = version .. ' ' .. value
+    end
+  end
+  if #changed > 0 then redis.call('HSET', SLOTS, unpack(changed)) end
+  return #changed > 0
+end
+
 --@script resize
 #!lua flags=allow-oom
 --@include history
@@ -32,6 +46,7 @@ return {table.concat(lines, ','), highest}
 --@script seal
 #!lua flags=allow-oom
 --@include partition
+--@include resizing
 -- Stops accepting slots that move to other partitions. ARGV: the history in which the queue has the record of the change, version,
 -- slots…
 -- Answer: 1; or 0 if the server is in another history now, so that the change may be lost.
@@ -39,19 +54,7 @@ return {table.concat(lines, ','), highest}
 -- The barrier is the last entry that was added before the seal. Repeating it, even much later, changes nothing.
 if history() ~= ARGV[1] then return 0 end
 local last = look()
-local values = redis.call('HMGET', SLOTS, unpack(ARGV, 3))
-local changed = {}
-for i = 3, #ARGV do
-  local _, version = place(values[i - 2])
-  if version < tonumber(ARGV[2]) then
-    changed[#changed + 1] = ARGV[i]
-    changed[#changed + 1] = ARGV[2] .. ' moved'
-  end
-end
-if #changed > 0 then
-  redis.call('HSET', SLOTS, unpack(changed))
-  redis.call('HSET', PROGRESS, 'sealed', ARGV[2], 'barrier', last)
-end
+if change_slots(3, ARGV[2], 'moved') then redis.call('HSET', PROGRESS, 'sealed', ARGV[2], 'barrier', last) end
 return 1
 
 --@script sequences
@@ -91,21 +94,13 @@ return 1
 --@script open
 #!lua flags=allow-oom
 --@include partition
+--@include resizing
 -- Starts accepting slots that come from another partition, where they are sealed. Their entries wait on a stage.
 -- ARGV: the history in which they were sealed, version, the partition that they come from, slots…
 -- Answer: 1; or 0 if the server is in another history now, so that the seal may be lost.
 if history() ~= ARGV[1] then return 0 end
 look()
-local values = redis.call('HMGET', SLOTS, unpack(ARGV, 4))
-local changed = {}
-for i = 4, #ARGV do
-  local _, version = place(values[i - 3])
-  if version < tonumber(ARGV[2]) then
-    changed[#changed + 1] = ARGV[i]
-    changed[#changed + 1] = ARGV[2] .. ' ' .. ARGV[3]
-  end
-end
-if #changed > 0 then redis.call('HSET', SLOTS, unpack(changed)) end
+change_slots(4, ARGV[2], ARGV[3])
 return 1
 
 --@script publish
