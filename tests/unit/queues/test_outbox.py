@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.queues.producer_side import Sent
-from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, Round, SendListener
+from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, Round
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0
@@ -65,10 +65,8 @@ class Server:
             self.table = table(self.version, {each: at for each, at in self.where.items() if at is not None} | {slot: to})
 
 
-def entry(
-    slot: int | None, value: bytes, deadline: float, due: float = -inf, listener: SendListener | None = None
-) -> OutgoingEntry:
-    return OutgoingEntry(slot, b"", value, b"", deadline, due=due, listener=listener)
+def entry(slot: int | None, value: bytes, deadline: float, due: float = -inf) -> OutgoingEntry:
+    return OutgoingEntry(slot, b"", value, b"", deadline, due=due)
 
 
 SLOT = st.sampled_from(QUEUE_SLOTS)
