@@ -167,7 +167,7 @@ class RedisQueue:
         self._transport = Transport(self._url, queue, self._announcing, files, connections)
         self._resizer = Resizer(self._transport, queue, self._keys)
         self._made: tuple[str, int] | None = None
-        """Run id and number of partitions for which all partitions are known to exist."""
+        """The server's history, and the number of partitions that are known to exist in it."""
         self._vanished = backlog.VanishedEntries(self._url.place, queue)
         self._looked: tuple[object, Sequence[backlog.PartitionCheck], QueueCheck] = (None, (), QueueCheck())
         """The raw answers of the last check, and their parsed values."""
@@ -209,7 +209,8 @@ class RedisQueue:
 
     async def ensure(self, count: int | None) -> Resizing | None:
         """See QueueAdapter. Takes one round trip once the queue exists. Raises QueueConflict."""
-        server = self._transport.server or await self._transport.discover()
+        if self._transport.server is None:
+            await self._transport.discover()
         expected = await self._count() if count is None else count
         if expected is None:
             return None
@@ -231,12 +232,12 @@ class RedisQueue:
                 await self._transport.run(scripts.RECALL, [key], (history, *known.record(table)), records.number)
                 return await self.ensure(count)
             limits_written = limits == [b"%d" % limit for limit in self._limits]
-            if not (ready and limits_written and self._made == (server.run_id, there)):
+            if not (ready and limits_written and self._made == (history, there)):
                 await self._create(history, table, range(there), change)
                 self._resizer.forget()
                 # READY comes last, so that an interrupted creation is repeated as a whole.
                 self._check_history(await self._transport.run(scripts.READY, [key], (history, *self._limits), records.number))
-                self._made = (server.run_id, there)
+                self._made = (history, there)
             if change is None and count is not None and there != count:
                 change = ResizeRecord(table, table.resized(count), count, published=False)
                 if count > there:
