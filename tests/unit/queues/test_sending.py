@@ -410,6 +410,7 @@ def test_a_producer_that_could_start_no_thread_tries_again(monkeypatch: pytest.M
         patched.setattr(threading.Thread, "start", refused)
         with pytest.raises(RuntimeError, match="can't start"):
             producer.produce("key", "value")
+    assert not producer._outbox.open
     delivery = producer.produce("key", "value")
     until(delivery.done, "the thread has sent it, or given it up")
     with pytest.raises(QueueUnreachable):
