@@ -315,7 +315,7 @@ class Operator(RedisQueue):
         files = TlsFiles(None, "shop")
         self.connections = connections_of(self._url, queue_key(world.queue), files, world=world)
         self._transport = Transport(self._url, world.queue, self._announcing, files, self.connections)
-        self._resizer = Resizer(self._transport, world.queue, self._keys)
+        self._resizer = Resizer(self._transport, world.queue)
 
 
 @pytest.fixture(scope="module")

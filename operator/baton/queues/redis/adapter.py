@@ -165,7 +165,7 @@ class RedisQueue:
         # In a cluster each queue may be on another node, so connections are not shared.
         connections = Connections.shared(self._url, files) if shared and self._url.cluster is None else None
         self._transport = Transport(self._url, queue, self._announcing, files, connections)
-        self._resizer = Resizer(self._transport, queue, self._keys)
+        self._resizer = Resizer(self._transport, queue)
         self._made: tuple[str, int] | None = None
         """The server's history, and the number of partitions that are known to exist in it."""
         self._vanished = backlog.VanishedEntries(self._url.place, queue)

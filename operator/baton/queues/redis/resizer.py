@@ -8,14 +8,15 @@ them.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from re import fullmatch
 
 from baton.queues.protocol import Resizing
 from baton.queues.redis import records, scripts
 from baton.queues.redis.batches import Batches, ScriptRun
-from baton.queues.redis.keys import PartitionKeys, queue_key
+from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.records import ResizeRecord, Way
 from baton.queues.redis.transport import Transport
 
@@ -35,10 +36,10 @@ _LINE = rb"([0-9]+:.+) ([0-9]+ [0-9]+)"
 class Resizer:
     """Changes the number of partitions of one queue."""
 
-    def __init__(self, transport: Transport, queue: str, keys: Callable[[int], PartitionKeys]) -> None:
+    def __init__(self, transport: Transport, queue: str) -> None:
         self._transport = transport
         self._queue = queue_key(queue)
-        self._keys = keys
+        self._keys = partial(partition_keys, queue)
         self._done: tuple[tuple[str, int], set[Way]] = (("", 0), set())
         """Server history and version of the change, and the ways that are unblocked."""
         self._uncopied: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
