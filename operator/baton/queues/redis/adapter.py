@@ -313,7 +313,8 @@ class RedisQueue:
     def _check_history(self, *answers: int) -> None:
         """Raises QueueUnreachable if a script was not run because the server is in another history now."""
         if not all(answers):
-            raise QueueUnreachable(f"{self._url.place} failed over or was restarted while Baton created {self._queue}.")
+            what = f"failed over or was restarted while Baton created {self._queue}. Baton tries again"
+            raise QueueUnreachable(f"{self._url.place} {what}.")
 
     async def _count(self) -> int | None:
         (count,) = await self._transport.fields(queue_key(self._queue), "partitions")
