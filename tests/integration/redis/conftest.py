@@ -1,4 +1,4 @@
-"""A server shared by all tests that do it no harm, each with its own queue; and servers that a test may stop or fill."""
+"""A server shared by all tests that leave it intact, each with its own queue; and servers that a test may stop or fill."""
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -57,31 +57,31 @@ class Queue:
         return reader
 
     async def limited(self, most: int = 10_000, redeliveries: int = 0) -> None:
-        """The spec's limits are others now."""
+        """Change the limits of the spec."""
         await self.operator.close()
         self.operator = RedisQueue(self.url, self.name, GROUP, max_delivered_unacked=most, max_redeliveries=redeliveries)
         await self.operator.ensure(self.partitions)
 
     async def granted(self, uid: str, epoch: int, partition: int = 0) -> RedisReader:
-        """A reader for the member that the partition has just been granted to."""
+        """Grant the partition to this member and return its reader."""
         owner = await self.operator.grant(partition, Uid(uid), Epoch(epoch))
         assert owner == (uid, epoch, False)
         return self.reader(uid)
 
     def key(self, partition: int, nth: int = 0) -> bytes:
-        """A key that goes to this partition."""
+        """Return the nth key of this partition."""
         table = RoutingTable.even(1, self.partitions)
         keys = (b"key-%d" % number for number in itertools.count())
         return next(itertools.islice((key for key in keys if table.partition_of(key) == partition), nth, None))
 
     async def stale_refused(self) -> Mapping[int, int]:
-        """By partition, as the operator counts them."""
+        """Return the operator's counts, by partition."""
         counted = (await self.operator.check()).stale_refused
         assert counted is not None
         return counted
 
     async def dead_letters(self) -> Mapping[int, int]:
-        """Likewise."""
+        """Return the operator's counts, by partition."""
         counted = (await self.operator.check()).dead_letters
         assert counted is not None
         return counted
@@ -152,7 +152,7 @@ async def queue(server: RedisServer) -> AsyncIterator[Queue]:
 
 @pytest.fixture
 def ranges(queue: Queue) -> Iterator[RedisRanges]:
-    """The queue as the driver of a Spark query sees it."""
+    """The queue as seen by the driver of a Spark query."""
     with closing(RedisRanges(queue.url, queue.name)) as made:
         yield made
 
@@ -174,7 +174,7 @@ def query(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> "Query":
 
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator["Operator"]:
-    """Of the queue; its pods are stopped after the test."""
+    """An operator of the queue. Its pods are stopped after the test."""
     from tests.integration.redis.pods import operating  # which imports this module
 
     async with operating(queue, tmp_path) as operator:

@@ -1,4 +1,4 @@
-"""Entries counted per key, sent by producers that go on whatever happens to the servers."""
+"""Entries counted per key, from producers that keep sending through all failures of the servers."""
 
 import asyncio
 import threading
@@ -13,15 +13,15 @@ from tests.promises import promised
 from tests.waiting import PATIENCE, eventually
 
 KEYS = 3
-"""For each partition."""
+"""Keys of each partition."""
 
 T = TypeVar("T")
 Seen = list[tuple[bytes, int, bool]]
-"""Key, number, and whether it was marked as one that came before."""
+"""Key, number, and whether the entry was marked redelivered."""
 
 
 class Load:
-    """Producers that count per key, until they are told to end: every second one is a task's."""
+    """Producers that count per key until `end`. Every second one runs in a task."""
 
     def __init__(self, queue: Queue) -> None:
         self.sent: Counter[bytes] = Counter()
@@ -56,7 +56,7 @@ class Load:
 
 @promised()
 def handled(seen: Seen) -> Counter[bytes]:
-    """The last number of each key. Each came in order, and what came twice was marked."""
+    """Return the last number of each key. Checks the order, and that repeated entries were marked."""
     firsts: Counter[bytes] = Counter()
     for key, number, redelivered in seen:
         if number <= firsts[key]:
@@ -77,7 +77,7 @@ async def processed(seen: Sequence[object], count: int) -> None:
 
 
 async def in_time(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, when there is a server that gives one."""
+    """Ask until a server answers."""
 
     async def answer() -> tuple[T] | None:
         try:

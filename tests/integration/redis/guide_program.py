@@ -1,4 +1,4 @@
-"""Runs a program of the guide as in a pod, but for the API server.
+"""Runs a program of the guide as in a pod, without an API server.
 
 python guide_program.py UID LEDGER URL NAMESPACE/QUEUE < program
 """

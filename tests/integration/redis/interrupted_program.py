@@ -17,7 +17,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import PendingSend, RedisProducer, Sent
 
 ENOUGH = 300
-"""Entries that were sent, at least."""
+"""Minimum number of entries to send."""
 
 
 class Interrupted(BaseException):

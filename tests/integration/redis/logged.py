@@ -26,7 +26,7 @@ from tests.redis_command import command
 
 
 class RefusedError(Exception):
-    """The queue does not let a task read: its first word says why."""
+    """The queue refused a task's read. The first word is the reason."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Task:
     partition: int = 0
 
     def rows(self, raw: redis.Redis, queue: str, page: int = 100) -> list[bytes]:
-        """The values, of what a producer of Baton's added. Raises RefusedError."""
+        """Return the values of entries that a Baton producer added. Raises RefusedError."""
         return [fields[b"v"] for entry_id, fields in self.entries(raw, queue, page) if entry_id.endswith(b"-0")]
 
     def entries(self, raw: redis.Redis, queue: str, page: int = 100) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
@@ -60,7 +60,7 @@ class Task:
     def page(
         self, raw: redis.Redis, queue: str, after: bytes, page: int = 100
     ) -> tuple[str, list[tuple[bytes, dict[bytes, bytes]]]]:
-        """How it was answered (owner or lent), and the entries."""
+        """Return the answer (owner or lent) and the entries."""
         keys = partition_keys(queue, self.partition)
         command(raw, "SCRIPT", "LOAD", scripts.READING.text)
         with raw.pipeline(transaction=False) as pipe:
@@ -74,7 +74,7 @@ class Task:
 
 
 def words_of_one(raw: redis.Redis, script: Script, keys: PartitionKeys, *arguments: object) -> list[str]:
-    """What a script that acts on many partitions answers of one."""
+    """Return the answer of a script for many partitions, for one of them."""
     answer: bytes = script.run(raw, (*keys_of_ranges(keys), keys.never), (len(arguments), *arguments))
     return answer.decode().split(" ")
 
@@ -89,7 +89,7 @@ def ahead(
     most_bytes: int = 0,
     partition: int = 0,
 ) -> Ahead:
-    """How far a range may go, which the queue says."""
+    """Return how far the queue lets a range reach."""
     uid, epoch = owner
     (answer,) = ranges.ahead(query, [AheadRequest(partition, Uid(uid), Epoch(epoch), start, most, most_bytes)])
     assert isinstance(answer, Ahead), answer
@@ -127,7 +127,7 @@ class Query:
         return ahead(self.ranges, self.number, ("a", 1), self.start + start, **bounds)
 
     def end(self, start: int = 0, **bounds: int) -> int:
-        """How far a range may go."""
+        """Return how far a range may reach."""
         return self.ahead(start, **bounds).end - self.start
 
     def log(self, start: int, end: int, **options: bool) -> object:
@@ -156,7 +156,7 @@ class Query:
         return words_of_one(self.raw, script, self.keys, self.number, *(self.start + one for one in positions), *more)
 
     def add_foreign(self, position: int, count: int = 1, field: str = "hand") -> None:
-        """Add entries by hand, behind the entry at this position."""
+        """Add entries by hand, after the entry at this position."""
         with self.raw.pipeline() as pipe:
             for nth in range(count):
                 pipe.xadd(self.keys.stream, {"by": field}, id=f"{self.start + position}-{nth + 1}")
@@ -166,7 +166,7 @@ class Query:
         self.raw.xdel(self.keys.stream, *(entry_id(self.start + one) for one in positions))
 
     def jump(self) -> None:
-        """As after a restart of the server: numbers go on far behind."""
+        """Let the numbers jump, as after a restart of the server."""
         self.raw.hset(self.keys.progress, "history", "another one")
 
     async def counts(self) -> tuple[int, int, int]:

@@ -34,7 +34,7 @@ SHORT = 5.5
 
 
 class Gate:
-    """A handler, or what runs `before` one: it waits in the entries that it holds until the gate is opened."""
+    """A handler (or a function to run `before` one) that blocks in the entries that it holds until the gate is opened."""
 
     def __init__(self, holds: Callable[[ReadEntry], bool] = lambda entry: True) -> None:
         self._holds = holds
@@ -76,9 +76,9 @@ class Pod:
         """Called in the handler, before an entry counts as handled."""
         self._callbacks, self._deserializers, self._options = callbacks, deserializers, options
         self.handler = handler
-        """Instead of the one that fills `log`."""
+        """Replaces the handler that fills `log`."""
         self.exit: object = None
-        """What the handler gave to sys.exit."""
+        """The status that the handler passed to sys.exit."""
         self.lease = InMemoryLease()
         self._directory = directory
         self._directory.mkdir(exist_ok=True)
@@ -88,7 +88,7 @@ class Pod:
         self.started()
 
     def started(self) -> "Pod":
-        """Also again, as a container is restarted in place: the same UID, another process."""
+        """Start the container; again for a restart in place: the same UID, another process."""
         self._deadlines = LedgerDeadlines(self._directory).left
         assignments = self._assignments()
         self.consumer = Consumer(
@@ -141,7 +141,7 @@ class Pod:
         return {(release.partition, release.epoch) for release in self.lease.releases()}
 
     def trouble(self) -> str:
-        """What keeps it from its queue, as its Lease says."""
+        """The trouble with its queue, according to its Lease."""
         return str(self.lease.lease["metadata"]["annotations"].get(TROUBLE_ANNOTATION, "")) if self.lease.lease else ""
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class Pod:
 
 
 class HearingPod(Pod):
-    """One that hears announcements of its queue, as `Consumer.from_environment` does."""
+    """A pod that hears announcements of its queue, as with `Consumer.from_environment`."""
 
     def _assignments(self) -> Assignments:
         announcements = RedisAnnouncements(self.queue.url, GROUP.group, self.uid)
@@ -165,7 +165,7 @@ class HearingPod(Pod):
 
 
 def write_ledger(directory: Path, queue: Queue, uid: Uid, owned: Grants, revoking: Grants | None = None) -> None:
-    """As it is mounted into a pod."""
+    """Write the ledger as it is mounted into a pod."""
     name = QueueName(queue.name.removeprefix("shop/"))
     entry = MemberEntry("shop/orders", MemberId("pod"), uid, 1, True, {name: _epochs(owned)}, {name: _epochs(revoking or {})})
     fresh = directory / "fresh"
@@ -189,23 +189,17 @@ class Operator:
             assert (await self.queue.operator.grant(partition, pod.uid, Epoch(epoch))).uid == pod.uid
         pod.ledger(dict(grants))
 
-    def pod(
-        self,
-        uid: str,
-        grace: float = 30.0,
-        handler: Handler | None = None,
-        callbacks: Callbacks | None = None,
-        deserializers: Deserializers | None = None,
-        program: Callable[[Consumer], None] | None = None,
-        **options: Unpack[HandlerOptions],
-    ) -> Pod:
-        pod = Pod(self.queue, self._directory / uid, uid, grace, handler, callbacks, deserializers, program, **options)
+    def pod(self, uid: str, **options: Any) -> Pod:
+        """`options`: those of Pod."""
+        pod = Pod(self.queue, self._directory / uid, uid, **options)
         self.pods.append(pod)
         return pod
 
-    async def owner(self, *partitions: int, uid: str = "a", **options: Any) -> Pod:
-        """A pod that owns these partitions at epoch 1. `options`: those of Pod."""
+    async def owner(self, *partitions: int, uid: str = "a", before: Callable[[Entry], None] | None = None, **options: Any) -> Pod:
+        """A pod that owns these partitions at epoch 1. `before`: see Pod. `options`: those of Pod."""
         pod = self.pod(uid, **options)
+        if before is not None:
+            pod.before = before
         await self.grant(pod, *((partition, 1) for partition in partitions))
         return pod
 

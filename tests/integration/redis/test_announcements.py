@@ -18,12 +18,12 @@ from tests.waiting import HOUR, until
 
 
 async def granted(queue: Queue, pod: Pod, partition: int, epoch: int) -> None:
-    """At the queue, and nowhere else."""
+    """Grant the partition at the queue only."""
     assert (await queue.operator.grant(partition, pod.uid, Epoch(epoch))).uid == pod.uid
 
 
 def announce(queue: Queue, pod: Pod, partitions: str, name: str | None = None) -> None:
-    """By hand."""
+    """Announce partitions by hand."""
     with queue.raw() as raw:
         fields = {"queue": name or queue.name.removeprefix("shop/"), "partitions": partitions}
         raw.xadd(announcements_key(GROUP.group, pod.uid), fields)
@@ -66,7 +66,7 @@ async def test_a_hand_off_completes_while_both_ledgers_are_stale(operator: Opera
 
 
 async def test_on_revoked_gets_the_time_left_while_the_ledger_is_stale(operator: Operator, queue: Queue) -> None:
-    """Whether it hears of the pause by an announcement or as it reads."""
+    """The pod learns of the pause by an announcement or while it reads."""
     left: list[float | None] = []
 
     def so(count: int, what: Callable[[], Sized]) -> bool:
@@ -200,7 +200,7 @@ async def test_announcements_made_during_an_outage_are_heard_afterwards(tmp_path
         queue.send("x", partition=1)
         until(lambda: pod.values(1) == [b"x"])
         with queue.raw() as raw:
-            raw.delete(announcements_key(GROUP.group, pod.uid))  # and what comes is a new stream
+            raw.delete(announcements_key(GROUP.group, pod.uid))  # the next announcement creates a new stream
             raw.client_kill_filter(_type="normal", skipme=True)
         await granted(queue, pod, 0, 2)
         queue.send("b")

@@ -29,7 +29,7 @@ def values(entries: Sequence[Entry]) -> list[str]:
 
 
 def _scripts(raw: redis.Redis) -> int:
-    """That have run."""
+    """Return how many scripts have run."""
     commands: Any = raw.info("commandstats")
     return sum(int(of["calls"]) for command, of in commands.items() if command in ("cmdstat_eval", "cmdstat_evalsha"))
 

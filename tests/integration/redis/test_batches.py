@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE, until
 
 
 def collecting(batches: list[Batch], ack: bool = False, **size: float) -> Callable[[Consumer], None]:
-    """A program that takes batches, and acknowledges them or not."""
+    """Return a program that collects batches, and acknowledges them if `ack`."""
 
     def program(consumer: Consumer) -> None:
         with consumer:
@@ -67,7 +67,7 @@ async def test_a_batch_keeps_within_max_bytes(operator: Operator, queue: Queue) 
 
 
 async def test_large_entries_behind_small_ones_are_not_read_ahead_of_their_batch(operator: Operator, queue: Queue) -> None:
-    """What is read goes by bytes too, and not by the size of the entries before alone."""
+    """The size of earlier entries does not decide alone how much is read."""
     batches: list[Batch] = []
     taken, go_on = threading.Event(), threading.Event()
 

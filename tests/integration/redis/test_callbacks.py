@@ -149,7 +149,7 @@ async def test_a_running_handler_returns_before_on_revoked_is_called(operator: O
 
 
 class Busy(Told):
-    """A program whose only worker is in a handler until it may go on, and whose `on_revoked` ends when it may."""
+    """A program whose only worker blocks in a handler, and whose `on_revoked` blocks too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Busy(Told):
 
 
 async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
-    """In the handler for partition 0; partition 1 is idle, and called back."""
+    """Return a program in the handler for partition 0. Partition 1 is idle and called back."""
     told = Busy()
     queue.send("short", partition=1)
     pod = await operator.owner(0, 1, handler=told.handle, callbacks=told.callbacks)

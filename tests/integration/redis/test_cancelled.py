@@ -30,7 +30,7 @@ async def test_a_request_can_be_cancelled_in_any_turn_of_the_loop(queue: Queue, 
         await QUESTIONS[question](queue.operator)
 
     for turns in count():
-        await ask()  # on a connection that is open: the turns are the same each time, until the server is waited for
+        await ask()  # opens the connection, so that each request takes the same turns until it waits for the server
         asked = asyncio.create_task(ask())
         for _ in range(turns):
             await asyncio.sleep(0)

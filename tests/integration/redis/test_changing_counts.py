@@ -46,11 +46,11 @@ class Crash(Exception):  # noqa: N818 - what happens
 
 @dataclass
 class Record:
-    """What has happened to each entry, and whether that was in order."""
+    """Records each entry's life, and checks the order."""
 
     sent: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
     seen: dict[bytes, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-    """By key: the numbers that were handed out, and in which partition."""
+    """By key, the partition in which each number was handed out."""
     done: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
     offsets: dict[tuple[int, str], bytes] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Record:
 
 @dataclass
 class Producer:
-    """As RedisProducer, but that it sends what it has whenever its turn comes, and that answers to it are lost."""
+    """Like RedisProducer, but it sends only when its turn comes, and loses answers."""
 
     raw: redis.Redis
     queue: str
@@ -93,7 +93,7 @@ class Producer:
     table: RoutingTable | None = None
     moved: int = 0
     away: int = 0
-    """For so many turns it hears and does nothing."""
+    """The number of turns that it skips."""
 
     def take(self, record: Record, keys: Sequence[bytes]) -> None:
         for _ in range(self.chance.randrange(4)):
@@ -126,7 +126,7 @@ class Producer:
 
 @dataclass
 class Member:
-    """Works on entries, and tries what it may not any more."""
+    """Works on entries, and on partitions that it has lost."""
 
     uid: str
     reader: RedisReader
@@ -170,7 +170,7 @@ class Member:
 
 
 class World:
-    """All of them, with one queue."""
+    """One queue with its producers and members."""
 
     def __init__(self, server: RedisServer, queue: str, chance: random.Random) -> None:
         self.chance = chance
@@ -182,16 +182,16 @@ class World:
         self.members = [Member(f"member-{n}", RedisReader(server.url, queue, f"member-{n}"), chance) for n in range(MEMBERS)]
         self.owners: dict[int, tuple[Member, Epoch]] = {}
         self.epochs: dict[int, int] = defaultdict(int)
-        """As the ledger has them, tombstones included."""
+        """The epochs of the ledger, tombstones included."""
         self.requests: list[ScriptRun] = []
-        """All that the operator has asked for changes."""
+        """All requests of operators that change something."""
         self.faults = True
         self.crashes = self.forgotten = 0
         keys = [list(KEYS[n::PRODUCERS]) for n in range(PRODUCERS)]
         self.keys = keys
 
     def steps(self) -> None:
-        """Some steps by all but the operator."""
+        """Take some steps of everyone but the operator."""
         for _ in range(self.chance.randint(0, 8)):
             index = self.chance.randrange(PRODUCERS)
             match self.chance.randrange(12):
@@ -217,7 +217,7 @@ class World:
             member.work(partition, epoch, self.record)
 
     def hand_over(self, partition: int | None = None) -> None:
-        """With or without a pause before it, and with entries in the old owner's hands."""
+        """Grant a partition to another member, perhaps without a pause, while the old owner holds entries."""
         partition = self.chance.choice(list(self.owners)) if partition is None else partition
         keys = partition_keys(self.queue, partition)
         if self.chance.random() < 0.5:
@@ -235,7 +235,7 @@ class World:
                 self.hand_over(partition)
 
     def forget(self, keys: dict[bytes, bytes]) -> None:
-        """A replica takes over that has only this of all that the server had."""
+        """Replace the data by these keys, as if a replica that has no more took over."""
         with self.raw.pipeline() as pipe:
             pipe.flushall()
             for key, value in keys.items():
@@ -259,11 +259,12 @@ class World:
 
 
 class Interleaved(Connections):
-    """Between any two requests others have their turn, or the operator ends; and the server forgets what it has just answered."""
+    """Between two requests others take steps, or the operator ends. Sometimes the server forgets what it has just answered."""
 
     def __init__(self, *arguments: Any, world: World) -> None:
         super().__init__(*arguments)
         self._world = world
+        self.before: dict[bytes, bytes] | None = None
 
     async def round_trip(self, requests: Sequence[ScriptRun], others: Any = ()) -> list[Any]:
         return [await self._one(request) for request in requests]
@@ -298,13 +299,23 @@ class LosesChanges(Interleaved):
         return answer
 
 
+class LosesBeforeCreating(Interleaved):
+    """The server forgets everything since `before` when partitions are to be created."""
+
+    async def _one(self, request: ScriptRun) -> Any:
+        if request.script is scripts.CREATE and self.before is not None:
+            self._world.forget(self.before)
+            self.before = None
+        return request.script.run(self._world.raw, request.keys, request.arguments)
+
+
 class Operator(RedisQueue):
     def __init__(self, world: World, connections_of: type[Interleaved] = Interleaved) -> None:
         super().__init__(world.server.url, world.queue, GROUP)
         files = TlsFiles(None, "shop")
-        connections = connections_of(self._url, queue_key(world.queue), files, world=world)
-        self._transport = Transport(self._url, world.queue, self._announcing, files, connections)
-        self._resizer = Resizer(self._transport, world.queue, self._keys)
+        self.connections = connections_of(self._url, queue_key(world.queue), files, world=world)
+        self._transport = Transport(self._url, world.queue, self._announcing, files, self.connections)
+        self._resizer = Resizer(self._transport, world.queue)
 
 
 @pytest.fixture(scope="module")
@@ -314,20 +325,21 @@ def debugged() -> Iterator[RedisServer]:
 
 
 async def change(world: World, count: int) -> None:
-    """As the operator does: again and again until it is done, and once more from the beginning after it has ended."""
+    """Repeat the change until it is complete, with a new operator after each crash."""
     operator = Operator(world)
     while True:
         try:
             resizing = await operator.ensure(count)
             found = (await operator.check()).partitions
         except (Crash, QueueUnreachable) as failure:
-            assert isinstance(failure if isinstance(failure, Crash) else failure.__context__, Crash), failure
+            ended = isinstance(failure if isinstance(failure, Crash) else failure.__context__, Crash)
+            assert ended or "failed over" in str(failure), failure
             await operator.close()
             operator = Operator(world)
             continue
         assert found is not None
         world.open(found)
-        if resizing is None and found == count:  # else the server has forgotten that it is done
+        if resizing is None and found == count:  # otherwise the server has forgotten the end of the change
             break
         world.steps()
     await operator.close()
@@ -336,7 +348,7 @@ async def change(world: World, count: int) -> None:
 
 
 async def withdrawn(world: World, partition: int) -> None:
-    """Nothing is left there, nor comes again."""
+    """Withdraw an empty partition."""
     member, epoch = world.owners.pop(partition)
     member.lose(partition, epoch)
     world.epochs[partition] += 1
@@ -375,37 +387,41 @@ async def test_every_key_keeps_its_order_and_nothing_is_lost(debugged: RedisServ
 
 
 async def test_steps_begun_before_a_failover_have_no_effect_after_it(debugged: RedisServer) -> None:
-    """The new primary may not have been told of it."""
-    name, keys = "shop/failed-over", partition_keys("shop/failed-over", 1)
-    operator = RedisQueue(debugged.url, name, GROUP)
+    """The new primary may have lost the records that they follow from."""
+    world = World(debugged, "shop/failed-over", random.Random(0))
+    operator = RedisQueue(debugged.url, world.queue, GROUP)
     await operator.ensure(2)
-    with debugged.client() as raw:
-        before = history_of(raw)
-        assert scripts.SEAL.run(raw, partition_keys(name, 0), [before, 2, 0]) == 1
-        raw.execute_command("DEBUG", "CHANGE-REPL-ID")
-        steps = [
-            ScriptRun(scripts.SEAL, partition_keys(name, 0), [before, 2, 1]),
-            ScriptRun(scripts.DRAINED, partition_keys(name, 0), [before, 2]),
-            ScriptRun(scripts.OPEN, keys, [before, 2, 0, 0]),
-            ScriptRun(scripts.PUBLISH, [queue_key(name)], [before, 2]),
-            ScriptRun(scripts.UNBLOCK, keys, [before, 2, 0, 0]),
-            ScriptRun(scripts.RESIZED, [queue_key(name)], [before, 1]),
-        ]
-        raw.hset(queue_key(name), mapping={"next": RoutingTable.even(2, 3).to_text(), "former": "", "target": 3})
-        assert [step.script.run(raw, step.keys, step.arguments) for step in steps[:5]] == [0] * 5
-        raw.hdel(queue_key(name), "next")
-        assert steps[5].script.run(raw, steps[5].keys, steps[5].arguments) == 0
-        assert raw.hget(keys.slots, "0") is None and raw.hget(queue_key(name), "version") == b"1"
-        assert raw.hget(partition_keys(name, 0).slots, "1") == b"1"
-        now = history_of(raw)
-        assert scripts.SEAL.run(raw, partition_keys(name, 0), [now, 2, 0]) == 1
-        assert scripts.OPEN.run(raw, keys, [now, 2, 0, 0]) == 1
-        assert raw.hget(keys.slots, "0") == b"2 0"
+    queue, giver, taker = [queue_key(world.queue)], *(partition_keys(world.queue, partition) for partition in range(2))
+    text = RoutingTable.even(2, 3).to_text()
+    steps = [
+        ScriptRun(scripts.RECALL, queue, [1, RoutingTable.even(1, 2).to_text(), 2, 2]),
+        ScriptRun(scripts.CREATE, giver, [10, 0, 1, 0, 1]),
+        ScriptRun(scripts.READY, queue, [10, 0]),
+        ScriptRun(scripts.RESIZE, queue, [GROUP.uid, 1, 3, 3, text]),
+        ScriptRun(scripts.SEAL, giver, [2, 0]),
+        ScriptRun(scripts.REMEMBER, taker, ["0:producer", "1 1000"]),
+        ScriptRun(scripts.OPEN, taker, [2, 0, 0]),
+        ScriptRun(scripts.PUBLISH, queue, [2]),
+        ScriptRun(scripts.DRAINED, giver, [2]),
+        ScriptRun(scripts.UNBLOCK, taker, [2, 0, 0]),
+        ScriptRun(scripts.RESIZED, queue, [2]),
+    ]
+    before = history_of(world.raw)
+    command(world.raw, "DEBUG", "CHANGE-REPL-ID")
+    now = history_of(world.raw)
+    world.raw.hdel(queue_key(world.queue), "ready")
+    for script, keys, arguments, *_ in steps:
+        everything = world.everything()
+        assert script.run(world.raw, keys, [before, *arguments]) == 0
+        assert world.everything() == everything
+        assert script.run(world.raw, keys, [now, *arguments]) == 1
+    assert (table_of(world.raw, world.queue).to_text(), world.raw.hget(taker.slots, "0")) == (text, b"2")
     await operator.close()
+    world.close()
 
 
 async def test_a_change_lost_in_a_failover_seals_no_slot(debugged: RedisServer) -> None:
-    """The former primary had recorded it and answered; the new one never heard of it."""
+    """The former primary had recorded the change and answered; the new one never had it."""
     world = World(debugged, "shop/never-changed", random.Random(0))
     operator = Operator(world, LosesChanges)
     await operator.ensure(2)
@@ -414,4 +430,23 @@ async def test_a_change_lost_in_a_failover_seals_no_slot(debugged: RedisServer) 
     assert await operator.ensure(2) is None
     accepted_once(world.raw, world.queue, 2)
     await operator.close()
+    world.close()
+
+
+async def test_slots_of_a_lost_change_are_not_created_at_their_new_partition(debugged: RedisServer) -> None:
+    """An operator starts, reads the records of a change, and creates missing keys at a primary that never had the change."""
+    world = World(debugged, "shop/lost-before-creating", random.Random(0))
+    operator = Operator(world, LosesBeforeCreating)
+    await operator.ensure(2)
+    before = world.everything()
+    while await operator.ensure(3) is not None:
+        pass
+    starting = Operator(world, LosesBeforeCreating)
+    starting.connections.before = before
+    with pytest.raises(QueueUnreachable, match="failed over"):
+        await starting.ensure(None)
+    assert await starting.ensure(None) is None
+    accepted_once(world.raw, world.queue, 3)
+    for each in (operator, starting):
+        await each.close()
     world.close()

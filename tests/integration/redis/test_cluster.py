@@ -38,7 +38,7 @@ def cluster() -> Iterator[Clustered]:
 
 
 def apart(cluster: Clustered) -> str:
-    """The name of a new queue that is on another node than the announcements of its group."""
+    """Return the name of a new queue that is on another node than the announcements of its group."""
     theirs = cluster.master(announcements_key(GROUP.group, ""))
     return next(name for number in _numbers if cluster.master(queue_key(name := f"shop/apart-{number}")) is not theirs)
 
@@ -72,7 +72,7 @@ async def test_nothing_is_lost_under_load_while_a_cluster_changes(cluster: Clust
             await give(partition, pods[owners[partition] is pods[0]])
 
         async def again(incarnation: str | None, former: Uid) -> None:
-            """As the operator does where the incarnation is another one."""
+            """Grant all partitions again, as the operator does for a new incarnation."""
             assert (await in_time(queue.operator.check)).incarnation != incarnation
             for partition in sorted(owners):
                 await give(partition, owners[partition])
@@ -96,7 +96,7 @@ async def test_nothing_is_lost_under_load_while_a_cluster_changes(cluster: Clust
             await give(0, pods[former is pods[0]])
             await again(incarnation, former.uid)
             await processed(seen, 200)
-            dead.start()  # on this thread: it dies with the one that starts it
+            dead.start()  # on this thread, as the server dies with the thread that starts it
             while await in_time(lambda: queue.operator.ensure(PARTITIONS + 2)) is not None:
                 await processed(seen, 10)
 
@@ -222,7 +222,7 @@ async def test_silent_nodes_named_first_do_not_block_the_others(cluster: Cluster
         url = cluster.url().replace("://", f"://{hosts},")
 
         async def made() -> bool:
-            """As the operator tries it: for so long, and then again."""
+            """Try like the operator: with its time limit, and then again."""
             queue = RedisQueue(url, f"shop/among-{next(_numbers)}", GROUP)
             try:
                 async with asyncio.timeout(ANSWERS_WITHIN):

@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE, until
 
 
 class Record:
-    """What ran when. Of each unit of order, never two at a time."""
+    """Records which entries ran at the same time, and counts overlaps within a unit of order."""
 
     def __init__(self, by_key: bool) -> None:
         self.order: dict[bytes, list[int]] = defaultdict(list)
@@ -43,7 +43,7 @@ class Record:
 
 
 def send(queue: Queue, keys: int, each: int) -> None:
-    """So many keys of each partition, in turns."""
+    """Send to this many keys of each partition, in turns."""
     for partition in range(queue.partitions):
         names = [queue.key(partition, nth) for nth in range(keys)]
         queue.producer.send_many((name, str(number)) for number in range(each) for name in names)

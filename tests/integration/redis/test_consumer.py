@@ -30,9 +30,7 @@ async def test_entries_are_handled_in_order_and_acknowledged(operator: Operator,
 
 
 async def test_a_partition_called_back_is_released_while_others_go_on(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a")
-    pod.before = gate = Gate(lambda entry: entry.partition == 0)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, before=(gate := Gate(lambda entry: entry.partition == 0)))
     queue.send("a", "b", "c")
     gate.reached()
     pod.ledger({1: 1}, revoking={0: 1})
@@ -60,7 +58,6 @@ async def test_a_pause_at_the_queue_suffices_to_call_a_partition_back(operator: 
 
 
 async def test_a_consumer_that_wakes_up_late_begins_no_entry_it_lost(operator: Operator, queue: Queue) -> None:
-    late, punctual = operator.pod("late"), operator.pod("punctual")
     stopped, wake_up = threading.Event(), threading.Event()
 
     def stop(entry: Entry) -> None:
@@ -70,8 +67,7 @@ async def test_a_consumer_that_wakes_up_late_begins_no_entry_it_lost(operator: O
             time.sleep(SURE_FOR + 0.1)
 
     queue.send(*(str(number) for number in range(5)))
-    late.before = stop
-    await operator.grant(late, (0, 1))
+    late, punctual = await operator.owner(0, uid="late", before=stop), operator.pod("punctual")
     assert stopped.wait(PATIENCE)
     await acknowledged(queue, but=4)
     await operator.grant(punctual, (0, 2))
@@ -93,7 +89,6 @@ async def test_a_consumer_that_wakes_up_late_begins_no_entry_it_lost(operator: O
 
 
 async def test_a_failing_entry_is_retried_and_holds_up_only_its_partition(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a")
     tries: list[bytes] = []
 
     def fail_twice(entry: Entry) -> None:
@@ -102,10 +97,9 @@ async def test_a_failing_entry_is_retried_and_holds_up_only_its_partition(operat
             if len(tries) < 3:
                 raise RuntimeError("no")
 
-    pod.before = fail_twice
     queue.send("a", "bad", "c")
     queue.send("x", "y", partition=1)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, before=fail_twice)
     until(lambda: len(pod.log) == 5)
     assert pod.values() == [b"a", b"bad", b"c"]
     assert len(tries) == 3
@@ -114,7 +108,6 @@ async def test_a_failing_entry_is_retried_and_holds_up_only_its_partition(operat
 
 
 async def test_a_partition_with_a_failing_entry_can_be_called_back(operator: Operator, queue: Queue) -> None:
-    pod, other = operator.pod("a"), operator.pod("b")
     failed = threading.Event()
 
     def fail(entry: Entry) -> None:
@@ -122,9 +115,8 @@ async def test_a_partition_with_a_failing_entry_can_be_called_back(operator: Ope
             failed.set()
             raise RuntimeError("no")
 
-    pod.before = fail
     queue.send("a", "bad", "c")
-    await operator.grant(pod, (0, 1))
+    pod, other = await operator.owner(0, before=fail), operator.pod("b")
     assert failed.wait(PATIENCE)
     pod.gives_back((0, 1))
     await operator.grant(other, (0, 2))
@@ -183,7 +175,7 @@ async def test_entries_in_hand_at_the_end_of_grace_are_finished_unmarked(operato
     queue.send(*quick, partition=1)
     until(lambda: len(pod.log) == 800)
     await acknowledged(queue)
-    pod.consumer._loop._turns.requests.per_entry = 0.001  # so quick that it has many in hand, however slow the machine is
+    pod.consumer._loop._turns.requests.per_entry = 0.001  # so fast that it has many entries in hand, even on a slow machine
 
     pod.before = gate = Gate()
     for partition in (0, 1):
@@ -201,12 +193,6 @@ async def test_entries_in_hand_at_the_end_of_grace_are_finished_unmarked(operato
     await operator.grant(other, (0, 2), (1, 2))
     until(lambda: len(pod.log) + len(other.log) == 900)
     assert not any(redelivered for _, _, redelivered in other.log)
-
-
-async def test_a_consumer_without_partitions_stops_at_once(operator: Operator) -> None:
-    pod = operator.pod("a", grace=HOUR)
-    pod.stop()
-    until(pod.gone)
 
 
 async def test_a_partition_released_at_an_epoch_is_not_taken_up_at_it(operator: Operator, queue: Queue) -> None:
@@ -248,7 +234,6 @@ async def test_reading_resumes_when_redis_is_back(tmp_path: Path) -> None:
 
 async def test_an_entry_that_always_fails_becomes_a_dead_letter(operator: Operator, queue: Queue) -> None:
     await queue.limited(redeliveries=2)
-    pod = operator.pod("a", grace=SHORT)
     tries: list[bool] = []
 
     def fail(entry: Entry) -> None:
@@ -256,9 +241,8 @@ async def test_an_entry_that_always_fails_becomes_a_dead_letter(operator: Operat
             tries.append(entry.redelivered)
             raise ValueError("no such customer")
 
-    pod.before = fail
     queue.send("a", "bad", "b", "c")
-    await operator.grant(pod, (0, 1))
+    pod = await operator.owner(0, grace=SHORT, before=fail)
     until(lambda: pod.values() == [b"a", b"b", b"c"])
     assert tries == [False, True, True]
     assert [letter[b"why"] for letter in queue.letters()] == [b"ValueError: no such customer"]
@@ -269,16 +253,15 @@ async def test_an_entry_that_always_fails_becomes_a_dead_letter(operator: Operat
 
 async def test_entries_of_a_lost_partition_leave_room_for_the_others(operator: Operator, queue: Queue) -> None:
     await queue.limited(most=1)
-    pod, other, gate = operator.pod("a"), operator.pod("b"), Gate()
+    gate = Gate()
 
     def fail(entry: Entry) -> None:
         if entry.partition == 1:
             gate(entry)
             raise RuntimeError("no")
 
-    pod.before = fail
     queue.send("x", partition=1)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod, other = await operator.owner(0, 1, before=fail), operator.pod("b")
     gate.reached()
     # The deadline passes while the handler is at it; then the handler fails, and its entry is in hand when the ledger comes.
     await operator.grant(other, (1, 2))
@@ -292,11 +275,10 @@ async def test_entries_of_a_lost_partition_leave_room_for_the_others(operator: O
 async def test_a_partition_taken_with_an_entry_in_hand_is_logged_as_lost(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An idle one is logged as handed off."""
+    """An idle partition is logged as handed off."""
     caplog.set_level(logging.INFO, "baton.consumer")
-    pod, other = operator.pod("a"), operator.pod("b")
-    pod.before = gate = Gate(lambda entry: entry.value == b"x")
-    await operator.grant(pod, (0, 1), (1, 1))
+    gate = Gate(lambda entry: entry.value == b"x")
+    pod, other = await operator.owner(0, 1, before=gate), operator.pod("b")
     queue.send("a")
     until(lambda: pod.values() == [b"a"])
     await acknowledged(queue)
@@ -313,8 +295,8 @@ async def test_a_partition_taken_with_an_entry_in_hand_is_logged_as_lost(
 
 
 async def test_entries_in_hand_come_again_when_the_ledger_names_their_partition_again(operator: Operator, queue: Queue) -> None:
-    """As when the ledger was deleted: it is written again with the same epochs."""
-    pod, gate, fails = operator.pod("a"), Gate(), [True]
+    """A deleted ledger is written again with the same epochs."""
+    gate, fails = Gate(), [True]
 
     def fail_once(entry: Entry) -> None:
         if entry.partition == 1 and fails:
@@ -322,9 +304,8 @@ async def test_entries_in_hand_come_again_when_the_ledger_names_their_partition_
             fails.clear()
             raise RuntimeError("no")
 
-    pod.before = fail_once
     queue.send("x", "y", partition=1)
-    await operator.grant(pod, (0, 1), (1, 1))
+    pod = await operator.owner(0, 1, before=fail_once)
     gate.reached()
     pod.ledger({0: 1})
     gate.open()
@@ -337,7 +318,7 @@ async def test_entries_in_hand_come_again_when_the_ledger_names_their_partition_
 async def test_a_wrong_database_is_logged_and_on_the_lease(
     queue: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many partitions it has been told to read there."""
+    """The number of partitions makes no difference."""
     elsewhere = replace(queue, url=queue.url.removesuffix("/0") + "/7")
     async with operating(elsewhere, tmp_path) as operator:
         pod = operator.pod("a")

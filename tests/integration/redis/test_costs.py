@@ -29,7 +29,7 @@ async def test_the_cost_of_an_entry_is_independent_of_a_former_owners_leftovers(
 
 
 def _cost_of_an_entry(queue: Queue, owner: RedisReader, partition: int) -> int:
-    """Of reading it and acknowledging it. The server may be held up meanwhile: the least of many is what it costs."""
+    """Return the cost of reading and acknowledging an entry. Take the minimum of several, as the server may be delayed."""
     before = _spent(queue)
     entries = owner.read(partition, Epoch(2), 1)
     owner.ack(partition, Epoch(2), [entry.offset for entry in entries])
@@ -57,7 +57,7 @@ async def test_the_cost_of_an_entry_is_independent_of_the_partition_count(server
 
 
 async def test_an_entry_crosses_the_network_to_its_consumer_once(queue: Queue, tmp_path: Path, raw: redis.Redis) -> None:
-    """What wakes the consumer does not carry it."""
+    """The wake-up does not carry the entry."""
     size = 1_000_000
     async with operating(queue, tmp_path) as operator:
         pod = await operator.owner(0, 1, uid="owner")
@@ -76,18 +76,18 @@ async def test_a_check_takes_two_scripts_for_any_number_of_partitions(server: Re
 
 
 async def test_idle_partitions_with_a_backlog_add_one_script_to_a_check(server: RedisServer) -> None:
-    """Or as many as keep the server from copying much at once."""
+    """Or more scripts, so that each copies little."""
     for partitions, size, more in ((20, 1, 1), (256, 1, 4), (6, 2**20, 3)):
         assert await _scripts_of_a_look(server, partitions, "x" * size) == 2 + more
 
 
 async def _scripts_of_a_look(server: RedisServer, partitions: int, *entries: str) -> int:
-    """With these entries in each partition. In a few round trips."""
+    """Return the number of scripts of a check, with these entries in each partition. Checks that it takes few round trips."""
     queue = await make_queue(server.url, partitions)
     for partition in range(partitions if entries else 0):
         queue.send(*entries, partition=partition)
     with queue.raw() as raw:
-        for _ in range(2):  # the first connects
+        for _ in range(2):  # the first round connects
             scripts, trips = _scripts(raw), _read(raw)
             await queue.operator.ensure(partitions)
             checked = await queue.operator.check()
@@ -105,13 +105,13 @@ def _scripts(raw: redis.Redis) -> int:
 
 
 def _read(raw: redis.Redis) -> int:
-    """How often the server has read from a connection."""
+    """Return how often the server has read from a connection."""
     stats: Any = raw.info("stats")
     return int(stats["total_reads_processed"])
 
 
 def _sent(raw: redis.Redis) -> int:
-    """Bytes that the server has sent."""
+    """Return the bytes that the server has sent."""
     stats: Any = raw.info("stats")
     return int(stats["total_net_output_bytes"])
 
@@ -122,13 +122,13 @@ def _blocked(raw: redis.Redis) -> bool:
 
 
 def _commands(raw: redis.Redis) -> int:
-    """Commands that clients have sent, without those of who looks here."""
+    """Return the number of commands that clients have sent, except INFO."""
     commands: Any = raw.info("commandstats")
     return sum(int(of["calls"]) for command, of in commands.items() if command != "cmdstat_info")
 
 
 def _spent(queue: Queue) -> int:
-    """Microseconds that the server has spent in scripts."""
+    """Return the microseconds that the server has spent in scripts."""
     with queue.raw() as raw:
         commands: Any = raw.info("commandstats")
     return int(commands.get("cmdstat_evalsha", {}).get("usec", 0)) + int(commands.get("cmdstat_eval", {}).get("usec", 0))

@@ -23,7 +23,7 @@ SOME = st.integers(1, 8)
 
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[RedisServer]:
-    """A server that can be told that it is another one now."""
+    """A server whose history can be changed."""
     with RedisServer(debug=True) as running:
         yield running
 
@@ -65,7 +65,7 @@ async def test_nothing_is_skipped_after_entries_were_read_in_both_ways(queue: Qu
 
 
 class OwnersOfAPartition(RuleBasedStateMachine):
-    """One partition and its owners, beside what should be known of each entry."""
+    """One partition and its owners, and the expected state of each entry."""
 
     url: str
     names: Callable[[], str]
@@ -80,18 +80,18 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         self.keys = partition_keys(self.queue.name, 0)
         self.epoch, self.paused, self.sent = Epoch(1), False, 0
         self.to_do: dict[bytes, str] = {}
-        """By value, which is unlike all others, the offset where it is known."""
+        """By value (unique), the offset if it is known."""
         self.received: list[tuple[bytes, str]] = []
-        """Under this epoch."""
+        """Value and offset of entries received under this epoch."""
         self.held: set[bytes] = set()
         self.ranges = ranges_of(self.queue)
         self.query, self.start = self.ranges.begin(), self.ranges.positions()[0].committed
         self.range: RangeToLog | None = None
-        """What Spark has in its offset log, and not in its commit log."""
+        """The range in Spark's offset log that is not in its commit log."""
         self.logged: set[bytes] = set()
-        """Its values, while the queue lets it be read,"""
+        """The values of the range while it can be read."""
         self.most = 0
-        """and how many there are at most."""
+        """The maximum number of these values."""
         self.reader = self.loop.run_until_complete(self.queue.granted("a", self.epoch))
         self.send(8)
 
@@ -99,7 +99,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         for value in values:
             self.to_do.pop(value, None)
         self.held -= values
-        if self.logged & values:  # a range without them would not be what it was
+        if self.logged & values:  # the range would lack them
             self.logged, self.most = set(), 0
 
     def count_the_dead(self) -> None:
@@ -128,7 +128,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
     @precondition(lambda self: self.received)
     @rule(which=st.lists(st.integers(0, 7), min_size=1))
     def acknowledge(self, which: list[int]) -> None:
-        """Of what it received last, also what was finished with."""
+        """Acknowledge some of the last entries, including finished ones."""
         some = [self.received[-1 - nth % len(self.received)] for nth in which]
         self.reader.ack(0, self.epoch, [offset for _, offset in some])
         self.finish({value for value, _ in some if value in self.held})
@@ -202,7 +202,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         assert self.loop.run_until_complete(self.queue.operator.outstanding(0)) == max(len(self.held), self.most)
 
     def teardown(self) -> None:
-        """Whatever came before, all that is to do comes, in order."""
+        """Check that all unfinished entries are delivered in order."""
         try:
             self.loop.run_until_complete(self.queue.limited(10_000, 0))
             self.grant()
@@ -224,6 +224,6 @@ def test_counts_are_right_in_any_order_of_events(forgetful: RedisServer, new_nam
     machine = type(
         "Owners", (OwnersOfAPartition,), {"url": forgetful.url, "names": staticmethod(new_name), "redeliveries": redeliveries}
     )
-    # To shrink one takes minutes.
+    # No shrinking, which takes minutes.
     as_they_come = settings(max_examples=40, stateful_step_count=30, deadline=None, phases=(Phase.generate,))
     run_state_machine_as_test(machine, settings=as_they_come)

@@ -1,4 +1,4 @@
-"""An entry that ends its process again and again is named, and does not hold up others."""
+"""An entry that repeatedly ends its process is named and does not block others."""
 
 import asyncio
 from pathlib import Path
@@ -59,7 +59,7 @@ async def test_with_order_key_other_keys_of_the_partition_go_on(queue: Queue, tm
 async def test_only_the_fatal_entry_becomes_a_dead_letter(
     server: RedisServer, tmp_path: Path, options: dict[str, object]
 ) -> None:
-    """And nothing else that the same processes had in their hands: each of these has one try left."""
+    """No other entry that the same processes held, although each of these has one attempt left."""
     queue = await make_queue(server.url, partitions=30)
     await queue.limited(redeliveries=1)
     for partition in range(30):

@@ -53,7 +53,7 @@ def ids(queue: Queue, *arguments: object) -> list[str]:
 
 
 async def died(queue: Queue, *values: str, partition: int = 0, why: str = "ValueError: no") -> None:
-    """They are sent, handed out, and set aside."""
+    """Send these values and set them aside."""
     queue.send(*values, partition=partition)
     owner = await queue.granted("a", 1, partition)
     for entry in owner.read(partition, ONE):

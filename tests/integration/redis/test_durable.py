@@ -21,7 +21,7 @@ from tests.waiting import eventually, until
 @pytest.mark.parametrize("valkey", [False, True])
 @pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
 async def test_a_change_of_owner_waits_for_no_disk(caplog: pytest.LogCaptureFixture, fsync: str, *, valkey: bool) -> None:
-    """To wait for it took a second, and where the server leaves that to its machine it was in vain."""
+    """Waiting for the disk took a second, and was useless if the server leaves syncing to its machine."""
     caplog.set_level(logging.WARNING)
     with RedisServer(fsync=fsync, valkey=valkey) as server, server.client() as raw:
         queue = await make_queue(server.url)
@@ -78,7 +78,7 @@ async def test_an_entry_sent_again_on_a_new_connection_waits_for_replicas(*, val
 
 @pytest.mark.parametrize("valkey", [False, True])
 async def test_a_grant_made_again_on_a_new_connection_waits_for_replicas(*, valkey: bool) -> None:
-    """As in a cluster, where the operator announces the grant on another connection."""
+    """In a cluster the operator announces the grant on another connection."""
     async with replicated_queue(valkey=valkey) as (primary, replica, queue):
         replica.freeze()
         keys = partition_keys(queue.name, 0)

@@ -26,7 +26,7 @@ BYTES = bytes(range(256))
 
 def call(queue: Queue, command: str, *arguments: str, given: str | bytes | None = None) -> Result:
     words = [command, "--redis-url", queue.url, queue.name, *arguments]
-    with ThreadPoolExecutor(1) as away:  # from the test's event loop, for the command has one
+    with ThreadPoolExecutor(1) as away:  # outside the test's event loop, as the command runs its own
         return away.submit(CliRunner().invoke, main, words, input=given).result()
 
 
@@ -41,7 +41,7 @@ def values(queue: Queue, *arguments: str, partition: int = 0) -> list[str]:
 
 
 def everything(queue: Queue) -> dict[bytes, bytes | None]:
-    """All that the server has of the queue."""
+    """Return all data of the queue."""
     with queue.raw() as raw:
         return {name: raw.dump(name) for name in raw.scan_iter(f"pq:{{{queue.name}}}:*")}
 
@@ -128,7 +128,7 @@ def test_lines_before_a_bad_line_are_sent(queue: Queue, line: str, said: str) ->
 
 
 async def test_a_unix_socket_works_for_all_sides(tmp_path: Path) -> None:
-    """Of this machine, for all sides of a queue."""
+    """Operator, producer, consumer and commands connect to it."""
     socket = tmp_path / "redis"
     words = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", ""]
     with ChildProcess(words, stdout=subprocess.DEVNULL) as server:

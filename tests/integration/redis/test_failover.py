@@ -56,7 +56,7 @@ class Pair:
         self.address = Address(first)
 
     def settle(self) -> None:
-        """The replica has what the primary has."""
+        """Wait until the replica has all data."""
         with self.primary.client() as raw:
             until(lambda: raw.execute_command("WAIT", 1, 1000))
 
@@ -96,7 +96,7 @@ async def test_all_sides_leave_a_primary_that_became_a_replica(pair: Pair, tmp_p
 
 
 async def test_clients_of_the_former_primary_retry_within_their_patience(pair: Pair, tmp_path: Path) -> None:
-    """The address leads to it for a while yet: producers wait, and idle consumers do not settle there."""
+    """While the address still leads there, producers wait and idle consumers keep trying."""
     queue = await make_queue(pair.address.url)
     async with operating(queue, tmp_path) as operator:
         pod = await operator.owner(0)
@@ -112,7 +112,7 @@ async def test_clients_of_the_former_primary_retry_within_their_patience(pair: P
             pair.address.target = pair.primary
             sending.join(PATIENCE)
         with pair.replica.client() as raw:
-            raw.replicaof("127.0.0.1", "1")  # so that it hears of nothing new
+            raw.replicaof("127.0.0.1", "1")  # so that it gets no new data
         until(lambda: len(pod.log) == 2)
         queue.send("2")
         until(lambda: pod.values() == [b"0", b"1", b"2"])
@@ -143,14 +143,14 @@ async def test_lingering_sends_continue_at_the_new_primary(pair: Pair) -> None:
 
 
 def _errors(server: RedisServer, word: str) -> int:
-    """How many answers have begun with this word."""
+    """Return how many answers began with this word."""
     with server.client() as raw:
         errors: dict[str, dict[str, int]] = raw.info("errorstats")
     return errors.get(f"errorstat_{word}", {}).get("count", 0)
 
 
 async def test_a_wait_at_a_replica_is_refused(pair: Pair) -> None:
-    """It would take the blocking read, and nothing would ever come."""
+    """A replica would accept the blocking read, and nothing would ever arrive."""
     queue = await make_queue(pair.address.url)
     owner = await queue.granted("a", 1)
     owner.read(0, Epoch(1))
@@ -165,7 +165,7 @@ async def test_a_wait_at_a_replica_is_refused(pair: Pair) -> None:
 
 
 async def test_a_producer_waits_for_min_replicas_to_write() -> None:
-    """As after a failover, until the former primary is back as a replica."""
+    """After a failover there is no replica until the former primary is back."""
     async with own_queue() as (server, queue):
         with server.client() as raw:
             raw.config_set("min-replicas-to-write", 1)
@@ -185,7 +185,7 @@ async def test_a_producer_waits_for_min_replicas_to_write() -> None:
 
 
 async def test_a_grant_right_after_a_failover_loads_its_script_again(pair: Pair) -> None:
-    """The former one does not know it either, takes it, and refuses to run it."""
+    """The former primary does not know the script either: it loads it and refuses to run it."""
     queue = await make_queue(pair.address.url)
     pair.change_places()
     assert (await queue.operator.grant(0, Uid("a"), ONE)).uid == "a"

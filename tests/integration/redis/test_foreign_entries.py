@@ -46,7 +46,7 @@ def number_of(entry: Entry) -> int:
 
 
 FAR = "9000000000000000-*"
-"""Beyond the numbers of entries to come, which `*` is not."""
+"""An id above those of future entries (unlike `*`)."""
 FOREIGN = ("*", {"k": "key", "v": "value", "t": "0"}), ("*", {"something": "else"}), (FAR, {"a": "\x00\xff", "b": ""})
 
 
@@ -97,7 +97,7 @@ async def test_many_foreign_entries_are_set_aside_in_portions(queue: Queue, wher
 
 
 async def test_reading_continues_behind_a_foreign_entry_with_a_far_id(queue: Queue) -> None:
-    """Entries before and after it are counted and come once, however they are read."""
+    """Entries before and after it are counted and delivered once, by both ways of reading."""
     queue.send("1", "2", "3")
     add(queue, (FAR, {"a": "b"}))
     queue.send("4", "5")
@@ -125,7 +125,7 @@ async def test_reading_continues_behind_a_foreign_entry_with_a_far_id(queue: Que
 
 @pytest.mark.parametrize("beyond", ["9200000000000000-*", "18446744073709551615-18446744073709551615"])
 async def test_a_foreign_entry_beyond_all_numbers_delays_only_new_entries(queue: Queue, beyond: str) -> None:
-    """Where the server takes lower ids again, not even these."""
+    """Not even these, if the server accepts lower ids again."""
     queue.send("1", "2")
     add(queue, (beyond, {"a": "b"}))
     sending = threading.Thread(target=queue.send, args=("3", "4"))
@@ -159,7 +159,7 @@ async def test_a_producer_blocked_by_a_foreign_entry_says_so(valkey: RedisServer
 
 
 async def test_a_blocked_partition_does_not_delay_lingering_others(valkey: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of partition 0 the next try would be in an hour."""
+    """The next attempt for partition 0 would be in an hour."""
     monkeypatch.setattr(outbox, "_FIRST_PAUSE", HOUR)
     queue = await make_queue(valkey.url)
     queue.send("1")

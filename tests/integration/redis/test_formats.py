@@ -24,7 +24,7 @@ VOLATILE = {
 
 
 async def test_the_keys_of_a_queue_have_their_documented_format() -> None:
-    """Two partitions become three; one is paused with entries in hand, of the other a range is logged."""
+    """Two partitions become three. One is paused with entries in hand; the other has a logged range."""
     with RedisServer() as server, server.client() as raw:
         queue = await make_queue(server.url, name="shop/orders")
         with closing(ranges_of(queue)) as ranges:

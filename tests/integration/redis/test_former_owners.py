@@ -29,15 +29,15 @@ DEADLINE = 0.03
 
 @dataclass
 class Member:
-    """Works on what it was granted, and on what it had before."""
+    """Works on its partitions, and on those that it has lost."""
 
     uid: str
     reader: RedisReader
     granted: dict[int, Epoch] = field(default_factory=dict)
     lost: list[tuple[int, Epoch, list[str]]] = field(default_factory=list)
-    """Partitions and epochs that are over, with what was in hand."""
+    """Lost partitions, their epochs, and the offsets that were in hand."""
     finished: dict[int, list[tuple[Epoch, bytes]]] = field(default_factory=dict)
-    """Values whose acknowledgement was taken."""
+    """Values whose acknowledgement was accepted."""
     seen: list[tuple[int, bytes, Epoch, bool]] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     accepted: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Member:
                 self.reader.ack(partition, epoch, offsets)
                 self.finished.setdefault(partition, []).append((epoch, entry.value))
                 if chance.random() < 0.02:
-                    time.sleep(DEADLINE * 2)  # a stop in mid-work, past the deadline
+                    time.sleep(DEADLINE * 2)  # pause past the deadline
         except PartitionPaused:
             pass
         except StaleOwner:
@@ -157,7 +157,7 @@ def each_exactly_once_and_in_order(members: list[Member]) -> None:
     count = 0
     for partition in range(PARTITIONS):
         finished = [item for member in members for item in member.finished.get(partition, [])]
-        for _, value in sorted(finished, key=lambda item: item[0]):  # stable: within an epoch as its owner finished
+        for _, value in sorted(finished, key=lambda item: item[0]):  # stable, so it keeps the order within an epoch
             key, number = value.split(b":")
             assert last.get(key, -1) < int(number)
             last[key] = int(number)

@@ -78,7 +78,7 @@ class Fleet:
         self._epoch = 0
 
     async def start(self, program: str) -> Process:
-        """Another process, to which both partitions are granted."""
+        """Start another process and grant it both partitions."""
         self.processes.append(Process(self.queue, self._directory, f"pod-{len(self.processes)}", program))
         await self.grant(self.processes[-1])
         return self.processes[-1]
@@ -107,7 +107,7 @@ class Fleet:
         return sum((await self.queue.operator.check()).lag.values())
 
     def rows(self, question: str) -> list[tuple[bytes, object]]:
-        """What the database answers; nothing before the program has created its tables."""
+        """Query the database; empty before the program has created its tables."""
         with closing(sqlite3.connect(self._directory / "state.db", timeout=30)) as database:
             try:
                 return database.execute(question).fetchall()
@@ -283,7 +283,7 @@ async def test_the_next_owner_gets_an_incomplete_sequence_from_its_beginning(fle
     first = await fleet.start(SEQUENCES)
     queue.producer.send_many([(one, "a"), (other, "x"), (one, "b"), (other, "end")])
     until(lambda: fleet.rows("SELECT * FROM orders") == [(other, b"x end")])
-    await eventually(lambda: fleet.outstanding_is(2))  # what is acknowledged is told a little later
+    await eventually(lambda: fleet.outstanding_is(2))  # acknowledgements reach the queue a little later
     await fleet.call_back(first)
     await fleet.start(SEQUENCES)
     queue.producer.send_many([(one, "c"), (one, "end")])
@@ -316,7 +316,7 @@ consumer = Consumer.from_environment(on_revoked=lambda partitions, time_left: pr
 
 def handle(entry):
     print("begun", entry.value, flush=True)
-    while not (os.path.exists("signalled") and consumer.interrupted):  # a new ledger interrupts, too
+    while not (os.path.exists("signalled") and consumer.interrupted):  # a new ledger also interrupts
         time.sleep(0.01)
     print("asked", flush=True)
     time.sleep(%s)

@@ -14,7 +14,7 @@ ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 
 
 def following(offset: str) -> str:
-    """The offset of the entry that was added next."""
+    """Return the offset of the next entry."""
     return f"{int(offset.partition('-')[0]) + 1}-0"
 
 
@@ -81,7 +81,7 @@ async def test_reading_old_entries_only_takes_no_new_ones(queue: Queue) -> None:
 
 
 async def test_leftovers_are_outstanding_only_once_handed_out(queue: Queue) -> None:
-    """Or a hand-off right after a hand-off could never end before its deadline."""
+    """Otherwise a hand-off right after another could not end before its deadline."""
     queue.send("a", "b", "c", "d")
     (await queue.granted("a", ONE)).read(0, ONE, 3)
     second = await queue.granted("b", TWO)

@@ -22,13 +22,13 @@ from tests.waiting import PATIENCE
 ONE = Epoch(1)
 LARGE = 100_000
 MOST = 32
-"""Small entries that a script looks at together."""
+"""Small entries that a script reads together."""
 MOST_BYTES = MOST * 2**16
-"""Of large ones."""
+"""Bytes of large entries that a script reads together."""
 
 
 def asked_for(queue: Queue, read: Callable[[], object]) -> list[int]:
-    """How many entries scripts have asked for at once, meanwhile."""
+    """Return the counts that scripts requested during `read`."""
     counts: list[int] = []
     with queue.raw() as raw, raw.monitor() as monitor:
         read()
@@ -58,7 +58,7 @@ async def test_the_entries_a_script_reads_depend_on_their_size(queue: Queue) -> 
     assert [entry.value for entry in found] == [value.encode() for value in values]
     assert not any(entry.redelivered for entry in found)
     assert 1 < max(counts) <= MOST_BYTES / LARGE, "also of the small ones before them"
-    again = queue.reader("a")  # the same after a restart, of what is pending
+    again = queue.reader("a")  # after a restart: the same for pending entries
     found.clear()
     counts = asked_for(queue, lambda: found.extend(all_of(again)))
     assert [entry.value for entry in found] == [value.encode() for value in values]
@@ -70,7 +70,7 @@ async def test_the_entries_a_script_reads_depend_on_their_size(queue: Queue) -> 
 
 
 async def test_scripts_read_few_large_foreign_entries_at_once(queue: Queue, raw: redis.Redis) -> None:
-    """A producer goes on behind them when they are set aside, and that is as many scripts as it takes."""
+    """A producer continues after them once several scripts have set them aside."""
     queue.send("a")
     stream = partition_keys(queue.name, 0).stream
     for number in range(60):
@@ -93,7 +93,7 @@ async def test_few_large_dead_letters_are_listed_at_once(queue: Queue) -> None:
 
 
 async def test_a_dead_letter_has_the_beginning_of_a_large_foreign_entry(queue: Queue, raw: redis.Redis) -> None:
-    """All of it in JSON took the server 20 ms for each megabyte: one of 300 MB was never through."""
+    """Converting all of it to JSON took the server 20 ms per megabyte, so 300 MB never succeeded."""
     queue.send("a")
     keys = partition_keys(queue.name, 0)
     size = 8_000_000

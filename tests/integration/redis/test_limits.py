@@ -21,7 +21,7 @@ ONE, TWO, THREE, FOUR = Epoch(1), Epoch(2), Epoch(3), Epoch(4)
 
 
 def begun(reader: RedisReader, epoch: Epoch) -> Iterator[Entry]:
-    """What a consumer has read, as far as it begins that: before it begins what was handed out before, the queue counts it."""
+    """Yield the entries that a consumer begins. Before it begins an entry that was handed out before, the queue counts that."""
     read = Entries.of(reader.read(0, epoch))
     for entry in read:
         if entry.offset not in read.times or reader.begin_again(0, epoch, entry.offset, read.times[entry.offset]):
@@ -56,7 +56,7 @@ async def test_a_limit_below_the_partition_count_still_empties_all_partitions(se
         rounds += 1
         assert rounds < 100
         held: list[tuple[int, list[str]]] = []
-        for partition in range(5):  # always in this order, which gives no partition precedence
+        for partition in range(5):  # always in this order, without favoring a partition
             held.append((partition, [entry.offset for entry in owner.read(partition, ONE)]))
         assert sum([await queue.operator.outstanding(partition) for partition in range(5)]) <= 2
         for partition, offsets in held:
@@ -210,7 +210,7 @@ async def test_an_entry_that_was_read_but_not_begun_had_no_attempt(queue: Queue)
     await queue.limited(redeliveries=1)
     queue.send("a", "b")
     (await queue.granted("a", ONE)).read(0, ONE)
-    for _ in range(3):  # as a container that starts again and again, and ends at an entry of another partition
+    for _ in range(3):  # like a container that crashes repeatedly at an entry of another partition
         assert len(queue.reader("a").read(0, ONE)) == 2
     for epoch in (TWO, THREE):
         assert len((await queue.granted("b", epoch)).read(0, epoch)) == 2
@@ -233,7 +233,7 @@ async def test_each_failed_attempt_is_counted(queue: Queue) -> None:
 
 @contextmanager
 def answers_lost(reader: RedisReader, nth: int = 1) -> Iterator[None]:
-    """From the nth request on, including retries, the server does what it is asked and its answers are lost."""
+    """From the nth request on, including retries, the server runs requests and their answers are lost."""
     client = reader._client
     ask, asked_before = client.evalsha, count(1)
 
@@ -254,7 +254,7 @@ async def test_a_failure_whose_answer_was_lost_is_counted_once(queue: Queue) -> 
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
     first, second = owner.read(0, ONE)
-    for nth in (1, 2):  # that the server is asked
+    for nth in (1, 2):  # the first request whose answer is lost
         for entry in (first, second):
             with answers_lost(owner, nth):
                 owner.retry(0, ONE, entry.offset, "no")

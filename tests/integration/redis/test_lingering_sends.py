@@ -26,7 +26,7 @@ ONE = Epoch(1)
 
 
 class Threads:
-    """The producer for threads, as tests of both ask it."""
+    """The producer for threads, with the methods of `Tasks`."""
 
     def __init__(self, url: str, queue: str, **options: Any) -> None:
         self.producer = RedisProducer(url, queue, **{"patience": PATIENCE} | options)
@@ -80,7 +80,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
 
     yield one
     for each in made:
-        with suppress(QueueUnreachable):  # what the test wanted to fail
+        with suppress(QueueUnreachable):  # expected failures
             await each.close(0)
 
 
@@ -152,7 +152,7 @@ async def test_a_partition_or_none_may_be_given_instead_of_a_key(queue: Queue, m
 
 
 class LossyProxy:
-    """Passes requests on to the server, and loses the answers of the first connections with everything that follows."""
+    """Forwards requests to the server, and cuts the first connections instead of returning the answer."""
 
     def __init__(self, server: RedisServer, lost: int) -> None:
         self._target = (server.bind, server.port)
@@ -168,7 +168,7 @@ class LossyProxy:
         with client, socket.create_connection(self._target) as upstream:
             threading.Thread(target=self._pump, args=(client, upstream), daemon=True).start()
             while answer := _receive(upstream):
-                # The answer to a script is the one that matters: the number of the first entry, if everything was taken.
+                # The answer to the script add: the number of the first entry, if all were added.
                 if self._left and re.match(rb":\d{16}\r\n", answer):
                     self._left -= 1
                     client.shutdown(socket.SHUT_RDWR)
@@ -215,7 +215,7 @@ async def test_produce_waits_for_room_in_a_full_buffer(make: Make) -> None:
         with frozen.client() as raw:
             raw.config_set("maxmemory", 1)
         with pytest.raises(QueueUnreachable, match=r"is full \(maxmemory\).* The producer's buffer is full \(10,000 bytes\)"):  # noqa: PT012
-            for _ in range(100):  # one of them
+            for _ in range(100):  # one of them raises
                 await hasty.produce(other.key(0), "h" * 1000)
         producing = asyncio.gather(patient.produce_all([(other.key(0), "p" * 1000) for _ in range(50)]))
         await asyncio.wait({producing}, timeout=0.2)

@@ -185,7 +185,7 @@ async def test_a_voided_range_that_is_logged_again_is_as_good_as_any(queue: Queu
     query.logged(0, 2)
     owner.read(0, ONE)
     query.logged(0, 2)
-    raw.hdel(query.keys.progress, "logged", "loggedTo")  # as a failover may
+    raw.hdel(query.keys.progress, "logged", "loggedTo")  # as in a failover
     assert query.rows(0, 2) == [b"a", b"b"]
 
 
@@ -265,7 +265,7 @@ async def test_a_queue_that_does_not_exist_is_named(queue: Queue, raw: redis.Red
 
 
 async def test_a_range_ends_where_it_would_have_too_many_bytes(queue: Queue, query: Query) -> None:
-    """Marks about every 1 MiB say how many bytes came before."""
+    """Marks about every 1 MiB have the number of bytes before them."""
     queue.send(*("x" * 10_000 for _ in range(1000)))
     await queue.granted("a", ONE)
     size = len(queue.key(0)) + 10_000
@@ -287,7 +287,7 @@ async def test_a_range_ends_before_a_large_entry_among_small_ones(queue: Queue, 
 
 
 async def test_marks_of_finished_entries_are_removed(queue: Queue, raw: redis.Redis) -> None:
-    """Also if entries are acknowledged one by one, and no range is ever finished."""
+    """Even if entries are acknowledged one by one and no range is finished."""
     owner = await queue.granted("a", ONE)
     for _ in range(8):
         queue.send(*("x" * 100_000 for _ in range(22)))
@@ -347,7 +347,7 @@ async def test_a_query_resumes_when_a_full_disk_has_room_again() -> None:
 
 
 async def test_a_skipped_backlog_is_removed_by_as_many_scripts_as_it_takes(queue: Queue, query: Query, raw: redis.Redis) -> None:
-    """After a restart of the server, whose numbers have a gap: each entry counts as it is removed."""
+    """After a restart the numbers have a gap, so each entry counts when it is removed."""
     queue.send(*map(str, range(30_000)))
     query.jump()
     queue.send(*map(str, range(20_000)))
@@ -401,12 +401,12 @@ async def test_the_size_of_the_largest_entry_is_forgotten_once_all_are_done(queu
 
 
 async def test_pages_grow_again_behind_the_largest_entry(queue: Queue, query: Query) -> None:
-    """Although there are always other entries."""
+    """Even though there are always other entries."""
     for value in ("x" * 300_000, "y" * 100_000, "z"):
         queue.send(value)
     query.finish(1)
     assert 100_000 <= largest(query) <= 200_000, "of what is left, half of the largest at most"
-    for _ in range(8):  # half of that each time that all which was there is done
+    for _ in range(8):  # halved each time all earlier entries are done
         queue.send("s")
         query.finish(query.bounds().last - query.start - 1)
     assert not largest(query)
@@ -434,7 +434,7 @@ async def test_an_entry_deleted_by_hand_is_not_left_over_after_the_numbers_jumpe
 
 @pytest.mark.parametrize("jumped", [False, True], ids=["dense", "jumped"])
 async def test_finishing_a_range_looks_for_foreign_entries(queue: Queue, query: Query, ranges: RedisRanges, jumped: bool) -> None:
-    """By as many scripts as it takes, whatever their numbers, and nothing else goes with them."""
+    """Several scripts set them aside, and no other entry."""
     queue.send("a")
     query.add_foreign(1, 1500)
     queue.send("b", "c")
@@ -489,7 +489,7 @@ async def test_large_foreign_entries_are_set_aside_one_by_one(queue: Queue, quer
 
 
 async def test_ranges_go_on_behind_numbers_that_were_never_given(queue: Queue, query: Query) -> None:
-    """After a restart the numbers jump: a backlog in front of the gap is read in ranges as large as ever."""
+    """After a restart the numbers jump. The backlog before the gap is still read in large ranges."""
     queue.send(*map(str, range(2000)))
     await queue.granted("a", ONE)
     query.jump()
@@ -521,7 +521,7 @@ async def test_a_position_stays_valid_when_numbers_jump_while_idle(queue: Queue,
     committed = query.bounds().committed
     assert committed > query.start + 1e8
     assert found.end == found.last == query.start + 1
-    raw.hdel(query.keys.progress, "finished")  # as a failover may
+    raw.hdel(query.keys.progress, "finished")  # as in a failover
     assert query.finish(1) == Finished()
     assert (query.bounds().committed, (await query.counts())[2]) == (committed, 0), "it stays ahead"
     queue.send("b")
@@ -563,7 +563,7 @@ async def test_a_range_with_entries_deleted_by_hand_is_gone(queue: Queue, query:
 
 
 async def test_a_foreign_entry_does_not_stand_in_for_a_deleted_last_one(queue: Queue, query: Query) -> None:
-    """There are as many entries as there were."""
+    """The number of entries stays the same."""
     queue.send("a", "b")
     query.add_foreign(2)
     query.delete(2)
@@ -608,7 +608,7 @@ async def test_a_change_of_the_partition_count_waits_for_logged_ranges(queue: Qu
 
 
 async def test_positions_from_before_a_queue_was_made_again_are_gone(queue: Queue, query: Query, raw: redis.Redis) -> None:
-    """Its new entries have larger numbers than the lost ones, so a position is not beyond them."""
+    """Its new entries have larger numbers than the lost ones, so old positions are below them."""
     queue.send("a", "b")
     await queue.granted("a", ONE)
     query.logged(0, 2)

@@ -135,7 +135,7 @@ async def test_entries_moved_before_a_rollback_come_again_as_redelivered(new_nam
 
 
 async def resizing(queue: Queue) -> Resizing | None:
-    """Of a server that has just been started."""
+    """Call ensure until the restarted server answers."""
     while True:
         try:
             return await queue.operator.ensure(3)

@@ -21,14 +21,14 @@ ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 
 
 class Snapshot:
-    """What is on a server's disk now; it comes back with that."""
+    """A copy of a server's disk, to roll the server back to."""
 
     def __init__(self, server: RedisServer, folder: Path) -> None:
         self._server, self._copy = server, folder
         shutil.copytree(server.directory / "appendonlydir", folder)
 
     def roll_back(self) -> None:
-        """As a crash does that takes what had not reached the disk."""
+        """Roll back, as in a crash that loses unsynced writes."""
         self._server.kill()
         shutil.rmtree(self._server.directory / "appendonlydir")
         shutil.copytree(self._copy, self._server.directory / "appendonlydir")
@@ -62,7 +62,7 @@ async def test_after_a_rollback_offsets_are_unique_and_uncertain_entries_marked(
 
 
 async def test_repeated_rollbacks_give_different_offsets_each_time(tmp_path: Path) -> None:
-    """As of a server that crashes again and again: also what it took since the last crash is lost."""
+    """Each crash also loses the entries since the last one."""
     async with own_queue(fsync="always") as (server, queue):
         offsets: list[str] = []
         for crash in range(6):
@@ -76,7 +76,7 @@ async def test_repeated_rollbacks_give_different_offsets_each_time(tmp_path: Pat
 
 
 async def test_a_promoted_replica_uses_different_offsets() -> None:
-    """It may not have had everything."""
+    """It may lack the last writes."""
     async with replicated_queue() as (primary, replica, queue):
         queue.send("a", "b")
         caught_up(primary)
@@ -240,7 +240,7 @@ async def test_work_goes_on_after_the_operator_restored_deleted_keys(
             raw.delete(*partition_keys(queue.name, 0), *partition_keys(queue.name, 1), f"pq:{{{queue.name}}}:queue")
         else:
             raw.delete(getattr(partition_keys(queue.name, 0), what))
-        for _ in range(2):  # looks
+        for _ in range(2):  # as in two checks
             await queue.operator.ensure(2)
             records = (await queue.operator.check()).owners
         if records.get(0) != ("a", 1, False):
@@ -256,7 +256,7 @@ async def test_work_goes_on_after_the_operator_restored_deleted_keys(
 
 
 async def test_a_deleted_owner_record_gets_the_specs_limits_again(queue: Queue, keys: PartitionKeys, raw: redis.Redis) -> None:
-    """Without them an entry that always fails would never be set aside."""
+    """Otherwise an entry that always fails would never be set aside."""
     await queue.limited(7, redeliveries=3)
     await queue.granted("a", ONE)
     raw.delete(keys.owner)
@@ -267,7 +267,7 @@ async def test_a_deleted_owner_record_gets_the_specs_limits_again(queue: Queue, 
 
 
 async def test_entries_ahead_of_the_clock_survive_a_deleted_record() -> None:
-    """Two restarts, one soon after the other, take the numbers there."""
+    """Two restarts in quick succession put the numbers ahead."""
     async with own_queue(debug=True) as (_, queue):
         owner = await queue.granted("a", ONE)
         with queue.raw() as raw:

@@ -19,7 +19,7 @@ from tests.redis_server import RedisServer
 
 PARTITIONS, ONE = 260, Epoch(1)
 LONG, ENTRIES = 3, 11_000
-"""A partition with so many entries that the script which removes them ends with it."""
+"""A partition with so many entries that the script ends after removing them."""
 
 
 @pytest.fixture

@@ -135,28 +135,6 @@ async def test_consumer_and_operator_report_the_same_lag(queue: Queue) -> None:
     assert reader.lag(range(queue.partitions)) == sum((await queue.operator.check()).lag.values()) == 4
 
 
-async def test_a_refusal_is_counted_and_not_timed_as_a_release(queue: Queue, tmp_path: Path) -> None:
-    await queue.operator.grant(0, UID, Epoch(1))
-    await queue.operator.grant(0, Uid("uid-of-b"), Epoch(2))
-    async with measured(queue, tmp_path) as pod:
-        pod.ledger({0: 1})
-        until(lambda: (pod.says("refused_total") or 0) >= 1)
-        pod.ledger({}, revoking={0: 1})
-        pod.ledger({})
-    assert pod.says("release_seconds_count") is None
-
-
-async def test_entries_of_a_former_owner_count_as_redelivered(queue: Queue, tmp_path: Path) -> None:
-    queue.send("a", "b")
-    before = await queue.granted("uid-of-b", 1)
-    assert len(before.read(0, Epoch(1))) == 2
-    await queue.operator.grant(0, UID, Epoch(2))
-    async with measured(queue, tmp_path) as pod:
-        pod.ledger({0: 2})
-        until(lambda: pod.says("handled_total") == 2)
-        assert pod.says("redelivered_total") == 2
-
-
 async def test_the_metrics_page_omits_the_lag_of_an_unreachable_queue(tmp_path: Path) -> None:
     async with own_queue(fsync="always") as (server, queue):
         await queue.operator.grant(0, UID, Epoch(1))

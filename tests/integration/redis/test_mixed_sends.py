@@ -18,7 +18,7 @@ ONE = Epoch(1)
 
 
 class Mixed:
-    """Sends of all kinds, by threads and tasks. Each counts with its own keys."""
+    """Sends of all kinds, by threads and tasks. Each thread and task counts with its own keys."""
 
     def __init__(self, queue: Queue) -> None:
         options: dict[str, Any] = {"patience": PATIENCE, "max_entries": 50, "buffer_bytes": 20_000}
@@ -82,7 +82,7 @@ async def test_all_kinds_of_sends_keep_order_through_crashes_and_resizing(
             return sum(map(len, found.values())) > before
 
         async def resized(partitions: int) -> bool:
-            """The server may have just come back."""
+            """Change the count; False if the server is just restarting."""
             with suppress(QueueUnreachable):
                 done = await queue.operator.ensure(partitions) is None
                 for partition in range((await queue.operator.check()).partitions or 0):

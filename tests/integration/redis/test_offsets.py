@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 
 def numbers(raw: redis.Redis, queue: Queue) -> list[int]:
-    """Of the entries that are there."""
+    """Return the numbers of the existing entries."""
     found = cast("list[tuple[bytes, dict[bytes, bytes]]]", raw.xrange(partition_keys(queue.name, 0).stream))
     return [entry_number(entry_id) for entry_id, _ in found]
 
@@ -79,7 +79,7 @@ async def test_reading_offsets_writes_nothing(queue: Queue, raw: redis.Redis) ->
 
 
 async def test_entries_before_a_time_are_counted_one_by_one(queue: Queue, raw: redis.Redis) -> None:
-    """Whatever the order of the times: only a beginning that is older as a whole is passed over."""
+    """Times may be out of order: only a beginning that is older as a whole is skipped."""
     stream = partition_keys(queue.name, 0).stream
     queue.send("a")
     (first,) = numbers(raw, queue)
@@ -120,7 +120,7 @@ async def test_entries_before_a_set_offset_are_neither_read_nor_dead_letters(que
 async def test_an_offset_at_the_end_skips_a_long_backlog(queue: Queue) -> None:
     queue.send(*(str(number) for number in range(12_000)))
     owner = await queue.granted("former", 1)
-    owner.ack(0, Epoch(1), [entry.offset for entry in owner.read(0, Epoch(1), 50)][::2])  # numbers are missing now
+    owner.ack(0, Epoch(1), [entry.offset for entry in owner.read(0, Epoch(1), 50)][::2])  # leaves a gap in the numbers
     end = (await offsets(queue)).end
     await queue.operator.set_offset(0, Epoch(1), end)
     assert await offsets(queue) == PartitionOffsets(end, end, end, 0, 0)

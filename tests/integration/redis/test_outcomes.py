@@ -1,14 +1,11 @@
 """Outcomes of an entry that a handler chooses (retry, reject, ack), and what it can ask about its entry."""
 
 import json
-import logging
 import time
 from functools import partial
 from pathlib import Path
 
-import pytest
-
-from baton.consumer import Backoff, Batch, Consumer, Entry, Reject, Retry
+from baton.consumer import Backoff, Entry, Reject, Retry
 from baton.consumer.handler_options import Deserializers
 from baton.model.ids import Epoch, Uid
 from tests.integration.redis.conftest import Queue, own_queue
@@ -53,22 +50,8 @@ async def test_the_next_owner_continues_counting_attempts(operator: Operator, qu
     assert seen == [("a", 0), ("a", 1), ("b", 2), ("b", 3)], "at the hand-off the wait is cut short"
 
 
-async def test_later_entries_wait_behind_a_nacked_one(operator: Operator, queue: Queue) -> None:
-    seen: list[int] = []
-
-    def handle(entry: Entry) -> None:
-        seen.append(int(entry.value))
-        if entry.value == b"150" and not entry.redelivered:
-            entry.nack(delay=0)
-
-    queue.send(*map(str, range(300)))
-    await operator.owner(0, handler=handle)
-    until(lambda: len(seen) >= 301)
-    assert seen == [*range(151), *range(150, 300)]
-
-
 async def test_a_rejected_entry_becomes_a_dead_letter_at_once(operator: Operator, queue: Queue) -> None:
-    """Also where the queue would try entries for ever."""
+    """Even without a limit of redeliveries."""
     seen: list[bytes] = []
 
     def handle(entry: Entry) -> None:
@@ -85,58 +68,6 @@ async def test_a_rejected_entry_becomes_a_dead_letter_at_once(operator: Operator
     assert dead(queue) == [(b"b", b"no such customer"), (b"c", b"KeyError: 'customer'")]
     assert seen == [b"a", b"b", b"c", b"d"]
     pod.gives_back((0, 1))
-    assert await lag(queue) == 0
-
-
-async def test_an_entry_that_cannot_be_deserialized_becomes_a_dead_letter(operator: Operator, queue: Queue) -> None:
-    seen: list[tuple[object, object]] = []
-    queue.send('{"n": 1}', "{", '{"n": 2}')
-    pod = operator.pod(
-        "a", handler=lambda entry: seen.append((entry.key, entry.value)), deserializers=Deserializers(bytes.decode, json.loads)
-    )
-    await operator.grant(pod, (0, 1))
-    ((value, why),) = until(lambda: dead(queue))
-    assert value == b"{" and why.startswith(b"it could not be deserialized: JSONDecodeError")
-    until(lambda: len(seen) == 2, "the next entry is handled")
-    key = queue.key(0).decode()
-    assert seen == [(key, {"n": 1}), (key, {"n": 2})]
-
-
-async def test_an_error_message_that_is_not_utf8_still_becomes_a_dead_letter(
-    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL, "baton.consumer.worker")  # pytest-xdist cannot pass on the traceback's text
-    await queue.limited(redeliveries=1)
-
-    def handle(entry: Entry) -> None:
-        raise ValueError("no such file caf\udce9")
-
-    queue.send("a")
-    pod = await operator.owner(0, handler=handle)
-    until(lambda: dead(queue) or pod.gone())
-    assert dead(queue) == [(b"a", b"ValueError: no such file caf?")]
-
-
-async def test_a_late_ack_of_an_earlier_attempt_has_no_effect(operator: Operator, queue: Queue) -> None:
-    answers: list[bool] = []
-    tries: list[Batch] = []
-
-    def program(consumer: Consumer) -> None:
-        with consumer:
-            for batch in consumer.batches(max_wait=0):
-                tries.append(batch)
-                if len(tries) == 1:
-                    batch[0].nack(delay=0)
-                elif len(tries) == 2:
-                    answers.append(tries[0].ack().wait(PATIENCE))
-                    batch.nack(delay=0)
-                else:
-                    answers.append(batch.ack().wait(PATIENCE))
-
-    queue.send("a")
-    await operator.owner(0, program=program)
-    until(lambda: len(answers) == 2)
-    assert (answers, len(tries)) == ([False, True], 3)
     assert await lag(queue) == 0
 
 
@@ -183,24 +114,6 @@ async def test_unacknowledged_entries_go_to_the_next_owner_without_delay(operato
     await operator.grant(other, (0, 2))
     until(lambda: other.log == [(0, b"b", True)])
     assert not kept[1].ack().wait(PATIENCE)
-
-
-async def test_a_failing_batch_handler_gets_its_entries_again(operator: Operator, queue: Queue) -> None:
-    sizes: list[int] = []
-    seen: list[tuple[bytes, bool]] = []
-
-    def handle(batch: Batch) -> None:
-        sizes.append(len(batch))
-        seen.extend((entry.value, entry.redelivered) for entry in batch)
-        if not batch[0].redelivered:
-            raise RuntimeError("no")
-
-    queue.send("a", "b", "c")
-    pod = await operator.owner(0, handler=handle, max_entries=10, max_wait=0.05)
-    until(lambda: [value for value, again in seen if again] == [b"a", b"b", b"c"])
-    assert seen[: sizes[0]] == [(value, False) for value in (b"a", b"b", b"c")][: sizes[0]]
-    pod.gives_back((0, 1))
-    assert await lag(queue) == 0
 
 
 async def test_still_mine_tells_a_long_handler_whether_it_owns_its_entry(operator: Operator, queue: Queue) -> None:

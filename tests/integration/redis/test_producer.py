@@ -67,7 +67,7 @@ async def test_a_repeated_call_with_the_same_sequences_adds_nothing(queue: Queue
 
 
 async def test_a_foreign_slot_is_refused_unless_its_sequence_is_known(queue: Queue, raw: Any) -> None:
-    """The sequence is checked first: what had been added before its slot moved is no duplicate at the new place."""
+    """The sequence is checked first, so a retry adds no duplicate after its slot moved."""
     slot, other = slot_of(queue.key(0)), slot_of(queue.key(1))
     keys = partition_keys(queue.name, 0)
     request = ["p", other, 1, "k", "v", "", slot, 1, "k", "w", "", other, 2, "k", "x", ""]
@@ -156,7 +156,7 @@ async def test_nothing_is_sent_if_one_entry_is_neither_bytes_nor_str(queue: Queu
 
 
 async def test_each_of_many_threads_keeps_to_its_patience(server: RedisServer, new_name: Callable[[], str]) -> None:
-    """They do not wait for one another's as well: that would take longer than this test waits."""
+    """Threads do not wait for each other's patience, which would exceed this test's."""
     threads, patience = 300, 0.5
     assert threads * patience > PATIENCE
     with RedisProducer(server.url, new_name(), patience=patience) as producer:
@@ -219,7 +219,7 @@ async def test_the_handler_runs_in_the_producers_trace(queue: Queue, operator: O
 async def test_an_interrupted_async_producer_settles_every_entry(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException], nth: int
 ) -> None:
-    """SystemExit ends the event loop; another exception ends a task. Either left an entry that waited for ever."""
+    """SystemExit ends the event loop; another exception ends a task. Both used to leave an entry without an outcome."""
     calls, place, given = count(), Outbox._place, list[AsyncPendingSend]()
 
     def interrupted(*arguments: Any) -> None:

@@ -22,7 +22,7 @@ ONE = Epoch(1)
 
 
 async def run(queue: Queue, program: str) -> tuple[list[str], list[Entry]]:
-    """What it prints, and what is in the queue then."""
+    """Run a program. Returns its output, and the entries of the queue."""
     assert "redis://:password@redis.shop:6379/0" in program and '"shop/orders"' in program
     program = program.replace("redis://:password@redis.shop:6379/0", queue.url).replace('"shop/orders"', f'"{queue.name}"')
     done = await asyncio.to_thread(
@@ -54,7 +54,7 @@ async def test_the_asyncio_program(queue: Queue) -> None:
     assert (len(found), [entry.value for entry in seventeen][-1000:]) == (1101, [b"%d" % number for number in range(1000)])
 
 
-# -- A handler of a signal raises in the middle of a send: each entry has an outcome in the end
+# -- A signal handler raises during a send: each entry still gets an outcome
 
 
 async def everything(queue: Queue, partition: int) -> list[Entry]:

@@ -162,18 +162,3 @@ def test_produce_waits_for_slow_callbacks(queue: Queue, monkeypatch: pytest.Monk
     go_on.set()
     producing.join()
     assert len(given) == 2 * _MOST_CALLBACKS
-
-
-def test_an_entry_is_not_accepted_if_no_thread_can_start(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with RedisProducer(queue.url, queue.name, patience=PATIENCE) as producer:
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", refused)
-            with pytest.raises(RuntimeError, match="new thread"):
-                producer.produce(queue.key(0), "not taken")
-        assert not producer._outbox.open
-        delivery = producer.produce(queue.key(0), "taken")
-        until(delivery.done)
-        assert delivery.result().offset is not None

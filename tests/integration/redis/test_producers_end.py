@@ -40,7 +40,7 @@ with producer:
 
 
 def ended(command: list[str]) -> tuple[int, str]:
-    """The status and the words of a process that gets SIGTERM when it has said a lot."""
+    """Send SIGTERM after 500 lines of output. Returns the status and the output."""
     with ChildProcess(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = []

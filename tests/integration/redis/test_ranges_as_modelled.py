@@ -22,7 +22,7 @@ WEIGHTS = {
     "ahead": 1, "log": 2, "reading": 2, "finish": 1, "fence": 1, "set_aside": 1,
     "add": 2, "grant": 1, "pause": 1, "single": 2, "ack": 1, "keep": 1, "fail_over": 1, "look": 1,
 }  # fmt: skip
-"""How often each of these happens."""
+"""The relative frequency of each step."""
 UIDS = ("a", "b")
 
 
@@ -38,7 +38,7 @@ class Server:
         return plain(script.run(self.client, self.keys, arguments))
 
     def run_many(self, script: Script, *arguments: object) -> Answer:
-        """One of those that act on many partitions, on this one."""
+        """Run a script for many partitions, on this one."""
         words = words_of_one(self.client, script, self.keys, *arguments)
         return tuple(int(word) if word.isdigit() else word for word in words)
 
@@ -46,13 +46,13 @@ class Server:
         return int(self.client.hget(self.keys.progress, "last") or 0)
 
     def keep(self) -> None:
-        """What a replica has by now."""
+        """Save the state that a replica has."""
         self.kept = {
             key: self.client.dump(key) for key in (self.keys.owner, self.keys.stream, self.keys.progress, self.keys.dead)
         }
 
     def fail_over(self) -> None:
-        """To the replica: what was written since then is lost."""
+        """Fail over to the replica: later writes are lost."""
         for key, text in self.kept.items():
             if text is None:
                 self.client.delete(key)
@@ -90,7 +90,7 @@ def number(entry_id: bytes) -> int:
 
 
 class Life:
-    """One random life of a partition, twice."""
+    """One random life of a partition, at the server and in the model."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
         self.server, self.rng = server, rng
@@ -111,7 +111,7 @@ class Life:
         assert real == modelled, "\n".join([*self.told, f"{self.model}"])
 
     def query(self) -> int:
-        """Mostly the latest; now and then the next, or one from before."""
+        """Return mostly the latest query, sometimes the next or an earlier one."""
         self.queries += self.rng.random() < 0.1
         return max(0, self.queries - (self.rng.random() < 0.1))
 
@@ -130,7 +130,7 @@ class Life:
             return self.model.uid, self.model.epoch
         return self.rng.choice(UIDS), max(0, self.model.epoch - self.rng.choice([0, 1]))
 
-    # -- what is asked of both
+    # -- requests to both
 
     def add(self) -> None:
         self.server.add()

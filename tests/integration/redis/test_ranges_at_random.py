@@ -39,18 +39,18 @@ Rows = dict[int, bytes]
 
 @dataclass
 class Batch:
-    """Of Spark's offset log."""
+    """A batch in Spark's offset log."""
 
     start: int
     end: int
     rows: Rows | None = None
-    """As they were when it was logged first; None: it was not."""
+    """The rows when it was first logged; None: not logged yet."""
     logged_by: int = 0
 
 
 @dataclass
 class Running:
-    """A task that has read so much."""
+    """A running task, and the rows it has read."""
 
     task: Task
     batch: Batch
@@ -59,13 +59,13 @@ class Running:
 
 
 class World:
-    """A queue with one partition, Spark's checkpoint, the driver that has it, and those that had it."""
+    """A queue with one partition, Spark's checkpoint, its driver, and earlier drivers."""
 
     weights: Mapping[str, float] = {
         "send": 4, "grant": 1, "pause": 1, "driver": 8, "begin_task": 5, "task": 20, "finish": 3, "restart_driver": 1,
         "zombie": 2, "read_singly": 2, "jump": 0.3, "save": 0.3, "fail_over": 0.3, "foreign": 0.3,
     }  # fmt: skip
-    """How often each of these happens."""
+    """The relative frequency of each action."""
 
     def __init__(self, seed: int, queue: Queue, raw: redis.Redis) -> None:
         self.dice = random.Random(seed)
@@ -76,7 +76,7 @@ class World:
         self.queries = [self.ranges.begin()]
         self.batches: list[Batch] = []
         self.committed = 0
-        """So many of the batches are in Spark's commit log."""
+        """The number of batches in Spark's commit log."""
         self.begins_at = self.ranges.positions()[0].committed
         self.tasks: list[Running] = []
         self.attempts = 0
@@ -137,7 +137,7 @@ class World:
 
     def log(self, batch: Batch) -> None:
         (answer,) = self.twice(lambda: self.ranges.log(self.query, [RangeToLog(0, batch.start, batch.end)]))
-        if isinstance(answer, Gone):  # as failOnDataLoss=false has it
+        if isinstance(answer, Gone):  # as with failOnDataLoss=false
             assert self.losses or self.acknowledged, (batch, answer)
             batch.rows = {}
             if answer.last < answer.first:
@@ -207,16 +207,16 @@ class World:
             assert self.ranges.finish(number, [RangeToFinish(0, end)]) == refused
 
     async def jump(self) -> None:
-        """The server was restarted, and has everything."""
+        """Restart the server, without a loss."""
         self.raw.hset(self.keys.progress, "history", f"another {self.dice.random()}")
 
     async def save(self) -> None:
-        """A replica has so much."""
+        """Save the state that a replica has."""
         dumped = {name: self.raw.dump(name) for name in self.raw.keys(f"pq:{{{self.queue.name}}}:*")}
         self.saved = dumped, self.sent
 
     async def fail_over(self) -> None:
-        """All since then is lost."""
+        """Fail over: all later writes are lost."""
         if self.saved is None:
             return
         dumped, sent = self.saved
@@ -246,14 +246,14 @@ class World:
         return {entry_number(entry): fields[b"v"] for entry, fields in found if b"v" in fields}
 
     def twice(self, ask: Callable[[], Answer]) -> Answer:
-        """A reply is lost now and then; the next is the same."""
+        """Ask, and sometimes again as after a lost reply. The answers are equal."""
         answer = ask()
         if self.dice.random() < 0.3:
             assert ask() == answer
         return answer
 
     def done(self) -> set[bytes]:
-        """By Spark."""
+        """Return the values that Spark has processed."""
         return {value for batch in self.batches[: self.committed] for value in (batch.rows or {}).values()}
 
     @promised()
@@ -268,7 +268,7 @@ class World:
         return {str(number).encode() for number in range(self.sent)}
 
     async def read_the_rest(self) -> None:
-        """By Spark."""
+        """Let Spark read all remaining entries."""
         self.tasks.clear()
         self.epoch, self.owner = self.epoch + 1, "a"
         await self.queue.operator.grant(0, Uid("a"), Epoch(self.epoch))
@@ -296,7 +296,7 @@ class World:
 
 
 async def play(kind: type[World], server: RedisServer, seed: int) -> None:
-    """Some steps, and what has to hold at their end."""
+    """Take random steps, then check the end."""
     queue = await make_queue(server.url, 1)
     with queue.raw() as raw:
         world = kind(seed, queue, raw)
@@ -326,9 +326,9 @@ class SettingAside(World):
     def __init__(self, seed: int, queue: Queue, raw: redis.Redis) -> None:
         super().__init__(seed, queue, raw)
         self.aside: set[int] = set()
-        """Where batches begin that were."""
+        """The starts of batches that were set aside."""
         self.before: set[bytes] = set()
-        """What was done under checkpoints that are lost."""
+        """Values that were processed under lost checkpoints."""
 
     def log(self, batch: Batch) -> None:
         if batch.start not in self.aside:
@@ -341,7 +341,7 @@ class SettingAside(World):
         return None
 
     async def set_aside(self) -> None:
-        """The query has failed for its batch: another begins."""
+        """Set a failed query's batch aside, and begin another query."""
         if len(self.batches) == self.committed or self.batches[-1].logged_by != self.query:
             return
         batch = self.batches[-1]
@@ -355,7 +355,7 @@ class SettingAside(World):
         await self.restart_driver()
 
     async def lose_the_checkpoint(self) -> None:
-        """What was done and not finished comes again."""
+        """Processed but unfinished entries are delivered again."""
         self.before = self.done()
         self.tasks.clear()
         await self.restart_driver()

@@ -1,4 +1,4 @@
-"""Changes of the partition count: what they do to entries, readers and producers."""
+"""Changes of the partition count, as seen by entries, readers and producers."""
 
 import itertools
 import threading
@@ -21,14 +21,14 @@ ONE = Epoch(1)
 
 
 def key(source: int, target: int, before: int = 2, after: int = 3) -> bytes:
-    """One that goes from a partition to another, or stays."""
+    """Return a key that moves from one partition to another, or stays."""
     table = RoutingTable.even(1, before)
     keys = (b"key-%d" % number for number in itertools.count())
     return next(one for one in keys if (table.partition_of(one), table.resized(after).partition_of(one)) == (source, target))
 
 
 def finish(reader: RedisReader, partition: int, epoch: Epoch = ONE) -> list[bytes]:
-    """Reads and acknowledges all that there is."""
+    """Read and acknowledge all entries."""
     found: list[bytes] = []
     while entries := reader.read(partition, epoch):
         reader.ack(partition, epoch, [entry.offset for entry in entries])
@@ -140,7 +140,7 @@ async def test_an_operator_without_a_count_begins_no_change(queue: Queue, monkey
     count = other._count
 
     async def overtaken() -> int | None:
-        """Another operator's change begins and ends right after the answer."""
+        """Let another operator's change begin and end right after the answer."""
         answer = await count()
         while await queue.operator.ensure(3) is not None:
             pass
@@ -199,7 +199,7 @@ async def test_resizing_works_on_a_full_server(new_name: Callable[[], str]) -> N
 
 
 def fill(raw: redis.Redis, first: int = 0) -> int:
-    """Until nothing more goes in."""
+    """Fill the server."""
     for size in (100_000, 1000, 10):
         try:
             for number in itertools.count(first):
@@ -210,7 +210,7 @@ def fill(raw: redis.Redis, first: int = 0) -> int:
 
 
 def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
-    """Each slot, by the partition that the table names."""
+    """Check that exactly the table's partition accepts each slot."""
     table = table_of(raw, name)
     for partition in range(partitions):
         slots = cast("dict[bytes, bytes]", raw.hgetall(partition_keys(name, partition).slots))
@@ -276,7 +276,7 @@ async def test_a_stage_empties_while_entries_keep_coming(queue: Queue, raw: redi
 
 
 def unblocking(raw: redis.Redis, queue: Queue) -> list[str | int]:
-    """Of what went from 0 to 2."""
+    """Return the arguments for the slots that moved from 0 to 2."""
     history = history_of(raw)
     assert scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [history, 2]) == 1
     return [history, 2, 0, *(slot for slot, way in enumerate(ways()) if way == (0, 2))]

@@ -55,7 +55,7 @@ class Roles:
             raw.execute_command("ACL", "SETUSER", user, "reset", "on", ">word", *rules)
 
     async def everything(self) -> None:
-        """All that each of them ever asks, also after a loss."""
+        """Make every request of each user, including those after a loss."""
         keys = partition_keys(QUEUE, 0)
         with self.server.client() as raw:
             await self.operator.check()
@@ -116,14 +116,14 @@ class Roles:
             raw.flushdb()
 
     def hear(self) -> None:
-        """What was announced since, which ends with the owner record as it is."""
+        """Read the announcements since the last call, which end with the current owner record."""
         owner = Partition(QueueName("orders"), 0)
         self.announcements.interrupt()
         assert self.announcements.wait(PATIENCE) == {}
         assert self.announcements.wait(PATIENCE) == {owner: Heard(Uid("a"), self._epoch)}
 
     async def read_by_spark(self, raw: redis.Redis) -> None:
-        """By two queries, in ranges, also where numbers were skipped, and after losses."""
+        """Read ranges by two queries, also across skipped numbers and after losses."""
         keys = partition_keys(QUEUE, 0)
         self.send(3)
         await self.owned()
@@ -157,7 +157,7 @@ class Roles:
         return int(raw.hget(partition_keys(QUEUE, 0).progress, "last") or 0)
 
     async def resized(self, raw: redis.Redis) -> None:
-        """There and back, with entries on the way and foreign ones between them."""
+        """Change the count and back, with entries and foreign entries on the stage."""
         self.send(1)
         assert await self.operator.ensure(2) is not None
         self.producer.send(MOVES, "meanwhile")
@@ -222,7 +222,7 @@ async def test_each_missing_right_is_named(roles: Roles, user: str) -> None:
         roles.permit(user, right)
         with roles.server.client() as raw:
             raw.execute_command("SCRIPT", "FLUSH")
-            if right == "client|id":  # which is needed where a connection begins
+            if right == "client|id":  # needed when a connection begins
                 raw.execute_command("CLIENT", "KILL", "USER", user)
         try:
             await roles.everything()

@@ -20,7 +20,7 @@ PARTITIONS = 60
 
 @pytest.fixture
 async def wide(server: RedisServer, tmp_path: Path) -> AsyncIterator[Operator]:
-    """Of a queue with many partitions."""
+    """The operator of a queue with many partitions."""
     queue = await make_queue(server.url, PARTITIONS)
     async with operating(queue, tmp_path) as operator:
         yield operator
@@ -28,9 +28,8 @@ async def wide(server: RedisServer, tmp_path: Path) -> AsyncIterator[Operator]:
 
 
 async def test_a_new_grant_is_taken_up_between_two_entries(wide: Operator) -> None:
-    """However much is in hand of the other partitions."""
-    pod, queue = wide.pod("a"), wide.queue
-    gate = Gate()
+    """Even with many entries of other partitions in hand."""
+    queue, gate = wide.queue, Gate()
     grants = [(number, 1) for number in range(PARTITIONS - 1)]
     for number in range(PARTITIONS):
         queue.send(*map(str, range(5)), partition=number)
@@ -39,8 +38,7 @@ async def test_a_new_grant_is_taken_up_between_two_entries(wide: Operator) -> No
         gate(entry)
         time.sleep(0.01)
 
-    pod.before = work
-    await wide.grant(pod, *grants)
+    pod = await wide.owner(*range(PARTITIONS - 1), before=work)
     gate.reached()
     before = len(pod.log)
     await wide.grant(pod, *grants, (PARTITIONS - 1, 1))
@@ -85,7 +83,7 @@ async def test_an_idle_partition_gets_its_turn_beside_a_busy_one(operator: Opera
 
 
 async def test_the_grace_period_is_kept_while_redis_hangs(tmp_path: Path) -> None:
-    """To ask for each of the partitions until the client gives up would take longer than this test waits."""
+    """Waiting for the client's timeout in each partition would take longer than this test waits."""
     assert PARTITIONS * CONNECTION_OPTIONS["socket_timeout"] > PATIENCE
     async with own_queue(PARTITIONS) as (server, queue), operating(queue, tmp_path) as operator:
         pod = operator.pod("a", grace=10.0)

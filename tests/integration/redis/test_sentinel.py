@@ -61,7 +61,7 @@ async def test_nothing_is_lost_in_failovers_during_hand_offs_under_load(watched:
                 with RedisReader(queue.url, queue.name, former.uid) as zombie:
                     await in_time(lambda zombie=zombie: asyncio.to_thread(refused, zombie, epochs[0] - 1))  # type: ignore[misc]
                 assert (await in_time(queue.operator.check)).incarnation != incarnation
-                for partition in range(1, PARTITIONS):  # as the operator does where the incarnation is another one
+                for partition in range(1, PARTITIONS):  # as the operator does for a new incarnation
                     await give(partition, owners[partition])
                 if crash:
                     (dead,) = (server for server in watched.servers if server is not watched.primary())

@@ -24,13 +24,13 @@ def alone() -> Iterator[RedisServer]:
 
 
 def queues_at(url: str, count: int = QUEUES) -> list[RedisQueue]:
-    """In two namespaces."""
+    """Return queues in two namespaces."""
     names = [f"{'shop' if number % 2 else 'bank'}/orders-{number}" for number in range(count)]
     return [RedisQueue(url, name, Claimant(name, f"uid-of-{name}"), shared=True) for name in names]
 
 
 async def begun(queue: RedisQueue) -> QueueCheck:
-    """Made, granted and looked at."""
+    """Create, grant and check the queue."""
     await queue.ensure(PARTITIONS)
     await asyncio.gather(*(queue.grant(number, Uid("a"), Epoch(1)) for number in range(PARTITIONS)))
     return await queue.check()
@@ -75,7 +75,7 @@ async def test_a_hanging_server_delays_only_its_own_queues(alone: RedisServer) -
 
 
 async def test_host_lookups_take_turns_between_namespaces(alone: RedisServer) -> None:
-    """For look-ups of one may hang (controller/event_loop.py)."""
+    """Lookups of one namespace may hang (controller/event_loop.py)."""
     loop, names = asyncio.get_running_loop(), []
     resolve = loop.getaddrinfo
 
@@ -96,5 +96,5 @@ def _clients(raw: Any) -> list[Any]:
 
 
 def _ever(raw: Any) -> int:
-    """Connections that were made, until now."""
+    """Return the number of connections made so far."""
     return int(raw.info("stats")["total_connections_received"])

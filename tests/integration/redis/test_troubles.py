@@ -123,7 +123,7 @@ async def test_a_server_at_maxclients_is_explained_and_retried() -> None:
         only.execute_command("CLIENT", "KILL", "TYPE", "NORMAL")
 
         async def said() -> bool:
-            """Sometimes the connection is lost before its answer is read."""
+            """The connection may be lost before its answer is read."""
             with pytest.raises(QueueUnreachable) as refused:
                 await queue.operator.grant(0, Uid("a"), ONE)
             return "has reached its limit of connections (maxclients)" in str(refused.value)
@@ -256,7 +256,7 @@ async def test_a_grant_waits_for_the_replica_or_logs_a_warning(caplog: pytest.Lo
         epochs = itertools.count(1)
 
         async def durable() -> int:
-            """The epoch of a grant that the replica has taken in time: on a busy machine not each is."""
+            """Grant, and return the epoch if the replica had it in time (0: not, on a busy machine)."""
             caplog.clear()
             await queue.granted("a", epoch := next(epochs))
             return 0 if caplog.messages else epoch
@@ -272,7 +272,7 @@ async def test_a_grant_waits_for_the_replica_or_logs_a_warning(caplog: pytest.Lo
 
 @pytest.mark.parametrize("slots", [0, 16_384])
 async def test_a_cluster_node_with_a_plain_url_is_refused_before_any_write(slots: int) -> None:
-    """Also where the node has all slots, so that it would take everything until one moves."""
+    """Even if the node has all slots, and would accept everything until one moves."""
     with RedisServer(cluster=True) as server, server.client() as raw:
         if slots:
             raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, slots - 1)

@@ -31,7 +31,7 @@ FILES, SECRETS, *_ = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.DOTALL | re.MULT
 
 
 class Secured:
-    """The guide's server, on a free port of this machine, and the URLs that its Secrets have."""
+    """The guide's server on a free port of this machine, and the URLs of its Secrets."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Secured:
         until(lambda: "Ready to accept connections" in (folder / "log").read_text(), "the server takes connections")
 
     def url(self, user: str) -> str:
-        """As the guide writes it into the Secret of that user; the producer's is as the consumer's."""
+        """Return the URL in the user's Secret. The producer's is like the consumer's."""
         written = {one[1]: one[0] for one in re.findall(r'url="(rediss://orders-(\w+):[^"]+)"', SECRETS)}
         assert set(written) == {"operator", "consumer"}
         url = written.get(user) or written["consumer"].replace("orders-consumer", f"orders-{user}")
@@ -110,7 +110,7 @@ async def test_access_needs_tls_a_user_and_the_right_keys(secured: Secured, tmp_
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The operator's: the certificate of namespace shop, and a CA for all."""
+    """The operator's folder: the certificate of namespace shop, and a CA for all."""
     (tmp_path / "shop").mkdir()
     certificate = self_signed(tmp_path / "shop")
     (tmp_path / "ca.pem").write_bytes(certificate.read_bytes())
@@ -119,7 +119,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["rediss", "rediss+cluster"])
 def url(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a server; or of a node of a cluster, which has no slots and names the one that has them."""
+    """The URL of a server, or of a cluster node without slots, which names the node that has them."""
     certificate = folder / "shop" / "server.pem"
     files = {"tls-cert-file": certificate, "tls-key-file": certificate, "tls-ca-cert-file": certificate}
     clustered = request.param == "rediss+cluster"
@@ -160,7 +160,7 @@ FIRST, SECOND = "Fp7-quokka", "numbat-8Xy"
 
 
 def change(server: RedisServer, password: str) -> None:
-    """Change it at the server, and end the user's connections."""
+    """Change the password at the server, and end the user's connections."""
     with server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "shop", "on", "resetpass", f">{password}", "~*", "+@all")
         raw.execute_command("CLIENT", "KILL", "USER", "shop")

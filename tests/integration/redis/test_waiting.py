@@ -1,6 +1,8 @@
 """The server wakes readers, which do not poll; a wait can be interrupted, also at a hanging server."""
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,7 +31,6 @@ class Waiting:
 
     def __init__(self, reader: RedisReader, *partitions: int) -> None:
         self.found: set[int] | None = None
-        self.reader = reader
         self._thread = threading.Thread(target=self._wait, args=(reader, partitions), daemon=True)
         self._thread.start()
 
@@ -178,56 +179,39 @@ async def test_after_a_lost_connection_all_partitions_are_read(queue: Queue, raw
     assert owner.wait([0, 1], PATIENCE) == {0, 1}
 
 
-async def blocked(queue: Queue, server: RedisServer) -> Waiting:
+async def assert_interruptible(queue: Queue, server: RedisServer, hangs: Callable[[], object] = lambda: None) -> None:
+    """`hangs` returns when the others have noticed that the server hangs."""
     owner = await queue.granted("a", ONE)
     assert owner.read(0, ONE) == []
     waiting = Waiting(owner, 0)
     with server.client() as raw:
         until(lambda: raw.info("clients")["blocked_clients"], "the wait blocks")
-    return waiting
+    server.freeze()
+    try:
+        hangs()
+        owner.interrupt()
+        assert waiting.result() == set()
+    finally:
+        server.thaw()
+        await queue.close()
 
 
 async def test_a_wait_at_a_hanging_primary_can_be_interrupted() -> None:
     with watched_redis() as watched:
-        queue = await make_queue(watched.url())
-        primary = watched.primary()
-        waiting = await blocked(queue, primary)
-        primary.freeze()
-        try:
-            until(lambda: watched.primary() is not primary, "the Sentinels have another primary")
-            waiting.reader.interrupt()
-            assert waiting.result() == set()
-        finally:
-            primary.thaw()
-            await queue.close()
+        primary, queue = watched.primary(), await make_queue(watched.url())
+        another = partial(until, lambda: watched.primary() is not primary, "the Sentinels have another primary")
+        await assert_interruptible(queue, primary, another)
 
 
 async def test_a_wait_at_a_hanging_cluster_master_can_be_interrupted() -> None:
     with clustered_redis() as cluster:
         queue = await make_queue(cluster.url())
-        key = queue_key(queue.name)
-        master = cluster.master(key)
-        waiting = await blocked(queue, master)
-        replica = cluster.replica(master)
-        master.freeze()
-        try:
-            with replica.client() as raw:
-                until(lambda: raw.execute_command("ROLE")[0] == b"master", "the replica takes over")
-            waiting.reader.interrupt()
-            assert waiting.result() == set()
-        finally:
-            master.thaw()
-            await queue.close()
+        master = cluster.master(queue_key(queue.name))
+        with cluster.replica(master).client() as raw:
+            takes_over = partial(until, lambda: raw.execute_command("ROLE")[0] == b"master", "the replica takes over")
+            await assert_interruptible(queue, master, takes_over)
 
 
 async def test_a_wait_at_a_hanging_server_can_be_interrupted() -> None:
     with RedisServer() as server:
-        queue = await make_queue(server.url)
-        waiting = await blocked(queue, server)
-        server.freeze()
-        try:
-            waiting.reader.interrupt()
-            assert waiting.result() == set()
-        finally:
-            server.thaw()
-            await queue.close()
+        await assert_interruptible(await make_queue(server.url), server)

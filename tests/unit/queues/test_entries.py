@@ -55,7 +55,7 @@ def test_queues_and_groups_spread_over_slots() -> None:
     assert len({key_slot(key.encode()) for key in pods}) == 1
 
 
-# -- Headers are packed into one field, and whatever else stands there is none.
+# -- Headers are packed into one field; any other content counts as no headers.
 
 
 def test_headers_of_any_bytes_and_names_read_back() -> None:

@@ -63,11 +63,11 @@ def test_an_unreachable_server_is_reported_with_the_source_of_its_url(error: Exc
     assert said("rediss://redis.shop:6380", error).endswith(f"start it, or correct its address in the URL.{hint}")
 
 
-# -- A pod's announcements, asked by several threads at a time.
+# -- Several threads ask for a pod's announcements.
 
 
 class OneByOne(RedisAnnouncements):
-    """Without a server."""
+    """Announcements without a server."""
 
     def __init__(self) -> None:
         super().__init__("redis+cluster://127.0.0.1:1", "shop/orders", Uid("u"))

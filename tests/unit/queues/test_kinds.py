@@ -19,7 +19,7 @@ ROOMS = ("consumer", "controller", "engine", "kube", "spark")
 
 
 def said(module: Path) -> Iterator[str]:
-    """The texts of a module that are no docstrings."""
+    """Yield the texts of a module, without docstrings."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
     about = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

@@ -35,13 +35,13 @@ ENDLESS = {
     "lengths": (b"", b"*-77\r\n$-9\r\n" * 1000),
     "pushes": (b">1000000000\r\n", b"+a\r\n" * 10_000),
 }
-"""How it begins, and what comes then for ever."""
+"""The beginning of the answer, and its endless continuation."""
 MOST_MEMORY = 16 * MOST_BYTES
-"""Of the client and the server here, together."""
+"""Limit for the client and this server together."""
 
 
 class OddServer:
-    """Answers each read with what `answer` says, and counts."""
+    """Answers each read with `answer`, and counts connections."""
 
     def __init__(self, answer: Callable[[bytes], bytes], then: bytes = b"", every: float = 0.0) -> None:
         self._answer, self._then, self._every = answer, then, every
@@ -57,14 +57,14 @@ class OddServer:
                     await writer.drain()
                     await asyncio.sleep(self._every)
         except (OSError, asyncio.CancelledError):
-            pass  # it was left, or the test is over
+            pass  # the client left, or the test has ended
         finally:
             writer.close()
 
 
 @asynccontextmanager
 async def at(server: OddServer) -> AsyncIterator[str]:
-    """Its URL."""
+    """Serve, and return the URL."""
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     async with listening:
         yield f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}/0"
@@ -168,7 +168,7 @@ QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
 def test_any_odd_answer_is_reported_in_a_readable_sentence(info: bytes, others: bytes, question: str) -> None:
     async def ask() -> None:
         def answer(asked: bytes) -> bytes:
-            """The same answer for every command in what was asked."""
+            """Return the same answer for every command in the request."""
             return (info if b"INFO\r\n" in asked.replace(b"SETINFO", b"") else others) * asked.count(b"*")
 
         async with at(OddServer(answer)) as url:

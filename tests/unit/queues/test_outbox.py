@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.queues.producer_side import Sent
-from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, Round, SendListener
+from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, Round
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0
 PARTITIONS = 3
 QUEUE_SLOTS = range(4)
-"""All entries are of these."""
+"""The slots of all entries."""
 
 
 def table(version: int, where: dict[int, int]) -> RoutingTable:
@@ -23,12 +23,12 @@ def table(version: int, where: dict[int, int]) -> RoutingTable:
 
 
 class Server:
-    """As the scripts add, seal and open have it."""
+    """A server with the logic of the scripts add, seal and open."""
 
     def __init__(self) -> None:
         self.version = 1
         self.where: dict[int, int | None] = {slot: slot % PARTITIONS for slot in QUEUE_SLOTS}
-        """None: taken from one partition, and not given to another yet."""
+        """None: sealed at one partition and not yet opened at another."""
         self.from_: dict[int, int] = {}
         self.known: dict[tuple[int, int], int] = defaultdict(int)
         self.table = table(1, {})
@@ -65,10 +65,8 @@ class Server:
             self.table = table(self.version, {each: at for each, at in self.where.items() if at is not None} | {slot: to})
 
 
-def entry(
-    slot: int | None, value: bytes, deadline: float, due: float = -inf, listener: SendListener | None = None
-) -> OutgoingEntry:
-    return OutgoingEntry(slot, b"", value, b"", deadline, due=due, listener=listener)
+def entry(slot: int | None, value: bytes, deadline: float, due: float = -inf) -> OutgoingEntry:
+    return OutgoingEntry(slot, b"", value, b"", deadline, due=due)
 
 
 SLOT = st.sampled_from(QUEUE_SLOTS)
@@ -87,7 +85,7 @@ ACTIONS = st.lists(
 
 
 class World:
-    """A producer and its queue, in a time that passes when it is told to."""
+    """A producer and its queue, with a clock that the test advances."""
 
     def __init__(self) -> None:
         self.server, self.outbox, self.now = Server(), Outbox("shop/orders", "me", 3, 1000), 100.0
@@ -117,7 +115,7 @@ class World:
             self.outbox.add(self.new(slot, due))
 
     def carry(self, what: Round | float | None, how: str, meanwhile: Sequence[int] = ()) -> None:
-        """`meanwhile`: slots of entries that are added while it is under way."""
+        """`meanwhile`: slots of entries that are added during the request."""
         self.add(meanwhile)
         if what is None:
             self.outbox.routed(self.server.table, "", self.now)
@@ -136,7 +134,7 @@ class World:
                     self.outbox.answered(partition, *answers[partition], self.now)
 
     def end(self) -> None:
-        """Every slot has a partition, and nothing is lost any more."""
+        """Open every slot, and answer all requests from now on."""
         for slot in QUEUE_SLOTS:
             for to in range(PARTITIONS):
                 self.server.open(slot, to)
@@ -224,7 +222,7 @@ def test_a_permanent_error_fails_only_its_batch() -> None:
 
 
 def without_key(producer: str, count: int, partitions: int) -> set[int]:
-    """The partitions that a new producer's first entries without a key go to."""
+    """Return the partitions of a new producer's first entries without a key."""
     outbox = Outbox("shop/orders", producer, 1000, 10**6)
     outbox.routed(RoutingTable.even(1, partitions), "", 0.0)
     for _ in range(count):

@@ -23,7 +23,7 @@ from baton.queues.redis.routing import SLOTS, RoutingTable, murmur2, slot_of
     ],
 )
 def test_keys_are_hashed_as_kafka_hashes_them(key: bytes, hashed: int) -> None:
-    """These are from Kafka's own tests (`UtilsTest.testMurmur2`)."""
+    """The values are from Kafka's tests (`UtilsTest.testMurmur2`)."""
     assert murmur2(key) == hashed % 2**32
     assert slot_of(key) == (hashed & 0x7FFFFFFF) % SLOTS
 

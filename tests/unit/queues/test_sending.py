@@ -70,7 +70,7 @@ def test_a_queue_name_without_its_namespace_is_refused(make: Any, queue: str) ->
     ],
 )
 def test_a_url_or_queue_that_is_not_text_is_refused(make: Any, url: Any, queue: Any, said: str) -> None:
-    """As where the variable with it is not set."""
+    """For example if the environment variable is not set."""
     with pytest.raises(TypeError, match=said):
         make(url, queue)
 
@@ -89,7 +89,7 @@ def test_text_that_cannot_be_encoded_is_refused(entry: Any, said: str) -> None:
 
 
 def test_an_async_producer_of_another_event_loop_is_refused() -> None:
-    """It would wait for an answer that goes to the other loop, or nowhere."""
+    """It would wait for an answer that arrives in the other loop, or never."""
     made: list[AsyncRedisProducer] = []
 
     async def begin() -> None:
@@ -211,7 +211,7 @@ class Hanging:
 
 
 async def some_turns() -> None:
-    """Of the event loop: enough for what is asked to be on its way."""
+    """Run the event loop long enough to send the requests."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -307,7 +307,7 @@ async def test_closing_fails_the_requests_still_waiting() -> None:
 
 
 async def test_requests_beside_and_after_closing_fail() -> None:
-    """Also those whose round trip was about to begin."""
+    """Including requests whose round trip was about to begin."""
     batches = Batches(Server().send)
     beside = asyncio.ensure_future(batches.ask(request(1)))
     await asyncio.sleep(0)
@@ -317,7 +317,7 @@ async def test_requests_beside_and_after_closing_fail() -> None:
 
 
 async def test_the_callers_of_one_round_trip_go_on_a_few_at_a_time() -> None:
-    """A thousand queues are asked together, and each works on its answer: other tasks get their turns in between."""
+    """Many queues are asked together and each works on its answer; other tasks run in between."""
     batches, turn, went_on = Batches(Server().send), 0, Counter[int]()
 
     async def ask() -> None:
@@ -333,7 +333,7 @@ async def test_the_callers_of_one_round_trip_go_on_a_few_at_a_time() -> None:
 
 
 async def test_a_refusal_cancels_no_caller_whose_request_was_accepted() -> None:
-    """As where a task group asks for many grants, and one key has a foreign type: the others are accepted at the server."""
+    """A task group requests many grants, and one key has a foreign type: the server accepts the others."""
     accepted: list[object] = []
 
     async def send(requests: Sequence[ScriptRun]) -> Sequence[object]:
@@ -379,7 +379,7 @@ async def test_callers_that_ask_again_on_their_answer_share_round_trips() -> Non
 
 
 class InterruptError(Exception):
-    """As a signal handler raises it."""
+    """The exception of a signal handler."""
 
 
 def test_a_producer_whose_thread_was_interrupted_at_its_start_starts_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,6 +410,7 @@ def test_a_producer_that_could_start_no_thread_tries_again(monkeypatch: pytest.M
         patched.setattr(threading.Thread, "start", refused)
         with pytest.raises(RuntimeError, match="can't start"):
             producer.produce("key", "value")
+    assert not producer._outbox.open
     delivery = producer.produce("key", "value")
     until(delivery.done, "the thread has sent it, or given it up")
     with pytest.raises(QueueUnreachable):

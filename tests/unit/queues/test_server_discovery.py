@@ -17,12 +17,12 @@ from tests.listener import Listener
 
 
 def primary(host: bytes, port: bytes) -> bytes:
-    """As a Sentinel that knows one."""
+    """Return the answer of a Sentinel that knows a primary."""
     return b"*2\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in (host, port))
 
 
 class Asked:
-    """Says `answer` to who asks where to go."""
+    """Answers `answer` to requests for an address."""
 
     def __init__(self) -> None:
         self.answer = b""
@@ -109,7 +109,7 @@ async def test_the_operator_bounds_what_it_reads_from_a_sentinel(asked: Asked) -
     await queue.close()
 
 
-# -- Answers of a server that cannot be worked with end the connection, and the request goes to who answers at the address next.
+# -- If a server cannot serve requests, the connection is closed and the request repeated at the same address.
 
 
 ANSWERS = {
@@ -142,7 +142,7 @@ class Refusing:
 
 
 def _answer(connection: socket.socket, answer: bytes) -> None:
-    with connection, suppress(ConnectionResetError):  # who is refused closes before it has read all
+    with connection, suppress(ConnectionResetError):  # a refused client closes before it has read everything
         while request := connection.recv(65536):
             # Each command is one array; the library sends two of its own when it connects.
             connection.sendall(answer * sum(line.startswith(b"*") for line in request.split(b"\r\n")))

@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """As the operator's is: two Secrets as the kubelet mounts them, for shop and bank, and what does not belong there."""
+    """The operator's folder: two Secrets as the kubelet mounts them, for shop and bank, and some invalid files."""
     folder = tmp_path / "tls"
     for namespace in ("shop", "bank"):
         mounted = folder / namespace / "..2026"

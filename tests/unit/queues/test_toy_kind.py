@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).with_name("toy_program.py")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Where the CRDs are, and what was seen of the group."""
+    """The folder of the CRDs, and the program's report of the group."""
     folder = tmp_path_factory.mktemp("tree")
     found: dict[str, Any] = json.loads(run_in(tree_with_the_toy(folder), PROGRAM, folder / "generated").splitlines()[-1])
     return folder / "generated", found
@@ -56,7 +56,7 @@ def _spec(path: Path) -> dict[str, Any]:
 
 
 def _without_the_toys(part: dict[str, Any]) -> list[dict[str, str]]:
-    """Its own rules, which are taken out."""
+    """Remove the rules of the toy kind, and return them."""
     rules = part["x-kubernetes-validations"]
     own = [rule for rule in rules if "Toy" in rule["message"]]
     part["x-kubernetes-validations"] = [rule for rule in rules if rule not in own]

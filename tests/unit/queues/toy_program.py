@@ -32,7 +32,7 @@ SPEC = {"source": {"type": "Toy", "toy": {"server": "one"}}, "partitions": 4, "r
 
 
 async def operated() -> tuple[dict[str, str], Uid]:
-    """The ledger with two pods, and the UID of one."""
+    """Return the ledger with two pods, and the UID of one."""
     lone: Lone = Lone(["shop"], open_queue=lambda view, claimant: partial(open_queue, lone.api)(view, claimant))
     await lone.api.create(queues_path("shop"), manifests.queue("orders", SPEC))
     await lone.api.create(groups_path("shop"), manifests.group("orders", {"queues": [{"name": "orders"}]}))
@@ -51,7 +51,7 @@ async def operated() -> tuple[dict[str, str], Uid]:
 
 
 def consumed(ledger: dict[str, str], uid: Uid, queue: ToyQueue) -> list[str]:
-    """What a consumer with this ledger handles."""
+    """Return the values that a consumer with this ledger handles."""
     handled: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for name, text in ledger.items():

@@ -11,7 +11,7 @@ _LINE = '    _kind("baton.queues.external"),\n'
 
 
 def tree_with_the_toy(folder: Path) -> Path:
-    """What PYTHONPATH is to name."""
+    """Create the tree, and return the folder for PYTHONPATH."""
     shutil.copytree(ROOT / "operator" / "baton", folder / "baton", ignore=_COMPILED)
     shutil.copytree(Path(__file__).with_name("toy_kind"), folder / "baton" / "queues" / "toy", ignore=_COMPILED)
     registry = folder / "baton" / "queues" / "kinds.py"
@@ -22,7 +22,7 @@ def tree_with_the_toy(folder: Path) -> Path:
 
 
 def run_in(tree: Path, *words: str | Path) -> str:
-    """What a program prints that has this tree."""
+    """Run a program with this tree. Returns its output."""
     environment = {"PYTHONPATH": f"{tree}:{ROOT}"}
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, check=False, cwd=tree)
     assert done.returncode == 0, done.stderr

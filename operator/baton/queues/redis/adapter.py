@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.offsets import PartitionOffsets, Reached
-from baton.queues.protocol import Claimant, Ownership, QueueCheck, QueueConflict, Resizing
+from baton.queues.protocol import Claimant, Ownership, QueueCheck, QueueConflict, QueueUnreachable, Resizing
 from baton.queues.redis import backlog, records, scripts
 from baton.queues.redis.announcements import Announcer
 from baton.queues.redis.batches import ScriptRun
@@ -165,9 +165,9 @@ class RedisQueue:
         # In a cluster each queue may be on another node, so connections are not shared.
         connections = Connections.shared(self._url, files) if shared and self._url.cluster is None else None
         self._transport = Transport(self._url, queue, self._announcing, files, connections)
-        self._resizer = Resizer(self._transport, queue, self._keys)
+        self._resizer = Resizer(self._transport, queue)
         self._made: tuple[str, int] | None = None
-        """Run id and number of partitions for which all partitions are known to exist."""
+        """The server's history, and the number of partitions that are known to exist in it."""
         self._vanished = backlog.VanishedEntries(self._url.place, queue)
         self._looked: tuple[object, Sequence[backlog.PartitionCheck], QueueCheck] = (None, (), QueueCheck())
         """The raw answers of the last check, and their parsed values."""
@@ -209,7 +209,8 @@ class RedisQueue:
 
     async def ensure(self, count: int | None) -> Resizing | None:
         """See QueueAdapter. Takes one round trip once the queue exists. Raises QueueConflict."""
-        server = self._transport.server or await self._transport.discover()
+        if self._transport.server is None:
+            await self._transport.discover()
         expected = await self._count() if count is None else count
         if expected is None:
             return None
@@ -218,32 +219,32 @@ class RedisQueue:
         arguments = (us.group, us.uid, expected, 1, _even(expected), token_hex(4), *sorted(us.takes_over))
         run = ScriptRun(scripts.CLAIM, [key], arguments, later=self._made is None, weight=_TABLES)
         claimed = await self._transport.batched(self._transport.asking, records.fields(12), run)
-        group, uid, found, version, text, ready, *others = claimed
-        limits, under_way, history = others[:2], others[2:5], others[5]
+        group, uid, found, version, text, ready, *others, replication = claimed
+        limits, under_way = others[:2], others[2:]
         if uid != us.uid.encode():
             raise QueueConflict(claimed_by_other(self._queue, us, group, uid or b""))
         with self._transport.explained():
-            there = records.count(found)
+            there, history = records.count(found), records.word(replication, "master_replid")
             if self._claimed is None or self._claimed[0] != claimed:
                 self._claimed = claimed, records.table(version, text, there), records.change(version, text, *under_way)
             _, table, change = self._claimed
             if ready is None and table.version == 1 and (known := await known_slots(self._transport, self._keys, there)):
-                await self._transport.run(scripts.RECALL, [key], known.record(table), records.number)
+                await self._transport.run(scripts.RECALL, [key], (history, *known.record(table)), records.number)
                 return await self.ensure(count)
             limits_written = limits == [b"%d" % limit for limit in self._limits]
-            if not (ready and limits_written and self._made == (server.run_id, there)):
-                await self._create(table, range(there), change)
+            if not (ready and limits_written and self._made == (history, there)):
+                await self._create(history, table, range(there), change)
                 self._resizer.forget()
                 # READY comes last, so that an interrupted creation is repeated as a whole.
-                await self._transport.run(scripts.READY, [key], self._limits, records.number)
-                self._made = (server.run_id, there)
+                self._check_history(await self._transport.run(scripts.READY, [key], (history, *self._limits), records.number))
+                self._made = (history, there)
             if change is None and count is not None and there != count:
                 change = ResizeRecord(table, table.resized(count), count, published=False)
                 if count > there:
-                    await self._create(table, range(there, count))
-                if (history := await self._resizer.begin(us.uid, change, there)) is None:
-                    return Resizing(there, count, ())  # another operator was faster
-            return None if change is None else await self._resizer.advance(change, records.word(history, "master_replid"))
+                    await self._create(history, table, range(there, count))
+                if not await self._resizer.begin(us.uid, change, there, history):
+                    return Resizing(there, count, ())  # perhaps another operator was faster
+            return None if change is None else await self._resizer.advance(change, history)
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None) -> int:
         arguments = epoch, "" if within is None else round(within * 1000)
@@ -297,16 +298,23 @@ class RedisQueue:
     async def close(self) -> None:
         await self._transport.close()
 
-    async def _create(self, table: RoutingTable, partitions: range, change: ResizeRecord | None = None) -> None:
-        """Create these partitions, or missing keys of them. Entries of slots that a change has moved by this table wait there."""
+    async def _create(self, history: str, table: RoutingTable, partitions: range, change: ResizeRecord | None = None) -> None:
+        """Create these partitions, or missing keys of them. Entries of slots that a change has moved by this table wait there.
+        `history`: the server's when it had the table."""
         slots: list[list[int | str]] = [[*each] for each in table.by_partition(partitions.stop)]
         for (source, target), moving in change.ways.items() if change is not None and change.published else ():
             slots[target] = [slot for slot in slots[target] if slot not in moving] + [f"{slot} {source}" for slot in moving]
         requests = [
-            ScriptRun(scripts.CREATE, self._keys(partition), (*self._limits, table.version, *slots[partition]))
+            ScriptRun(scripts.CREATE, self._keys(partition), (history, *self._limits, table.version, *slots[partition]))
             for partition in partitions
         ]
-        await self._transport.all(self._transport.asking, requests, records.text)
+        self._check_history(*await self._transport.all(self._transport.asking, requests, records.number))
+
+    def _check_history(self, *answers: int) -> None:
+        """Raises QueueUnreachable if a script was not run because the server is in another history now."""
+        if not all(answers):
+            what = f"failed over or was restarted while Baton created {self._queue}. Baton tries again"
+            raise QueueUnreachable(f"{self._url.place} {what}.")
 
     async def _count(self) -> int | None:
         (count,) = await self._transport.fields(queue_key(self._queue), "partitions")

@@ -48,7 +48,8 @@ class AsyncRedisProducer(Sending):
     async def send(self, key: Key, value: bytes | str, headers: Headers | None = None, *, partition: int | None = None) -> Sent:
         """Send one entry and return where it was stored. Arguments and errors are those of `RedisProducer.send`."""
         delivery = AsyncPendingSend(self._unseen, None)
-        delivery.entry = waiting_entry(key, value, headers, partition, time.monotonic() + self._patience, listener=delivery)
+        deadline = time.monotonic() + self._patience
+        delivery.entry = waiting_entry(key, value, headers, partition, deadline, listener=delivery.settled)
         delivery.seen = True
         self._check_open()
         self._add([delivery.entry])
@@ -84,7 +85,8 @@ class AsyncRedisProducer(Sending):
         delivery for the outcome. Otherwise as `RedisProducer.produce`."""
         delivery = AsyncPendingSend(self._unseen, on_delivery)
         now = time.monotonic()
-        entry = waiting_entry(key, value, headers, partition, now + self._patience, due=now + self._linger, listener=delivery)
+        deadline = now + self._patience
+        entry = waiting_entry(key, value, headers, partition, deadline, due=now + self._linger, listener=delivery.settled)
         delivery.entry = entry
         self._check_open()
         if not self._room(entry):
@@ -223,8 +225,8 @@ class AsyncRedisProducer(Sending):
         self._notify()
 
     def _notify(self) -> None:
-        for each in self._outbox.settled:
-            each.settled()
+        for listener in self._outbox.settled:
+            listener()
         self._outbox.settled.clear()
         self._changed.set()
 

@@ -41,7 +41,8 @@ class OutgoingEntry:
     """The latest time to send it, by the same clock as `deadline`."""
     producer: str = ""
     """The name whose sequence it counts in. Empty: the outbox's, from its placement on."""
-    listener: "SendListener | None" = None
+    listener: Callable[[], object] | None = None
+    """Called when the outcome is known."""
     sequence: int = field(init=False)
     may_be_there: bool = field(init=False)
     """Whether it may be in the queue already: sent before by this producer or, under this name, by any producer."""
@@ -52,13 +53,6 @@ class OutgoingEntry:
         self.sequence = 1 if self.producer else 0
         self.may_be_there = bool(self.producer)
         self.size = len(self.key) + len(self.value) + len(self.headers)
-
-
-class SendListener:
-    """Is notified when the outcome of an entry is known."""
-
-    def settled(self) -> None:
-        raise NotImplementedError
 
 
 def to_partition(number: int) -> int:
@@ -140,9 +134,9 @@ class Outbox:
         """`most_entries` or `most_bytes` make a full request, which is sent without waiting for more."""
         self.open: dict[OutgoingEntry, None] = {}
         """Entries without an outcome, in the order of adding."""
-        self.settled: list[SendListener] = []
-        """Listeners of entries with an outcome; after an interruption some may be in the list twice. The caller notifies and
-        removes them."""
+        self.settled: list[Callable[[], object]] = []
+        """Listeners of entries with an outcome; after an interruption some may be in the list twice. The caller calls and removes
+        them."""
         self._queue, self._name = queue, name
         self._most_entries, self._most_bytes = most_entries, most_bytes
         self._last_numbers = [0] * SLOTS

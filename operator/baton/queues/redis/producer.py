@@ -113,7 +113,7 @@ class RedisProducer(Sending, CloseOnExit):
         delivery = PendingSend(self, self._unseen, on_delivery)
         now = time.monotonic()
         deadline = now + self._patience
-        entry = waiting_entry(key, value, headers, partition, deadline, due=now + self._linger, listener=delivery)
+        entry = waiting_entry(key, value, headers, partition, deadline, due=now + self._linger, listener=delivery.settled)
         delivery.entry = entry
         while not self._add_lingering(entry):
             self._make_room(entry, deadline)
@@ -299,7 +299,7 @@ class RedisProducer(Sending, CloseOnExit):
         settled = list(self._outbox.settled)
         for listener in settled:
             try:
-                listener.settled()
+                listener()
             except BaseException:
                 log.exception("a callback for an entry that was sent has failed")
         with self._lock:

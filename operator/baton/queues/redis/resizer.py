@@ -8,14 +8,15 @@ them.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from re import fullmatch
 
 from baton.queues.protocol import Resizing
 from baton.queues.redis import records, scripts
 from baton.queues.redis.batches import Batches, ScriptRun
-from baton.queues.redis.keys import PartitionKeys, queue_key
+from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.records import ResizeRecord, Way
 from baton.queues.redis.transport import Transport
 
@@ -35,23 +36,23 @@ _LINE = rb"([0-9]+:.+) ([0-9]+ [0-9]+)"
 class Resizer:
     """Changes the number of partitions of one queue."""
 
-    def __init__(self, transport: Transport, queue: str, keys: Callable[[int], PartitionKeys]) -> None:
+    def __init__(self, transport: Transport, queue: str) -> None:
         self._transport = transport
         self._queue = queue_key(queue)
-        self._keys = keys
+        self._keys = partial(partition_keys, queue)
         self._done: tuple[tuple[str, int], set[Way]] = (("", 0), set())
         """Server history and version of the change, and the ways that are unblocked."""
         self._uncopied: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
         """Server history and version of the change, and by partition the cursor at which copying its sequences continues."""
 
-    async def begin(self, group_uid: str, change: ResizeRecord, partitions: int) -> bytes | None:
-        """Record a change from `partitions` partitions. Returns the server's history; None: another change is in progress, or was
-        completed meanwhile."""
+    async def begin(self, group_uid: str, change: ResizeRecord, partitions: int, history: str) -> bool:
+        """Record a change from `partitions` partitions. `history`: the server's when it had the table before the change. False:
+        another change is in progress, or was completed meanwhile, or the server has failed over."""
         arguments = (
-            *(group_uid, change.before.version, max(partitions, change.partitions)),
+            *(history, group_uid, change.before.version, max(partitions, change.partitions)),
             *(change.partitions, change.after.to_text()),
         )
-        return await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.text)
+        return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.number))
 
     async def advance(self, change: ResizeRecord, history: str) -> Resizing | None:
         """Take the steps that are possible now. `history`: the server's when it had the record of the change. Returns what the
@@ -98,7 +99,8 @@ class Resizer:
             known: dict[int, list[bytes]] = defaultdict(list)
             for _ in range(_PAGES):
                 cursors.update(await self._pages(change, cursors, known))
-            await self._remember(known)
+            if not await self._remember(known, history):
+                return False
             uncopied.update(cursors)
             for source in [source for source, cursor in cursors.items() if not cursor]:
                 del uncopied[source]
@@ -123,13 +125,13 @@ class Resizer:
             found[source] = "" if cursor == "0" else cursor
         return found
 
-    async def _remember(self, known: Mapping[int, Sequence[bytes]]) -> None:
+    async def _remember(self, known: Mapping[int, Sequence[bytes]], history: str) -> bool:
         requests = [
-            ScriptRun(scripts.REMEMBER, self._keys(target), pairs[start : start + 2 * _PAIRS])
+            ScriptRun(scripts.REMEMBER, self._keys(target), (history, *pairs[start : start + 2 * _PAIRS]))
             for target, pairs in known.items()
             for start in range(0, len(pairs), 2 * _PAIRS)
         ]
-        await self._transport.all(self._transport.asking, requests, records.number)
+        return all(await self._transport.all(self._transport.asking, requests, records.number))
 
     async def _drained(self, change: ResizeRecord, history: str) -> set[int]:
         """Return the source partitions that have finished all entries added before the seal."""

@@ -43,8 +43,12 @@ def _texts() -> Mapping[str, str]:
 _TEXTS = _texts()
 
 
+def _text(name: str) -> str:
+    return _INCLUDE.sub(lambda include: _text(include[1]), _TEXTS[name])
+
+
 def _load(name: str) -> Script:
-    text = _INCLUDE.sub(lambda include: _TEXTS[include[1]], _TEXTS[name])
+    text = _text(name)
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -20,7 +20,7 @@ from baton.queues.redis.connection import Command
 from baton.queues.redis.explanations import absent, explain, passing
 from baton.queues.redis.headers import pack, utf8
 from baton.queues.redis.keys import entry_id, partition_keys, queue_key
-from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, Round, SendListener, to_partition
+from baton.queues.redis.outbox import Failed, Outbox, OutgoingEntry, Round, to_partition
 from baton.queues.redis.records import ForeignRecord, OddAnswerError, fields
 from baton.queues.redis.routing import RoutingTable, slot_of
 from baton.queues.redis.url import RedisUrl, read
@@ -49,7 +49,7 @@ def waiting_entry(
     deadline: float,
     *,
     due: float = -inf,
-    listener: SendListener | None = None,
+    listener: Callable[[], object] | None = None,
 ) -> OutgoingEntry:
     """Check the arguments of a send. Raises TypeError and ValueError."""
     coded = b"" if key is None else _bytes(key, "key")
@@ -95,7 +95,7 @@ _MOST = 1000
 """Unseen failures that are kept; further ones are only counted."""
 
 
-class SendOutcome(SendListener):
+class SendOutcome:
     """The part that deliveries for threads and for tasks share."""
 
     def __init__(self, unseen: "UnseenFailures", on_delivery: "Callable[[Any], object] | None") -> None:
@@ -120,7 +120,7 @@ class SendOutcome(SendListener):
             self._call_back()
 
     def settled(self) -> None:
-        """See SendListener. Calling it again has no further effect."""
+        """Run callbacks and note an unseen failure, when the outcome is known. Calling it again has no further effect."""
         if self._callbacks:
             self._call_back()
         if not self.seen and isinstance(self.entry.outcome, Failed):

@@ -1,1 +1,1 @@
-"""Queues in the memory of one process, as a kind: what a test copies into `baton/queues/toy`."""
+"""Queues in the memory of one process, as a kind. A test copies this folder to `baton/queues/toy`."""

@@ -1,4 +1,4 @@
-"""Toy queues, as a pod of one group has them."""
+"""Toy queues, for a pod of one group."""
 
 import threading
 import time

@@ -2,12 +2,14 @@
 
 --@script claim
 #!lua flags=allow-oom
+--@include history
 -- Records a queue's group and its number of partitions. Existing records stay, except that a group in ARGV may be succeeded.
 -- KEYS: the queue's hash. ARGV: group, its UID, partitions, version of the table, table, a new birth mark, UIDs of groups from
 -- which it may take the queue…
 -- Answer: the group and its UID, the partitions, version and text of the table, 1 if all partitions have been created, the limits
--- written to all of them; and during a change of the number of partitions: the table before, the next one if it is not published
--- yet, the number of partitions after the change, and the server's history, in which alone the next steps are valid.
+-- written to all of them; during a change of the number of partitions: the table before, the next one if it is not published yet,
+-- and the number of partitions after the change; and the server's history. Later steps that follow from these records are valid in
+-- this history only: a failover may have lost the records.
 local QUEUE = KEYS[1]
 local recorded = redis.call('HGET', QUEUE, 'uid')
 local free = not recorded
@@ -21,21 +23,29 @@ local found = redis.call(
   'former', 'next', 'target'
 )
 for n, text in ipairs(found) do found[n] = text and text:sub(1, 8192) end -- no record of Baton is longer
-found[12] = found[9] and redis.call('INFO', 'replication'):match('master_replid:(%w+)')
+found[12] = history()
 return found
 
 --@script ready
 #!lua flags=allow-oom
--- Records that all partitions exist and have these limits. KEYS: the queue's hash. ARGV: maxDeliveredUnacked, maxRedeliveries.
-return redis.call('HSET', KEYS[1], 'ready', '1', 'maxDeliveredUnacked', ARGV[1], 'maxRedeliveries', ARGV[2])
+--@include history
+-- Records that all partitions exist and have these limits. KEYS: the queue's hash. ARGV: the history in which they were created,
+-- maxDeliveredUnacked, maxRedeliveries.
+-- Answer: 1; or 0 if the server is in another history now.
+if history() ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'ready', '1', 'maxDeliveredUnacked', ARGV[2], 'maxRedeliveries', ARGV[3])
+return 1
 
 --@script recall
 #!lua flags=allow-oom
--- Restores the queue's deleted records from those of its partitions. KEYS: the queue's hash. ARGV: version and text of the table,
--- number of partitions, highest number ever; and while slots are moving: the table before, and the number of partitions after.
-if redis.call('HGET', KEYS[1], 'ready') then return 0 end
-redis.call('HSET', KEYS[1], 'version', ARGV[1], 'table', ARGV[2], 'partitions', ARGV[3], 'most', ARGV[4])
-if ARGV[5] then redis.call('HSET', KEYS[1], 'former', ARGV[5], 'target', ARGV[6]) end
+--@include history
+-- Restores the queue's deleted records from those of its partitions. KEYS: the queue's hash. ARGV: the history in which these were
+-- read, version and text of the table, number of partitions, highest number ever; and while slots are moving: the table before,
+-- and the number of partitions after.
+-- Answer: 1; or 0 if the queue has records, or the server is in another history now.
+if history() ~= ARGV[1] or redis.call('HGET', KEYS[1], 'ready') then return 0 end
+redis.call('HSET', KEYS[1], 'version', ARGV[2], 'table', ARGV[3], 'partitions', ARGV[4], 'most', ARGV[5])
+if ARGV[6] then redis.call('HSET', KEYS[1], 'former', ARGV[6], 'target', ARGV[7]) end
 return 1
 
 --@script release
@@ -48,20 +58,22 @@ return 0
 #!lua flags=allow-oom
 --@include partition
 -- Creates a partition, or its missing keys, that accepts these slots and has the limits of the queue's spec. Safe to repeat.
--- ARGV: maxDeliveredUnacked, maxRedeliveries, version of the slots, slots (`slot partition` if its entries wait for that
--- partition)…
+-- ARGV: the history in which the queue has the table, maxDeliveredUnacked, maxRedeliveries, version of the slots, slots
+-- (`slot partition` if its entries wait for that partition)…
+-- Answer: 1; or 0 if the server is in another history now, so that the table may be lost, and another partition may have the slots.
+if history() ~= ARGV[1] then return 0 end
 look()
 summary()
-for i = 4, #ARGV do
+for i = 5, #ARGV do
   local slot, from = ARGV[i]:match('^(%d+)(.*)$')
-  if redis.call('HSETNX', SLOTS, slot, ARGV[3] .. from) == 0 then
+  if redis.call('HSETNX', SLOTS, slot, ARGV[4] .. from) == 0 then
     local to, version = place(redis.call('HGET', SLOTS, slot))
     -- The slot left, and no partition has it: the record of its new partition was deleted.
-    if not to and version < tonumber(ARGV[3]) then redis.call('HSET', SLOTS, slot, ARGV[3] .. from) end
+    if not to and version < tonumber(ARGV[4]) then redis.call('HSET', SLOTS, slot, ARGV[4] .. from) end
   end
 end
-redis.call('HSET', OWNER, 'maxDeliveredUnacked', ARGV[1], 'maxRedeliveries', ARGV[2])
-return redis.status_reply('OK')
+redis.call('HSET', OWNER, 'maxDeliveredUnacked', ARGV[2], 'maxRedeliveries', ARGV[3])
+return 1
 
 --@script grant
 #!lua flags=allow-oom

@@ -61,13 +61,7 @@ local function unserved()
   if fields[8] then return tonumber(fields[7]), tonumber(fields[8]) end
 end
 
--- The server's history, which changes at a restart and at a failover. The last writes before the change may be lost.
--- Read once per script, as parsing INFO takes longer than most commands.
-local known_history
-local function history()
-  known_history = known_history or redis.call('INFO', 'replication'):match('master_replid:(%w+)')
-  return known_history
-end
+--@include history
 
 -- The stream that takes entries of a slot, and the version of that record: the partition's own stream, a stage, or nil if the
 -- slot is not accepted here. On a stage, entries wait until all earlier ones are finished at the partition that the slot comes

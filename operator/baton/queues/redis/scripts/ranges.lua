@@ -2,17 +2,17 @@
 
 --@script begin
 #!lua flags=allow-oom
+--@include history
 -- Returns the number of a new query. KEYS: the queue's hash. ARGV: the highest number that any of its partitions knows.
 -- It is above all earlier numbers, even those lost in a failover: it is at least the time in microseconds, plus a margin in a new
 -- history, as the clocks of two servers may differ.
 local known = redis.call('HMGET', KEYS[1], 'query', 'queryHistory', 'ready')
 if not known[3] then return {'UNKNOWN'} end
 local clock = redis.call('TIME')
-local time, history = clock[1] * 1e6 + clock[2], redis.call('INFO', 'replication'):match('master_replid:(%w+)')
 local APART = 6e7
-local jump = (not known[1] or known[2] == history) and 0 or APART
-local number = math.max(tonumber(known[1] or 0) + 1, tonumber(ARGV[1]) + 1, time) + jump
-redis.call('HSET', KEYS[1], 'query', string.format('%d', number), 'queryHistory', history)
+local jump = (not known[1] or known[2] == history()) and 0 or APART
+local number = math.max(tonumber(known[1] or 0) + 1, tonumber(ARGV[1]) + 1, clock[1] * 1e6 + clock[2]) + jump
+redis.call('HSET', KEYS[1], 'query', string.format('%d', number), 'queryHistory', history())
 return {'OK', number}
 
 --@script fence

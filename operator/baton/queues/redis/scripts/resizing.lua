@@ -1,15 +1,31 @@
 -- Scripts that change the number of partitions: they move slots and producers' sequences between partitions.
 
+-- Records `version value` for those of the slots ARGV[first]… whose recorded version is lower. Returns whether there are any.
+local function change_slots(first, version, value)
+  local changed = {}
+  for i, recorded in ipairs(redis.call('HMGET', SLOTS, unpack(ARGV, first))) do
+    local _, known = place(recorded)
+    if known < tonumber(version) then
+      changed[#changed + 1] = ARGV[first + i - 1]
+      changed[#changed + 1] = version .. ' ' .. value
+    end
+  end
+  if #changed > 0 then redis.call('HSET', SLOTS, unpack(changed)) end
+  return #changed > 0
+end
+
 --@script resize
 #!lua flags=allow-oom
--- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the group's UID, the version
--- of the table, partitions during the change, partitions after it, the table after it.
--- Answer: the server's history, in which alone the next steps are valid; nil if another change is in progress or was completed.
+--@include history
+-- Begins a change of the number of partitions, if none is in progress. KEYS: the queue's hash. ARGV: the history in which the queue
+-- has the table, the group's UID, the version of the table, partitions during the change, partitions after it, the table after it.
+-- Answer: 1; or 0 if another change is in progress or was completed, or the server is in another history now.
+if history() ~= ARGV[1] then return 0 end
 local known = redis.call('HMGET', KEYS[1], 'uid', 'version', 'former', 'table', 'most', 'partitions')
-if known[1] ~= ARGV[1] or known[2] ~= ARGV[2] or known[3] then return false end
-local most = math.max(tonumber(known[5] or 0), tonumber(known[6]), tonumber(ARGV[3]))
-redis.call('HSET', KEYS[1], 'former', known[4], 'next', ARGV[5], 'target', ARGV[4], 'partitions', ARGV[3], 'most', most)
-return redis.call('INFO', 'replication'):match('master_replid:(%w+)')
+if known[1] ~= ARGV[2] or known[2] ~= ARGV[3] or known[3] then return 0 end
+local most = math.max(tonumber(known[5] or 0), tonumber(known[6]), tonumber(ARGV[4]))
+redis.call('HSET', KEYS[1], 'former', known[4], 'next', ARGV[6], 'target', ARGV[5], 'partitions', ARGV[4], 'most', most)
+return 1
 
 --@script slots
 #!lua flags=allow-oom
@@ -30,6 +46,7 @@ return {table.concat(lines, ','), highest}
 --@script seal
 #!lua flags=allow-oom
 --@include partition
+--@include resizing
 -- Stops accepting slots that move to other partitions. ARGV: the history in which the queue has the record of the change, version,
 -- slots…
 -- Answer: 1; or 0 if the server is in another history now, so that the change may be lost.
@@ -37,19 +54,7 @@ return {table.concat(lines, ','), highest}
 -- The barrier is the last entry that was added before the seal. Repeating it, even much later, changes nothing.
 if history() ~= ARGV[1] then return 0 end
 local last = look()
-local values = redis.call('HMGET', SLOTS, unpack(ARGV, 3))
-local changed = {}
-for i = 3, #ARGV do
-  local _, version = place(values[i - 2])
-  if version < tonumber(ARGV[2]) then
-    changed[#changed + 1] = ARGV[i]
-    changed[#changed + 1] = ARGV[2] .. ' moved'
-  end
-end
-if #changed > 0 then
-  redis.call('HSET', SLOTS, unpack(changed))
-  redis.call('HSET', PROGRESS, 'sealed', ARGV[2], 'barrier', last)
-end
+if change_slots(3, ARGV[2], 'moved') then redis.call('HSET', PROGRESS, 'sealed', ARGV[2], 'barrier', last) end
 return 1
 
 --@script sequences
@@ -72,9 +77,11 @@ return {found[1], table.concat(lines, '\n')}
 #!lua flags=allow-oom
 --@include partition
 -- Stores producers' sequences of slots that come from another partition, so that a repeated send is recognized here, too. ARGV:
--- pairs of `slot:producer` and `sequence seconds`. Answer: how many were new.
+-- the history in which they were read, and pairs of `slot:producer` and `sequence seconds`.
+-- Answer: 1; or 0 if the server is in another history now, so that the entries with these sequences may be lost.
+if history() ~= ARGV[1] then return 0 end
 local news = {}
-for i = 1, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   local known = redis.call('HGET', SEQUENCES, ARGV[i])
   if not known or tonumber(known:match('^%d+')) < tonumber(ARGV[i + 1]:match('^%d+')) then
     news[#news + 1] = ARGV[i]
@@ -82,34 +89,27 @@ for i = 1, #ARGV, 2 do
   end
 end
 if #news > 0 then redis.call('HSET', SEQUENCES, unpack(news)) end
-return #news / 2
+return 1
 
 --@script open
 #!lua flags=allow-oom
 --@include partition
+--@include resizing
 -- Starts accepting slots that come from another partition, where they are sealed. Their entries wait on a stage.
 -- ARGV: the history in which they were sealed, version, the partition that they come from, slots…
 -- Answer: 1; or 0 if the server is in another history now, so that the seal may be lost.
 if history() ~= ARGV[1] then return 0 end
 look()
-local values = redis.call('HMGET', SLOTS, unpack(ARGV, 4))
-local changed = {}
-for i = 4, #ARGV do
-  local _, version = place(values[i - 3])
-  if version < tonumber(ARGV[2]) then
-    changed[#changed + 1] = ARGV[i]
-    changed[#changed + 1] = ARGV[2] .. ' ' .. ARGV[3]
-  end
-end
-if #changed > 0 then redis.call('HSET', SLOTS, unpack(changed)) end
+change_slots(4, ARGV[2], ARGV[3])
 return 1
 
 --@script publish
 #!lua flags=allow-oom
+--@include history
 -- Publishes the next table to producers, after all moving slots have been opened at their new partitions. KEYS: the queue's hash.
 -- ARGV: the history in which that was done, and the version of the next table.
+if history() ~= ARGV[1] then return 0 end
 local known = redis.call('HMGET', KEYS[1], 'version', 'next')
-if redis.call('INFO', 'replication'):match('master_replid:(%w+)') ~= ARGV[1] then return 0 end
 if not known[2] or tonumber(known[1]) + 1 ~= tonumber(ARGV[2]) then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'table', known[2])
 redis.call('HDEL', KEYS[1], 'next')
@@ -180,10 +180,11 @@ return 1
 
 --@script resized
 #!lua flags=allow-oom
+--@include history
 -- Ends a change of the number of partitions, after no entry waits on a stage any more. KEYS: the queue's hash.
 -- ARGV: the history in which that was confirmed, and the version of the table.
+if history() ~= ARGV[1] then return 0 end
 local known = redis.call('HMGET', KEYS[1], 'version', 'former', 'next', 'target')
-if redis.call('INFO', 'replication'):match('master_replid:(%w+)') ~= ARGV[1] then return 0 end
 if known[1] ~= ARGV[2] or not known[2] or known[3] then return 0 end
 redis.call('HSET', KEYS[1], 'partitions', known[4])
 redis.call('HDEL', KEYS[1], 'former', 'target')
