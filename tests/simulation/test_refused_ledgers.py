@@ -357,19 +357,6 @@ async def test_a_deleted_group_releases_its_other_queue_and_gives_up_on_a_dead_o
 
 
 @in_virtual_time
-async def test_a_foreign_config_map_with_the_ledgers_name_is_left_alone(world: OneReplica) -> None:
-    await serve(world)
-    world.delete(LEDGER)
-    mine = world.make(CONFIG_MAPS, {"metadata": {"name": ledger_name("orders")}, "data": {"orders-a": "mine"}})
-    world.delete_pod("orders-b")
-    await world.until_told("LedgerNameTaken")
-    assert await world.found(LEDGER) == mine
-    world.delete(LEDGER)
-    await world.until_told("Ready", seconds=LONGEST_PAUSE + 5)
-    await world.until(world.counts, [4])
-
-
-@in_virtual_time
 async def test_a_forged_term_ends_no_lead(world: OneReplica) -> None:
     await serve(world)
     for forged in ("999999", "٣", "9" * 5000, "²", "-1", ""):

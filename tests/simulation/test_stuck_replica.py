@@ -1,15 +1,11 @@
 """When a replica says that it hangs, so that it is started again, and when it does not."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
-from baton.assignors import get, install
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS, STUCK_AFTER
-from baton.engine import GroupState
 from baton.kube.api import AT_ONCE
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
@@ -42,41 +38,6 @@ async def test_a_replica_whose_rounds_do_not_end_is_stuck(world: OneReplica, tas
     assert world.replica.stuck() is None
     await asyncio.sleep(10)
     assert message in (world.replica.stuck() or "")
-
-
-@pytest.fixture
-def own_assignor() -> Iterator[str]:
-    name = "example.com/mine"
-    install(lambda: {name: lambda: get("solace")})
-    yield name
-    install(dict)
-
-
-@played
-async def test_an_endless_plan_affects_only_its_group(lone: Lone, own_assignor: str) -> None:
-    at_once, hanging = lone.loop.run_in_executor, []
-
-    def run(executor: Any, work: Any, *arguments: Any) -> asyncio.Future[Any]:
-        if any(isinstance(one, GroupState) and one.group == "shop/orders" for one in getattr(work, "args", ())):
-            hanging.append(lone.loop.create_future())
-            return hanging[-1]
-        return at_once(executor, work, *arguments)
-
-    lone.loop.run_in_executor = run  # type: ignore[method-assign, assignment]
-    await lone.group("shop", "a", assignors=[own_assignor])
-    for _ in range(60):
-        await asyncio.sleep(5)
-        assert lone.replica.stuck() is None
-    assert await lone.ready("shop") == ("False", "PlanOverdue")
-    await lone.group("bank", "b")
-    await asyncio.sleep(5)
-    assert await lone.owned("bank") == {"b": 4}
-    assert len(hanging) == 1, "what hangs holds one thread, however often the group is looked at"
-    lone.loop.run_in_executor = at_once  # type: ignore[method-assign]
-    hanging[0].set_exception(RuntimeError("it has ended unused"))
-    await asyncio.sleep(60)
-    assert await lone.owned("shop") == {"a": 4}
-    assert await lone.ready("shop") == ("True", "Ready")
 
 
 @played
