@@ -19,7 +19,7 @@ SPREAD = 1.0 / len(GROUPS)
 
 def session(world: OneReplica, pod: str, group: str) -> str:
     """Returns its path."""
-    uid = world.server.request("get", f"/api/v1/namespaces/shop/pods/{pod}")["metadata"]["uid"]
+    uid = world.get(f"/api/v1/namespaces/shop/pods/{pod}")["metadata"]["uid"]
     name = session_lease_name(MemberId(pod))
     body = {
         "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
@@ -54,7 +54,7 @@ async def test_a_session_that_ends_during_a_resync_is_seen_to_have_ended(world: 
     for group in GROUPS:
         await world.until(partial(world.counts, group), [2, 2])
     for group in GROUPS:
-        world.server.request("delete", leases[f"{group}-b"])
+        world.delete(leases[f"{group}-b"])
         await asyncio.sleep(SPREAD)
     for group in GROUPS:
         await world.until_told("NoSession", group, seconds=SESSION_WITHIN + 10)

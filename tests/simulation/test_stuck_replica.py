@@ -17,7 +17,7 @@ from tests.simulation.replicas import Lone, played
 
 @played
 async def test_a_replica_that_works_or_waits_is_not_stuck(lone: Lone) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
     lone.fails = lambda verb, path: Refuse(503, "ServiceUnavailable", "away")
     for _ in range(30):
@@ -47,15 +47,15 @@ async def test_a_stuck_leader_is_replaced(lone: Lone) -> None:
     second = lone.start("two", ("shop", "bank"))
     await asyncio.sleep(5)
     hung.cancel()
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(STUCK_AFTER - 10)
     assert [one.elector.leading for one in (lone.replica, second)] == [True, False]
-    assert await lone.owned("shop") == {}
+    assert lone.owned() == {}
     await asyncio.sleep(10 + LOOKS * LOOK_EVERY + Terms().duration)
     assert [one.elector.leading for one in (lone.replica, second)] == [False, True]
     assert [task.done() for task in lone.tasks["one"]] == [False, True], "the replica has ended, and its watch is another's"
     await asyncio.sleep(5)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
     await asyncio.sleep(STUCK_AFTER)
     assert second.elector.leading
 
@@ -63,7 +63,7 @@ async def test_a_stuck_leader_is_replaced(lone: Lone) -> None:
 @played
 async def test_a_group_that_waits_for_its_turn_is_not_stuck(lone: Lone) -> None:
     lone.fails = lambda verb, path: Hang() if verb == "patch" and path == groups_path("shop", "orders") else None
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     async with AsyncExitStack() as stack:
         for _ in range(AT_ONCE // 2):
             await stack.enter_async_context(lone.replica.api.turns.take("shop"))
@@ -73,15 +73,15 @@ async def test_a_group_that_waits_for_its_turn_is_not_stuck(lone: Lone) -> None:
             assert lone.replica.elector.leading
     lone.fails = lambda verb, path: None
     await asyncio.sleep(60)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
 
 
 @played
 async def test_a_replica_resumed_after_a_long_stop_is_not_stuck(lone: Lone) -> None:
     await lone.stop()
     stopped = 0.0
-    lone.replica = lone.start("one", ("shop",), ApiServerClock(lone.now, lambda: lone.loop.time() + stopped))
-    await lone.group("shop", "a")
+    lone.replica = lone.start("one", ("shop",), ApiServerClock(lone.unix, lambda: lone.loop.time() + stopped))
+    lone.group("shop", "a")
     await asyncio.sleep(10)
     stopped = 10 * STUCK_AFTER
     assert lone.replica.stuck() is not None

@@ -15,7 +15,7 @@ GROUP = groups_path("shop", "orders")
 
 def partitions(world: OneReplica, count: int) -> None:
     """Also such as the schema refuses."""
-    world.server.request("patch", PATH, body={"metadata": {}, "spec": {"partitions": count}})
+    world.change(PATH, {"metadata": {}, "spec": {"partitions": count}})
 
 
 async def settled(world: OneReplica) -> MemoryQueue:
@@ -35,7 +35,7 @@ async def with_invalid_queue(world: OneReplica) -> MemoryQueue:
 async def restarted(world: OneReplica) -> None:
     """The replica knows of the queue what the ledger and the PartitionedQueue say."""
     world.start()
-    await world.until(lambda: asyncio.sleep(0, world.replica.elector.leading), True)
+    await world.until(lambda: world.replica.elector.leading)
     await asyncio.sleep(1.0)
 
 
@@ -44,7 +44,7 @@ async def test_a_deleted_group_waits_until_its_queue_is_valid_and_releases_it(wo
     queue = await with_invalid_queue(world)
     world.delete_group("orders")
     await asyncio.sleep(5.0)
-    assert (await world.found(GROUP) is not None, queue.released) == (True, False)
+    assert (world.find(GROUP) is not None, queue.released) == (True, False)
     partitions(world, 4)
     await world.until_gone(GROUP, 10.0)
     assert queue.released and all(owner.uid is None for owner in queue.records.values())
@@ -56,14 +56,14 @@ async def test_a_queue_that_stays_invalid_is_given_up_with_an_event(world: OneRe
     world.delete_group("orders")
     took = await world.until_gone(GROUP, QUEUES_WITHIN + 20.0)
     assert took >= QUEUES_WITHIN and not queue.released
-    (note,) = await world.notes("NotReleased")
+    (note,) = world.notes("NotReleased")
     assert "PartitionedQueue shop/orders: spec.partitions" in note and "baton.dev/take-over" in note
 
 
 @in_virtual_time
 async def test_a_group_whose_queue_went_unseen_ends_with_an_event(world: OneReplica) -> None:
     queue = await settled(world)
-    uid = (await world.found(GROUP) or {})["metadata"]["uid"]
+    uid = (world.find(GROUP) or {})["metadata"]["uid"]
     await world.stop()
     world.delete_group("orders")
     world.delete(PATH)
@@ -71,7 +71,7 @@ async def test_a_group_whose_queue_went_unseen_ends_with_an_event(world: OneRepl
     await world.until_gone(GROUP, 20.0)
     assert not queue.released
     await asyncio.sleep(1.0)
-    (note,) = await world.notes("NotReleased")
+    (note,) = world.notes("NotReleased")
     assert "PartitionedQueue shop/orders is gone. If the queue still records this group" in note and uid in note
 
 
@@ -82,12 +82,12 @@ async def test_nothing_is_granted_at_an_invalid_queue(world: OneReplica) -> None
     world.pod("b")
     world.delete(core_path("shop", "pods", "a"))
     await asyncio.sleep(20.0)
-    entries = await world.entries()
+    entries = world.entries()
     assert queue.records == before
     assert not entries["b"].owned.get(QueueName("orders")), "the ledger says what no queue has recorded"
     partitions(world, 4)
     await world.until(world.counts, [4], 10.0)
-    uid = (await world.entries())["b"].uid
+    uid = world.entries()["b"].uid
     assert all(owner.uid == uid for owner in queue.records.values())
 
 
@@ -97,8 +97,8 @@ async def test_an_invalid_queue_that_is_deleted_delays_nothing(world: OneReplica
     world.delete(PATH)
     await world.until_told("QueueNotFound")
 
-    async def entries() -> dict[str, object]:
-        return {name: entry.owned for name, entry in (await world.entries()).items()}
+    def entries() -> dict[str, object]:
+        return {name: entry.owned for name, entry in world.entries().items()}
 
     await world.until(entries, {"a": {}}, 20.0)
     world.delete_group("orders")

@@ -48,7 +48,7 @@ class MemoryApi(Api):
         accept: str = JSON,
         most: int | None = None,
     ) -> Json:
-        verb = _VERBS.get(method) or _reading(path)
+        verb = _VERBS.get(method) or reading(path)
         fault = self.trouble(verb, path)
         if type(fault) is Hang:
             await asyncio.sleep(REQUEST_TIMEOUT)
@@ -185,7 +185,8 @@ class _Stream:
             self._waiting.set_result(None)
 
 
-def _reading(path: str) -> str:
+def reading(path: str) -> str:
+    """Return the verb of a GET request: `get` or `list`."""
     try:
         about = target(path)
     except Refused:
