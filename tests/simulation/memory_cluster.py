@@ -93,7 +93,7 @@ class MemoryCluster:
     # -- looking
 
     def config_map(self, group: str = "orders", namespace: str = "shop") -> Json:
-        """Return the ledger's ConfigMap; {}: there is none."""
+        """Return the ledger's ConfigMap, or {}."""
         return self.find(core_path(namespace, "configmaps", ledger_name(group))) or {}
 
     def ledger(self, group: str = "orders", namespace: str = "shop") -> dict[str, str]:
@@ -118,7 +118,7 @@ class MemoryCluster:
         return {number: epoch for one in entries for number, epoch in one.owned.get(QueueName(group), {}).items()}
 
     def condition(self, path: str, kind: str = "Ready") -> tuple[str, str, str]:
-        """Return status, reason and message of an object's condition; empty if there is none."""
+        """Return status, reason and message of an object's condition; empty if it has none."""
         conditions = ((self.find(path) or {}).get("status") or {}).get("conditions") or ()
         found = (one for one in conditions if one["type"] == kind)
         return next(((one["status"], one["reason"], one["message"]) for one in found), ("", "", ""))
@@ -149,7 +149,7 @@ class MemoryCluster:
     # -- waiting
 
     async def until(self, look: Callable[[], object], wanted: object = True, seconds: float = 60.0) -> float:
-        """Wait until `look` returns what is wanted. Returns the virtual seconds that it took."""
+        """Wait until `look` returns `wanted`. Returns the virtual seconds that it took."""
         begun = self.now()
         while (found := look()) != wanted:
             assert self.now() < begun + seconds, f"after {seconds} s: {found!r} instead of {wanted!r}; {self.ready()}"
