@@ -1,15 +1,13 @@
-"""What the operator costs and how fast it is on a real cluster: at rest with 1,000 groups, when pods join, and in hand-offs."""
+"""How long hand-offs take on a real cluster, between pods that a kubelet runs."""
 
 import asyncio
-import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Self
+from typing import Self
 
 import redis
 from kubernetes import client, config, watch
@@ -22,167 +20,48 @@ from baton.model.names import LEDGER_GROUP_KEY, SUBSCRIBED_ANNOTATION, ledger_na
 from cluster import Cluster as Kubernetes
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
 from tests.e2e.reader import results
-from tests.integration.operator.conftest import apply_crds, namespace
-from tests.integration.operator.world import Cluster, Operator, World
+from tests.integration.operator.conftest import apply_crds
+from tests.integration.operator.world import Cluster, Operator
 from tests.load.producer import Load
 from tests.redis_server import RedisServer
-from tests.waiting import eventually, until
+from tests.waiting import until
 
-GROUPS, NAMESPACES = 1000, 10
-WATCHED = 60.0
-"""Seconds for which CPU is measured."""
-JOINS, JOIN_EVERY = 120, 0.3
-"""Pods, and seconds between them: the ledger is written five times a second at most, so faster ones would wait for each other."""
 ROUNDS, MOVE_EVERY = 10, 1.0
-"""In which one pod leaves and comes back, with three partitions each time, and the seconds between any two of these."""
+"""In each round one pod leaves and comes back, with three partitions each time. Seconds between any two of these."""
 
-Case = dict[str, object]
+Case = tuple[str, float, str]
+"""A name, a value and its unit."""
 
 
 def measure() -> list[Case]:
-    """Cases as {"name", "value", "unit"}. Needs root and the cluster's programs; takes some five minutes."""
-    return [*asyncio.run(_without_node()), *_with_node()]
-
-
-def main() -> None:
-    for case in measure():
-        print(f"{case['name']:60}{case['value']:>12} {case['unit']}")
-
-
-async def _without_node() -> list[Case]:
-    with Kubernetes(node=False) as cluster, tempfile.TemporaryDirectory() as folder:
-        async with connect(cluster.kubeconfig) as (plain, _):
-            api = Cluster(plain._client)
-            await apply_crds(api)
-            return [
-                *await _joins(api, cluster.kubeconfig, Path(folder)),
-                *await _at_rest(api, cluster.kubeconfig, Path(folder)),
-            ]
-
-
-# -- pods that join
-
-
-async def _joins(api: Cluster, kubeconfig: Path, folder: Path) -> list[Case]:
-    """Ready (the answer to the write of its status) until the ledger names the pod, as a watch sees it."""
-    world = await namespace(api, "joins")
-    await world.external("orders", JOINS, rebalance={"delaySeconds": 0})
-    await world.group("orders")
-    with _operator(kubeconfig, "joins", folder) as operator, _Versions(kubeconfig, "joins", "orders") as ledger:
-        await operator.leads()
-        took = []
-        for number in range(JOINS):
-            pod = f"pod-{number}"
-            await world.pod(pod, "orders", ready=False)
-            ready_at = time.monotonic()
-            await world.set_ready(pod, True)
-            await eventually(lambda pod=pod: _named(ledger, pod), f"{pod} is in the ledger")  # type: ignore[misc]
-            took.append(ledger.named_at[pod] - ready_at)
-            await asyncio.sleep(JOIN_EVERY)
-        await world.delete("consumergroups", "orders")
-    return _spread("pod Ready to ledger", took)
-
-
-async def _named(ledger: "_Versions", pod: str) -> bool:
-    return pod in ledger.named_at
-
-
-# -- groups at rest
-
-
-async def _at_rest(api: Cluster, kubeconfig: Path, folder: Path) -> list[Case]:
-    """Groups that nothing happens to: CPU of the operator's process, and what it holds in memory."""
-    worlds = [await namespace(api, f"rest-{number}") for number in range(NAMESPACES)]
-    at_once = asyncio.Semaphore(16)
-
-    async def make(number: int) -> None:
-        async with at_once:
-            world, name = worlds[number % NAMESPACES], f"group-{number}"
-            await world.external(name, 12)
-            await world.group(name)
-
-    await asyncio.gather(*map(make, range(GROUPS)))
-    with _operator(kubeconfig, None, folder) as operator:
-        await operator.leads()
-        await eventually(lambda: _all_told(worlds), "every group has its status", 300)
-        await eventually(lambda: _no_more_events(worlds), "all events are written", 300)
-        await eventually(lambda: _at_ease(operator), "the operator has caught up")
-        before = _cpu(operator)
-        await asyncio.sleep(WATCHED)
-        used = (_cpu(operator) - before) / WATCHED * 60
-        resident = _resident(operator)
-    return [
-        _case(f"CPU of the operator, {GROUPS} groups at rest", used, "s/min"),
-        _case(f"memory of the operator, {GROUPS} groups", resident / 2**20, "MiB"),
-    ]
-
-
-async def _all_told(worlds: list[World]) -> bool:
-    """Asked once a second, for the lists are large."""
-    await asyncio.sleep(1)
-    for world in worlds:
-        found = await world.api.get(f"/apis/baton.dev/v1alpha1/namespaces/{world.namespace}/consumergroups")
-        if not all((group.get("status") or {}).get("state") for group in found["items"]):
-            return False
-    return True
-
-
-async def _no_more_events(worlds: list[World]) -> bool:
-    """None within five seconds: those of a thousand groups are written one by one, for minutes."""
-    before = await _events(worlds)
-    await asyncio.sleep(5)
-    return await _events(worlds) == before > 0
-
-
-async def _events(worlds: list[World]) -> int:
-    return sum([len(await world.events("NoMembers")) for world in worlds])
-
-
-async def _at_ease(operator: Operator) -> bool:
-    """Less than half a CPU over two seconds."""
-    before = _cpu(operator)
-    await asyncio.sleep(2)
-    return _cpu(operator) - before < 1
-
-
-def _cpu(operator: Operator) -> float:
-    """Seconds, of all its threads, in user and kernel mode."""
-    fields = Path(f"/proc/{operator.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident(operator: Operator) -> int:
-    """Bytes of memory that it has."""
-    return int(Path(f"/proc/{operator.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-# -- hand-offs between pods
-
-
-def _with_node() -> list[Case]:
-    """Pods that a kubelet runs, under load. One of them stops reading the queue and comes back, again and again."""
+    """Needs root and the cluster's programs. Pods run under load; one of them stops
+    reading the queue and comes back, again and again."""
     with Kubernetes(node=True) as cluster, tempfile.TemporaryDirectory() as folder:
         asyncio.run(_crds(cluster.kubeconfig))
         cluster.kubectl("create", "namespace", "moves")
-        with (
-            RedisServer(bind=cluster.address) as server,
-            _operator(cluster.kubeconfig, "moves", Path(folder)),
-            _Versions(cluster.kubeconfig, "moves", GROUP) as ledger,
-        ):
-            fleet = Fleet(cluster, "moves", server.url, delay=0)
-            fleet.deploy(replicas=4)
-            fleet.settled(members=4)
-            pod = min(one["metadata"]["name"] for one in cluster.get("pods", "-n", "moves")["items"])
-            with Load(server.url, f"moves/{QUEUE}", 1000, every=0.01), _Firsts(server, f"moves/{QUEUE}") as firsts:
-                until(lambda: ledger.rests(pod, owning=True))
-                ledger.forget()  # hand-offs of the fleet's start, before there was a load
-                for _ in range(ROUNDS):
-                    for subscribed in ("nothing", None):
-                        ledger.subscribe(pod, subscribed)
-                        until(lambda owning=subscribed is None: ledger.rests(pod, owning=owning))  # type: ignore[misc]
-                        until(lambda: ledger.granted() <= firsts.at.keys())
-                        time.sleep(MOVE_EVERY)
-            fleet.delete()
+        operator = Operator(cluster.kubeconfig, "moves", "bench", Path(folder))
+        try:
+            return _measured(cluster)
+        finally:
+            operator.kill()
+
+
+def _measured(cluster: Kubernetes) -> list[Case]:
+    with RedisServer(bind=cluster.address) as server, _Versions(cluster.kubeconfig, "moves", GROUP) as ledger:
+        fleet = Fleet(cluster, "moves", server.url, delay=0)
+        fleet.deploy(replicas=4)
+        fleet.settled(members=4)
+        pod = min(one["metadata"]["name"] for one in cluster.get("pods", "-n", "moves")["items"])
+        with Load(server.url, f"moves/{QUEUE}", 1000, every=0.01), _Firsts(server, f"moves/{QUEUE}") as firsts:
+            until(lambda: ledger.rests(pod, owning=True))
+            ledger.forget()  # hand-offs of the fleet's start, before there was a load
+            for _ in range(ROUNDS):
+                for subscribed in ("nothing", None):
+                    ledger.subscribe(pod, subscribed)
+                    until(lambda owning=subscribed is None: ledger.rests(pod, owning=owning))  # type: ignore[misc]
+                    until(lambda: ledger.granted() <= firsts.at.keys())
+                    time.sleep(MOVE_EVERY)
+        fleet.delete()
     pauses = [granted - revoked for revoked, granted in ledger.pauses.values()]
     served = [firsts.at[key] - revoked for key, (revoked, _) in ledger.pauses.items() if key in firsts.at]
     return [
@@ -194,9 +73,6 @@ def _with_node() -> list[Case]:
 async def _crds(kubeconfig: Path) -> None:
     async with connect(kubeconfig) as (plain, _):
         await apply_crds(Cluster(plain._client))
-
-
-# -- what is seen
 
 
 class _Versions:
@@ -213,7 +89,6 @@ class _Versions:
         self._granted: dict[int, int] = {}
         self._watch = watch.Watch()  # type: ignore[no-untyped-call]
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
-        self.named_at: dict[str, float] = {}
         self.pauses: dict[tuple[int, int], tuple[float, float]] = {}
         """Partition and new epoch: when it was revoked, and granted."""
 
@@ -255,7 +130,6 @@ class _Versions:
         for pod, text in data.items():
             if pod == LEDGER_GROUP_KEY:
                 continue
-            self.named_at.setdefault(pod, now)
             entry = entries[pod] = MemberEntry.from_json(text)
             for number in entry.revoking.get(self._queue, ()):
                 self._revoked.setdefault(number, now)
@@ -295,16 +169,6 @@ class _Firsts:
                     self.at.setdefault((number, int(text.split(b",")[5])), time.monotonic())
 
 
-@contextmanager
-def _operator(kubeconfig: Path, served: str | None, folder: Path) -> Iterator[Operator]:
-    """`served`: a namespace; None: all of them."""
-    operator = Operator(kubeconfig, served, "bench", folder)
-    try:
-        yield operator
-    finally:
-        operator.kill()
-
-
 def _spread(name: str, seconds: list[float]) -> list[Case]:
     """p50 and p99 in milliseconds."""
     cuts = quantiles(seconds, n=100, method="inclusive")
@@ -315,9 +179,5 @@ def _spread(name: str, seconds: list[float]) -> list[Case]:
     ]
 
 
-def _case(name: str, value: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "value": float(f"{value:.3g}"), "unit": unit}
-
-
-if __name__ == "__main__":
-    main()
+def _case(name: str, value: float, unit: str) -> Case:
+    return name, float(f"{value:.3g}"), unit

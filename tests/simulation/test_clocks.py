@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
-from baton.kube.objects import groups_path, queues_path
+from baton.kube.objects import groups_path
 from tests.simulation.replicas import Lone, played
 from tests.simulation.seeds import manifests
 
@@ -28,31 +27,26 @@ class Story:
     began: float = 0.0
 
     async def group(self, delay: int = 0, handoff: int = 0, static: int = 0) -> None:
-        source = {"type": "External", "external": {"onDeadline": "Force"}}
-        rebalance = {"delaySeconds": delay, "maxHandoffSeconds": handoff}
         membership = {"session": "Optional"}
         if static:
-            membership |= {"identityLabel": manifests.IDENTITY_LABEL, "sessionTimeoutSeconds": static}  # type: ignore[dict-item]
-        spec = {"source": source, "partitions": 4, "rebalance": rebalance}
-        await self.lone.api.create(queues_path("shop"), manifests.queue("orders", spec))
+            membership |= {"identityLabel": "identity", "sessionTimeoutSeconds": static}  # type: ignore[dict-item]
+        self.lone.external(delaySeconds=delay, maxHandoffSeconds=handoff)
         made = manifests.group("orders", {"queues": [{"name": "orders"}], "membership": membership})
-        await self.lone.api.create(groups_path("shop"), made)
+        self.lone.make(groups_path("shop"), made)
         for name in ("a", "b"):
-            await self.pod(name)
+            self.pod(name)
         await asyncio.sleep(4 * TERM)
-        assert await self.lone.owned("shop") == {"a": 2, "b": 2}
+        assert self.lone.owned() == {"a": 2, "b": 2}
 
-    async def pod(self, name: str) -> None:
-        path = core_path("shop", "pods")
-        await self.lone.api.create(path, manifests.pod(name, "orders", name, None, 0))
-        await self.lone.api.merge(f"{path}/{name}/status", manifests.pod_status(True, self.lone.now()))
+    def pod(self, name: str) -> None:
+        self.lone.pod(name, identity=name)
 
     async def leader_dies(self) -> None:
         self.began = self.lone.loop.time()
         await asyncio.sleep(5)
         self.lone.crash()
         lone = self.lone
-        clock = ApiServerClock(lambda: lone.now() + self.ahead, lone.loop.time)
+        clock = ApiServerClock(lambda: lone.unix() + self.ahead, lone.loop.time)
         lone.replica = lone.start("two", ["shop", "bank"], clock)
         await asyncio.sleep(Terms().duration + 5)
         assert lone.replica.elector.leading
@@ -60,9 +54,9 @@ class Story:
     async def ends(self, before: dict[str, int], after: dict[str, int]) -> None:
         """The ledger is `before` until the term is over, and then `after`."""
         await self._until(TERM - LATE)
-        assert await self.lone.owned("shop") == before
+        assert self.lone.owned() == before
         await self._until(TERM + LATE)
-        assert await self.lone.owned("shop") == after
+        assert self.lone.owned() == after
 
     async def _until(self, seconds: float) -> None:
         await asyncio.sleep(self.began + seconds - self.lone.loop.time())
@@ -75,10 +69,10 @@ async def test_a_leader_with_a_wrong_clock_ends_terms_on_time(lone: Lone, term: 
     one = Story(lone, ahead)
     await one.group(**{term: TERM})
     if term == "handoff":
-        await one.pod("c")
+        one.pod("c")
         before, after = {"a": 2, "b": 1, "c": 0}, {"a": 2, "b": 1, "c": 1}
     else:
-        await lone.delete_pod("shop", "b")
+        lone.delete_pod("b")
         before, after = {"a": 2}, {"a": 4}
     await one.leader_dies()
     await one.ends(before, after)

@@ -1,4 +1,4 @@
-"""What becomes due while a group's loop does something else is looked at all the same."""
+"""A time that comes while a group's loop does something else is not missed."""
 
 import asyncio
 from functools import partial
@@ -7,12 +7,9 @@ import pytest
 
 from baton.controller.group_observation import SESSION_WITHIN
 from baton.controller.retrying import RoundPacing
-from baton.kube.api import core_path
 from baton.kube.leases import leases_path
-from baton.kube.mount_refresh import SHOWN_WITHIN, mark
-from baton.kube.objects import queues_path
 from baton.model.ids import MemberId
-from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, session_lease_name
+from baton.model.names import GROUP_LABEL, session_lease_name
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 GROUPS = [f"orders-{number}" for number in range(20)]
@@ -22,7 +19,7 @@ SPREAD = 1.0 / len(GROUPS)
 
 def session(world: OneReplica, pod: str, group: str) -> str:
     """Returns its path."""
-    uid = world.server.request("get", f"/api/v1/namespaces/shop/pods/{pod}")["metadata"]["uid"]
+    uid = world.get(f"/api/v1/namespaces/shop/pods/{pod}")["metadata"]["uid"]
     name = session_lease_name(MemberId(pod))
     body = {
         "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
@@ -57,25 +54,7 @@ async def test_a_session_that_ends_during_a_resync_is_seen_to_have_ended(world: 
     for group in GROUPS:
         await world.until(partial(world.counts, group), [2, 2])
     for group in GROUPS:
-        world.server.request("delete", leases[f"{group}-b"])
+        world.delete(leases[f"{group}-b"])
         await asyncio.sleep(SPREAD)
     for group in GROUPS:
         await world.until_told("NoSession", group, seconds=SESSION_WITHIN + 10)
-
-
-@in_virtual_time
-async def test_a_removed_annotation_is_restored_without_any_other_event(world: OneReplica) -> None:
-    queue = {"partitions": 4, "source": {"type": "External"}}
-    world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": queue})
-    world.group("orders", rebalance={"resyncSeconds": 5})
-    world.pod("orders-a")
-    path = core_path("shop", "pods", "orders-a")
-
-    async def told() -> bool:
-        annotations = world.server.request("get", path)["metadata"].get("annotations") or {}
-        return annotations.get(LEDGER_KEY_ANNOTATION) == mark((await world.ledger()).get("orders-a", "{}")) is not None
-
-    await world.until(told, True)
-    world.server.request("patch", path, body={"metadata": {"annotations": {LEDGER_KEY_ANNOTATION: "else"}}})
-    assert not await told()
-    await world.until(told, True, SHOWN_WITHIN + 10)

@@ -18,8 +18,8 @@ from tests.simulation.replicas import Lone, played
 ORDERS = groups_path("shop", "orders")
 
 
-async def finalizers(world: OneReplica) -> list[str] | None:
-    group = await world.found(ORDERS)
+def finalizers(world: OneReplica) -> list[str] | None:
+    group = world.find(ORDERS)
     return None if group is None else group["metadata"].get("finalizers", [])
 
 
@@ -33,7 +33,7 @@ async def test_the_next_leader_does_not_claim_a_released_queue(world: OneReplica
     world.trouble = refuse
     world.delete_group("orders")
     queue = world.queues["orders"]
-    await world.until(lambda: asyncio.sleep(0, queue.released), True)
+    await world.until(lambda: queue.released)
     await asyncio.sleep(3)
     await world.stop()
     world.trouble = lambda verb, path: None
@@ -52,13 +52,13 @@ async def test_the_next_leader_waits_for_a_queue_that_may_have_been_claimed(worl
     await world.stop()
     queue = world.queues["orders"]
     ledger = core_path("shop", "configmaps", "orders-assignments")
-    if await world.found(ledger):
+    if world.find(ledger):
         world.delete(ledger)
     world.delete_group("orders")
     queue.down, queue.released = True, False
     queue.calls.clear()
     world.start()
-    await world.until(lambda: asyncio.sleep(0, "release" in queue.calls), True)
+    await world.until(lambda: "release" in queue.calls)
     queue.down = False
     await world.until(lambda: finalizers(world), None)
     assert queue.released and "ensure" not in queue.calls
@@ -67,61 +67,56 @@ async def test_the_next_leader_waits_for_a_queue_that_may_have_been_claimed(worl
 @in_virtual_time
 async def test_a_group_held_by_a_foreign_finalizer_is_left_alone(world: OneReplica) -> None:
     await world.serve("a")
-    world.server.request("patch", ORDERS, body={"metadata": {"finalizers": [FINALIZER, "example.com/hold"]}})
+    world.change(ORDERS, {"metadata": {"finalizers": [FINALIZER, "example.com/hold"]}})
     with capture_logs() as said:
         world.delete_group("orders")
         await world.until(lambda: finalizers(world), ["example.com/hold"])
         await asyncio.sleep(120)
     assert len([line for line in said if line["event"].startswith("the group is gone")]) == 1
     assert world.replica.group_loops._loops == {}
-    world.server.request("patch", ORDERS, body={"metadata": {"finalizers": None}})
-    assert await world.found(ORDERS) is None
+    world.change(ORDERS, {"metadata": {"finalizers": None}})
+    assert world.find(ORDERS) is None
     world.group("orders")
     await world.until_told("Ready")
 
 
-@in_virtual_time
-async def test_a_deleted_group_removes_the_deletion_costs_of_its_pods(world: OneReplica) -> None:
+PODS = {core_path("shop", "pods", pod) for pod in ("a", "b")}
+
+
+def cheap(world: OneReplica) -> int:
+    """Count the pods that are marked for deletion."""
+    found = [world.find(pod) or {} for pod in PODS]
+    return len([pod for pod in found if DELETION_COST in (pod["metadata"].get("annotations") or {})])
+
+
+async def scaled(world: OneReplica) -> None:
+    """One of two pods may go."""
     world.queue("orders")
     world.group("orders", replicas=1, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}})
     for pod in ("a", "b"):
         world.pod(pod)
+    await world.until(lambda: cheap(world), 1)
 
-    async def cheap() -> int:
-        pods = [await world.found(core_path("shop", "pods", pod)) or {} for pod in ("a", "b")]
-        return len([pod for pod in pods if DELETION_COST in (pod["metadata"].get("annotations") or {})])
 
-    await world.until(cheap, 1)
-    world.trouble = lambda verb, path: Delay(there=5.0) if verb == "patch" and "/pods/" in path else None
+@in_virtual_time
+async def test_a_deleted_group_removes_the_deletion_costs_of_its_pods(world: OneReplica) -> None:
+    await scaled(world)
+    world.trouble = lambda verb, path: Delay(there=5.0) if verb == "patch" and path in PODS else None
     world.delete_group("orders")
     await world.until(lambda: finalizers(world), None)
-    assert await cheap() == 0
+    assert cheap(world) == 0
 
 
 @in_virtual_time
 async def test_a_group_ends_even_if_a_deletion_cost_cannot_be_removed(world: OneReplica) -> None:
-    world.queue("orders")
-    world.group("orders", replicas=1, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}})
-    pods = {core_path("shop", "pods", pod) for pod in ("a", "b")}
-    for pod in ("a", "b"):
-        world.pod(pod)
-
-    async def cheap() -> int:
-        found = [await world.found(pod) or {} for pod in pods]
-        return len([pod for pod in found if DELETION_COST in (pod["metadata"].get("annotations") or {})])
-
-    await world.until(cheap, 1)
-    asked = 0
-
-    def refuse(verb: str, path: str) -> Fault | None:
-        nonlocal asked
-        asked += verb == "patch" and path in pods
-        return Refuse(403, "Forbidden", "a webhook says no") if verb == "patch" and path in pods else None
-
-    world.trouble = refuse
+    await scaled(world)
+    world.asked.clear()
+    no = Refuse(403, "Forbidden", "a webhook says no")
+    world.trouble = lambda verb, path: no if verb == "patch" and path in PODS else None
     world.delete_group("orders")
     await world.until(lambda: finalizers(world), None)
-    assert await cheap() == 1 and 0 < asked < 20
+    asked = sum(world.asked.count(("patch", pod)) for pod in PODS)
+    assert cheap(world) == 1 and 0 < asked < 20
 
 
 @played
@@ -137,12 +132,12 @@ async def test_the_last_events_are_posted_and_the_lead_is_released_last(lone: Lo
             led.append(lone.replica.elector.leading)
 
     lone.replica.group_loops.run = fleet  # type: ignore[method-assign]
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(0.2)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
     await lone.stop()
     assert led == [True]
-    found: dict[str, Any] = await lone.api.get(group_path(EVENTS, "shop", "events"))
+    found: dict[str, Any] = lone.get(group_path(EVENTS, "shop", "events"))
     assert "Granted" in [event["reason"] for event in found["items"]]
-    assert (await lone.api.get(leases_path("baton", "operator")))["spec"]["holderIdentity"] == ""
+    assert lone.get(leases_path("baton", "operator"))["spec"]["holderIdentity"] == ""
     lone.start("two", ["shop"])

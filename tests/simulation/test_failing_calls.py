@@ -26,121 +26,121 @@ REPORTED = 30 + 15 + 10 + 1
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @played
 async def test_watches_are_acted_on_while_lists_fail(lone: Lone, failure: Fault) -> None:
-    await lone.group("shop", "a", "b")
+    lone.group("shop", "a", "b")
     await asyncio.sleep(10)
-    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert lone.owned() == {"a": 2, "b": 2}
     lone.fails = lambda verb, path: failure if verb == "list" else None
     relists = lone.replica.relists
     for namespace in ("shop", "bank"):
         for of in WATCHED:
             relists.watch_broke(of, namespace)  # as kopf tells where a watch breaks
     await asyncio.sleep(25)
-    await lone.delete_pod("shop", "b")
+    lone.delete_pod("b")
     await asyncio.sleep(1)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
     await asyncio.sleep(REPORTED)
-    assert await lone.ready("shop") == ("False", "NotSeen")
+    assert lone.says("shop") == ("False", "NotSeen")
     assert lone.replica.stuck() is None
-    await lone.pod("shop", "c")
+    lone.pod("c")
     await asyncio.sleep(1)
-    assert await lone.owned("shop") == {"a": 2, "c": 2}
+    assert lone.owned() == {"a": 2, "c": 2}
     lone.fails = lambda verb, path: None
     await asyncio.sleep(30)
-    assert await lone.ready("shop") == ("True", "Ready")
+    assert lone.says("shop") == ("True", "Ready")
 
 
 @pytest.mark.parametrize("of", list(WatchedKind))
 @played
 async def test_a_failing_list_is_reported_in_its_namespace_only(lone: Lone, of: WatchedKind) -> None:
     for namespace in ("shop", "bank"):
-        await lone.group(namespace, "a", "b")
+        lone.group(namespace, "a", "b")
     await asyncio.sleep(10)
     lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and path == of.path("bank") else None
     lone.replica.api.drop_watches()  # type: ignore[attr-defined]
     await asyncio.sleep(LEDGERS_EVERY + REPORTED)
-    assert await lone.ready("bank") == ("False", "NotSeen")
-    assert await lone.ready("shop") == ("True", "Ready")
+    assert lone.says("bank") == ("False", "NotSeen")
+    assert lone.says("shop") == ("True", "Ready")
     lone.fails = lambda verb, path: None
     await asyncio.sleep(30)
-    assert await lone.ready("bank") == ("True", "Ready")
+    assert lone.says("bank") == ("True", "Ready")
 
 
 @played
 async def test_sessions_do_not_lapse_while_leases_cannot_be_read(lone: Lone) -> None:
     for namespace in ("shop", "bank"):
-        await lone.group(namespace, "a", "b")
+        lone.group(namespace, "a", "b")
     hidden = False
     lone.fails = lambda verb, path: (
         FAILURES["403"] if hidden and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
     )
     for second in range(120):
         for namespace, pod in (("shop", "a"), ("bank", "a"), ("bank", "b")):
-            await lone.renew(namespace, pod)
+            lone.renew(namespace, pod)
         if second < 20:
-            await lone.renew("shop", "b")
+            lone.renew("shop", "b")
         if second == 20:
             hidden = True
             lone.replica.api.drop_watches()  # type: ignore[attr-defined]
         await asyncio.sleep(1)
-    assert await lone.owned("shop") == {"a": 4}  # b's session has lapsed
-    assert await lone.owned("bank") == {"a": 2, "b": 2}
+    assert lone.owned() == {"a": 4}  # b's session has lapsed
+    assert lone.owned(namespace="bank") == {"a": 2, "b": 2}
     hidden = False
     for _ in range(40):
-        await lone.renew("bank", "a")
+        lone.renew("bank", "a")
         await asyncio.sleep(1)
-    assert await lone.owned("bank") == {"a": 4}
+    assert lone.owned(namespace="bank") == {"a": 4}
 
 
 @played
 async def test_a_session_has_a_full_term_after_leases_could_not_be_read(lone: Lone) -> None:
-    await lone.group("bank", "a", "b")
+    lone.group("bank", "a", "b")
     away = False
     lone.fails = lambda verb, path: (
         FAILURES["503"] if away and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
     )
     for second in range(150):
         if not away and second % 8 == 0:
-            await lone.renew("bank", "a")
-            await lone.renew("bank", "b")
+            lone.renew("bank", "a")
+            lone.renew("bank", "b")
         if second in (20, 100):
             away = not away
             lone.replica.api.drop_watches()  # type: ignore[attr-defined]
         await asyncio.sleep(1)
         if second > 2:
-            assert await lone.owned("bank") == {"a": 2, "b": 2}
+            assert lone.owned(namespace="bank") == {"a": 2, "b": 2}
 
 
 @played
 async def test_a_silent_watch_ends_no_session(lone: Lone) -> None:
-    await lone.group("shop", "a", "b")
+    lone.group("shop", "a", "b")
     silent = False
     lone.fails = lambda verb, path: Hang() if silent and verb == "watch" else None
     for second in range(100):
-        await lone.renew("shop", "a")
-        await lone.renew("shop", "b")
+        lone.renew("shop", "a")
+        lone.renew("shop", "b")
         if second == 20:
             silent = True
             lone.replica.api.drop_watches()  # type: ignore[attr-defined]
         await asyncio.sleep(1)
         if second > 2:
-            assert await lone.owned("shop") == {"a": 2, "b": 2}
+            assert lone.owned() == {"a": 2, "b": 2}
 
 
 @played
 async def test_a_group_with_unreadable_pods_reports_that_and_delays_no_other(lone: Lone) -> None:
     lone.fails = lambda verb, path: FAILURES["403"] if verb == "list" and path == WatchedKind.PODS.path("bank") else None
     for namespace in ("shop", "bank"):
-        await lone.group(namespace, "a")
+        lone.group(namespace, "a")
     await asyncio.sleep(2)
-    assert await lone.owned("shop") == {"a": 4}
-    assert await lone.owned("bank") == {}
+    assert lone.owned() == {"a": 4}
+    assert lone.owned(namespace="bank") == {}
     await asyncio.sleep(REPORTED)
-    assert await lone.ready("bank") == ("False", "NotSeen")
-    assert await lone.owned("bank") == {}
+    assert lone.says("bank") == ("False", "NotSeen")
+    assert lone.owned(namespace="bank") == {}
     lone.fails = lambda verb, path: None
     await asyncio.sleep(20)
-    assert await lone.owned("bank") == {"a": 4}
-    assert await lone.ready("bank") == ("True", "Ready")
+    assert lone.owned(namespace="bank") == {"a": 4}
+    assert lone.says("bank") == ("True", "Ready")
 
 
 @pytest.mark.parametrize("status", ["403", "404"])
@@ -153,38 +153,38 @@ async def test_a_namespace_is_deleted_though_its_rights_went_first(lone: Lone, s
         return FAILURES[status] if "/namespaces/shop/" in path and not finishing else None
 
     for namespace in ("shop", "bank"):
-        await lone.group(namespace, "a")
+        lone.group(namespace, "a")
     await asyncio.sleep(10)
     await lone.stop()
     lone.fails = refuse
-    lone.server.request("delete", core_path(None, "namespaces", "shop"))
+    lone.delete(core_path(None, "namespaces", "shop"))
     await asyncio.sleep(10)
-    assert await lone.api.find(groups_path("shop", "orders")) is not None
+    assert lone.find(groups_path("shop", "orders")) is not None
     lone.start("two", ("shop", "bank"))
     await asyncio.sleep(60)
-    assert await lone.api.find(groups_path("shop", "orders")) is None
-    assert await lone.owned("bank") == {"a": 4}
+    assert lone.find(groups_path("shop", "orders")) is None
+    assert lone.owned(namespace="bank") == {"a": 4}
 
 
 @played
 async def test_a_deleted_group_waits_only_briefly_for_failing_lists(lone: Lone) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
     await lone.stop()
     lone.fails = lambda verb, path: FAILURES["503"] if verb == "list" and path == WatchedKind.PODS.path("shop") else None
-    lone.server.request("delete", groups_path("shop", "orders"))
+    lone.delete(groups_path("shop", "orders"))
     lone.start("two", ("shop", "bank"))
     await asyncio.sleep(REPORTED)
-    assert await lone.api.find(groups_path("shop", "orders")) is not None
+    assert lone.find(groups_path("shop", "orders")) is not None
     lone.fails = lambda verb, path: None
     await asyncio.sleep(30)
-    assert await lone.api.find(groups_path("shop", "orders")) is None
+    assert lone.find(groups_path("shop", "orders")) is None
 
 
 @played
 async def test_only_completed_rounds_count(lone: Lone) -> None:
     for namespace in ("shop", "bank"):
-        await lone.group(namespace, "a")
+        lone.group(namespace, "a")
     await asyncio.sleep(30)
     lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and "/bank/" in path else None
     lone.replica.api.drop_watches()  # type: ignore[attr-defined]
@@ -200,22 +200,21 @@ async def test_only_completed_rounds_count(lone: Lone) -> None:
 
 @played
 async def test_no_queue_is_unused_before_the_groups_of_its_namespace_were_seen(lone: Lone) -> None:
-    async def reasons() -> list[str]:
-        queue = await lone.api.get(queues_path("shop", "orders"))
-        return [one["reason"] for one in queue["status"]["conditions"] if one["type"] == "Ready"]
+    def reason() -> str:
+        return lone.condition(queues_path("shop", "orders"))[1]
 
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
-    assert await reasons() == ["Reachable"]
+    assert reason() == "Reachable"
     await lone.stop()
     hidden = True
     groups = WatchedKind.GROUPS.path("shop")
     lone.fails = lambda verb, path: FAILURES["403"] if hidden and verb in ("list", "watch") and path == groups else None
     lone.start("one again", ["shop", "bank"])
     await asyncio.sleep(100)
-    assert await reasons() == ["Reachable"]
-    await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
-    await lone.api.delete(groups_path("shop", "orders"))
+    assert reason() == "Reachable"
+    lone.change(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
+    lone.delete(groups_path("shop", "orders"))
     hidden = False
     await asyncio.sleep(100)
-    assert await reasons() == ["Unused"]
+    assert reason() == "Unused"

@@ -13,7 +13,6 @@ from tests.simulation.api_server import Refuse
 from tests.simulation.api_server.faults import no_trouble
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 
-EXTERNAL = {"partitions": 4, "source": {"type": "External"}, "rebalance": {"delaySeconds": 0}}
 LEDGERS = core_path("shop", "configmaps")
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 
@@ -40,12 +39,12 @@ async def test_existing_pods_cost_a_write_of_moves_and_a_write_of_grants(world: 
     await world.until_told("Ready")
     assert world.measured("baton_ledger_writes_total", namespace="shop", group="orders") == 2
     await asyncio.sleep(10)
-    assert await world.events() == ["Granted"], "no pod stood by for want of an answer, and one event has all"
+    assert world.events() == ["Granted"], "no pod stood by for want of an answer, and one event has all"
 
 
 @in_virtual_time
 async def test_a_pod_of_an_external_queue_that_goes_costs_one_write_of_the_ledger_and_one_event(world: OneReplica) -> None:
-    world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": EXTERNAL})
+    world.external()
     for name in ("orders-a", "orders-b"):
         world.pod(name)
     world.group("orders", membership={"session": "Optional"})
@@ -55,7 +54,7 @@ async def test_a_pod_of_an_external_queue_that_goes_costs_one_write_of_the_ledge
     world.asked.clear()
     world.delete_pod("orders-a")
     await asyncio.sleep(10)
-    assert await world.counts() == [4]
+    assert world.counts() == [4]
     kinds = Counter((verb, path.rpartition("/")[2]) for verb, path in world.asked if verb not in ("list", "watch"))
     assert kinds == {
         ("update", ledger_name("orders")): 1,
@@ -75,7 +74,7 @@ async def test_a_new_group_costs_no_read_of_its_ledger(world: OneReplica) -> Non
 @in_virtual_time
 async def test_a_leader_that_cannot_list_ledgers_reads_before_it_writes(world: OneReplica) -> None:
     await served(world)
-    epochs = await world.epochs()
+    epochs = world.epochs()
     await world.stop()
     world.asked.clear()
     refused = Refuse(403, "Forbidden", "no")
@@ -83,13 +82,13 @@ async def test_a_leader_that_cannot_list_ledgers_reads_before_it_writes(world: O
     world.start()
     await asyncio.sleep(60)
     assert of_ledgers(world)[:2] == ["get", "update"]
-    assert await world.epochs() == epochs
+    assert world.epochs() == epochs
 
 
 @in_virtual_time
 async def test_a_ledger_created_late_by_a_former_leader_is_continued(world: OneReplica) -> None:
     await served(world)
-    epochs, before = await world.epochs(), await world.config_map()
+    epochs, before = world.epochs(), world.config_map()
     await world.stop()
     world.delete(LEDGER)
     world.asked.clear()
@@ -106,12 +105,12 @@ async def test_a_ledger_created_late_by_a_former_leader_is_continued(world: OneR
     world.start()
     await asyncio.sleep(40)
     assert of_ledgers(world)[:2] == ["create", "get"]
-    assert await world.epochs() == epochs
-    assert (await world.config_map())["metadata"]["annotations"] == before["metadata"]["annotations"]
+    assert world.epochs() == epochs
+    assert world.config_map()["metadata"]["annotations"] == before["metadata"]["annotations"]
     world.trouble = no_trouble
     await asyncio.sleep(20)
-    assert await world.epochs() == epochs
-    assert (await world.ready())[0] == "Ready"
+    assert world.epochs() == epochs
+    assert world.ready()[0] == "Ready"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +125,6 @@ async def test_pods_are_annotated_only_if_the_queue_does_not_notify_consumers(
     world.pod("orders-a")
     await world.until(world.counts, [4])
     await asyncio.sleep(1)
-    pod = await world.found(core_path("shop", "pods", "orders-a"))
+    pod = world.find(core_path("shop", "pods", "orders-a"))
     assert pod is not None
     assert (LEDGER_KEY_ANNOTATION in pod["metadata"].get("annotations", {})) is annotated

@@ -17,6 +17,7 @@ from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.unit.controller.memory_queue import MemoryQueue
 
 Json = dict[str, Any]
+GROUP = groups_path("shop", "orders")
 PARTITIONS = 7
 PODS = ("a", "b", "c")
 STATIC = {"identityLabel": "identity", "sessionTimeoutSeconds": 20, "session": "Optional"}
@@ -48,7 +49,7 @@ def of_queue(**spec: Any) -> Change:
     path = group_path(GROUP_VERSION, "shop", "partitionedqueues", "orders")
 
     def change(world: OneReplica) -> None:
-        world.server.request("patch", path, body={"spec": spec})
+        world.change(path, {"spec": spec})
 
     return change
 
@@ -63,31 +64,22 @@ SETTINGS: dict[str, tuple[Change, Change]] = {
 """To and fro."""
 
 
-async def condition(world: OneReplica, kind: str) -> tuple[str, str, str]:
-    """Status, reason, message."""
-    status = (await world.found(groups_path("shop", "orders")) or {}).get("status") or {}
-    return next(
-        ((one["status"], one["reason"], one["message"]) for one in status.get("conditions") or () if one["type"] == kind),
-        ("", "", ""),
-    )
-
-
 async def settled(world: OneReplica) -> None:
-    async def so() -> bool:
-        found = await world.found(groups_path("shop", "orders")) or {}
+    def so() -> bool:
+        found = world.get(GROUP)
         seen = (found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"]
-        return seen and (await condition(world, "Settled"))[0] == "True"
+        return seen and world.condition(GROUP, "Settled")[0] == "True"
 
     await asyncio.sleep(2)  # what is changed at a queue is no change of the group
     try:
-        await world.until(so, True, 120)
+        await world.until(so, seconds=120)
     except AssertionError:
-        raise AssertionError(await condition(world, "Settled")) from None
+        raise AssertionError(world.condition(GROUP, "Settled")) from None
 
 
-async def totals(world: OneReplica) -> tuple[int, int]:
+def totals(world: OneReplica) -> tuple[int, int]:
     """Moves, and the lower bound."""
-    status = (await world.found(groups_path("shop", "orders")) or {})["status"]
+    status = (world.find(groups_path("shop", "orders")) or {})["status"]
     return status["moves"], status["lowerBound"]
 
 
@@ -101,12 +93,12 @@ async def born(world: OneReplica) -> Witness:
     return witness
 
 
-async def approve(world: OneReplica) -> None:
+def approve(world: OneReplica) -> None:
     """Whatever is proposed."""
-    found = await world.found(groups_path("shop", "orders")) or {}
+    found = world.find(groups_path("shop", "orders")) or {}
     if proposal := (found.get("status") or {}).get("proposal"):
         annotations = {APPROVE_ANNOTATION: proposal["id"]}
-        world.server.request("patch", groups_path("shop", "orders"), body={"metadata": {"annotations": annotations}})
+        world.change(groups_path("shop", "orders"), {"metadata": {"annotations": annotations}})
 
 
 @pytest.mark.parametrize("names", [*((name,) for name in SETTINGS), tuple(SETTINGS)], ids=lambda names: "+".join(names))
@@ -118,12 +110,12 @@ async def test_toggled_settings_end_at_rest_with_the_fewest_moves(
 ) -> None:
     chance = random.Random(f"{seed} {names}")
     witness = await born(world)
-    begun = size(await world.ledger())
+    begun = size(world.ledger())
     for _ in range(40):
         chance.choice(SETTINGS[chance.choice(names)])(world)
         await asyncio.sleep(chance.choice((0.0, 0.1, 0.7, 1.2, 4.0)))
         if chance.random() < 0.2:
-            await approve(world)
+            approve(world)
         if restarts and chance.random() < 0.3:
             pod = chance.choice(PODS)
             world.delete_pod(pod)
@@ -132,11 +124,11 @@ async def test_toggled_settings_end_at_rest_with_the_fewest_moves(
     for name in names:
         SETTINGS[name][1](world)
     await settled(world)
-    assert await world.counts() == [2, 2, 3]
-    moves, least = await totals(world)
+    assert world.counts() == [2, 2, 3]
+    moves, least = totals(world)
     assert not witness.used_twice
     # What is approved or begun just as the queue becomes exclusive, or stops being so, is moved in vain.
     assert moves >= least if len(names) > 1 else moves == least
     if "access" not in names and not restarts:
         assert moves == 0
-    assert size(await world.ledger()) <= begun + 100
+    assert size(world.ledger()) <= begun + 100

@@ -36,27 +36,27 @@ async def test_the_operators_writes_keep_their_format(world: OneReplica) -> None
     world.queues["orders"].left = dict.fromkeys(range(6), 3)
     world.pod("c", id="third")
     await asyncio.sleep(10)
-    proposed = await ledger(world)
+    proposed = ledger(world)
     world.change_group("orders", approval="Automatic")
     await asyncio.sleep(10)
     world.delete_pod("b")
     queues = group_path(GROUP_VERSION, "shop", "partitionedqueues")
-    world.server.request("patch", f"{queues}/orders", body={"spec": {"partitions": 5}})
+    world.change(f"{queues}/orders", {"spec": {"partitions": 5}})
     await asyncio.sleep(10)
-    group = await world.admin.get(groups_path("shop", "orders"))
-    events = (await world.admin.get(group_path(EVENTS, "shop", "events")))["items"]
+    group = world.get(groups_path("shop", "orders"))
+    events = world.get(group_path(EVENTS, "shop", "events"))["items"]
     found = {
         "ledger with a proposal": proposed,
-        "ledger in mid-hand-off": await ledger(world),
+        "ledger in mid-hand-off": ledger(world),
         "status of the group": group["status"],
         "finalizers of the group": group["metadata"]["finalizers"],
-        "status of a queue": (await world.admin.get(f"{queues}/orders"))["status"],
-        "lease of the operator": (await world.admin.get(leases_path("baton-system", "operator")))["spec"],
+        "status of a queue": world.get(f"{queues}/orders")["status"],
+        "lease of the operator": world.get(leases_path("baton-system", "operator"))["spec"],
         "an event": next(one for one in events if one["reason"] == "Granted"),
     }
     same("operator.json", found, VOLATILE)
 
 
-async def ledger(world: OneReplica) -> Json:
-    found = await world.admin.get(core_path("shop", "configmaps", ledger_name("orders")))
+def ledger(world: OneReplica) -> Json:
+    found = world.get(core_path("shop", "configmaps", ledger_name("orders")))
     return {**found, "data": {key: json.loads(text) for key, text in found["data"].items()}}

@@ -24,14 +24,14 @@ async def held_up(world: OneReplica, partitions: int = PARTITIONS) -> None:
     world.queues["orders"].left = dict.fromkeys(range(partitions), 1)
     world.pod("b")
 
-    async def revoking() -> bool:
-        return any(entry.revoking for entry in (await world.entries()).values())
+    def revoking() -> bool:
+        return any(entry.revoking for entry in world.entries().values())
 
     await world.until(revoking, True)
 
 
-async def bytes_of(world: OneReplica) -> int:
-    return size(await world.ledger())
+def bytes_of(world: OneReplica) -> int:
+    return size(world.ledger())
 
 
 def sizes(partitions: int = PARTITIONS, pods: int = 12) -> list[int]:
@@ -40,15 +40,15 @@ def sizes(partitions: int = PARTITIONS, pods: int = 12) -> list[int]:
 
     async def story(world: OneReplica) -> None:
         await held_up(world, partitions)
-        seen.append(await bytes_of(world))
+        seen.append(bytes_of(world))
         world.queues["orders"].left.clear()
         await world.until_told("Ready")
         await world.until(world.counts, [partitions // 2] * 2)
-        seen.append(await bytes_of(world))
+        seen.append(bytes_of(world))
         for number in range(pods - 2):
             world.pod(f"more-{number}")
         await world.until(world.counts, [partitions // pods] * pods)
-        seen.append(await bytes_of(world))
+        seen.append(bytes_of(world))
 
     lives(story)
     return seen
@@ -68,16 +68,16 @@ def test_a_full_ledger_finishes_hand_offs_and_delays_the_next_plan(released: boo
         for number in range(10):
             world.pod(f"more-{number}")
         await world.until_told("SizeLimit")
-        assert await world.counts() != [PARTITIONS // 2] * 2
+        assert world.counts() != [PARTITIONS // 2] * 2
         if released:
             world.queues["orders"].left.clear()
         took = await world.until(world.counts, [PARTITIONS // 2] * 2, 30)
         assert (took < 3) is released
-        assert (await world.ready())[0] == "SizeLimit"
-        message = (await world.ready())[1]
+        assert world.ready()[0] == "SizeLimit"
+        message = world.ready()[1]
         assert "no plan is made until it fits" in message and "Use fewer partitions or members" in message
         owners = {record.uid for record in world.queues["orders"].records.values()}
-        assert owners == {entry.uid for name, entry in (await world.entries()).items()}
+        assert owners == {entry.uid for name, entry in world.entries().items()}
         for number in range(10):
             world.delete_pod(f"more-{number}")
         await world.until_told("Ready", seconds=FITS_AFTER + 5)
@@ -100,11 +100,11 @@ def test_a_plan_that_does_not_fit_is_carried_out_in_parts() -> None:
         for number in range(38):
             world.pod(f"more-{number}")
 
-        async def counts() -> list[int]:
-            told.add((await world.ready())[0])
-            entries = (await world.entries()).values()
+        def counts() -> list[int]:
+            told.add(world.ready()[0])
+            entries = world.entries().values()
             at_once.append(sum(len(grants) for entry in entries for grants in entry.revoking.values()))
-            return await world.counts()
+            return world.counts()
 
         await world.until(counts, [MANY // 40] * 40, 300)
         await world.until_told("Ready")
@@ -123,8 +123,8 @@ def test_a_lost_pod_is_replaced_without_room_for_a_plan() -> None:
         await world.until_told("SizeLimit")
         world.delete_pod("b")
 
-        async def owners() -> dict[str, int]:
-            return {name: len(entry.owned[QueueName("orders")]) for name, entry in (await world.entries()).items() if entry.owned}
+        def owners() -> dict[str, int]:
+            return {name: len(entry.owned[QueueName("orders")]) for name, entry in world.entries().items() if entry.owned}
 
         await world.until(owners, {"a": PARTITIONS // 2, "c": PARTITIONS // 2})
         await world.until_told("Ready", seconds=FITS_AFTER + 5)

@@ -3,9 +3,7 @@
 import asyncio
 import gc
 import json
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -33,24 +31,21 @@ class Full(OneReplica):
     def __init__(self) -> None:
         super().__init__(most_partitions=MOST)
         self.opened: list[str] = []
-        self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "bank"}})
+        self.make("/api/v1/namespaces", {"metadata": {"name": "bank"}})
 
     async def _open(self, view: QueueView, claimant: Claimant) -> QueueAdapter:
         self.opened.append(view.full_name)
         return ExternalQueue()
 
     def fleet(self, name: str, partitions: int, namespace: str = "shop", pods: int = 1) -> None:
-        source = {"type": "External", "external": {"onDeadline": "Force"}}
-        rebalance = {"delaySeconds": 0, "maxHandoffSeconds": 0}
-        spec = {"source": source, "partitions": partitions, "rebalance": rebalance}
-        self.make(queues_path(namespace), {"metadata": {"name": name}, "spec": spec})
+        self.external(name, partitions, namespace)
         whole = {"queues": [{"name": name}], "membership": {"session": "Optional"}}
         self.make(groups_path(namespace), {"metadata": {"name": name}, "spec": whole})
         for number in range(pods):
             self.pod(f"{name}-{number}", name, namespace)
 
     def resize(self, name: str, partitions: int, namespace: str = "shop") -> None:
-        self.server.request("patch", queues_path(namespace, name), body={"spec": {"partitions": partitions}})
+        self.change(queues_path(namespace, name), {"spec": {"partitions": partitions}})
 
     async def restart(self, most: int = MOST) -> None:
         await self.stop()
@@ -58,17 +53,13 @@ class Full(OneReplica):
         self.start()
 
     async def serves(self, name: str, partitions: int, namespace: str = "shop", seconds: float = 60.0) -> None:
-        async def how() -> tuple[str, int]:
-            return (await self.ready(name, namespace))[0], len(await self.epochs(name, namespace))
-
-        await self.until(how, ("Ready", partitions), seconds)
+        await self.until(
+            lambda: (self.ready(name, namespace)[0], len(self.epochs(name, namespace))), ("Ready", partitions), seconds
+        )
 
     async def refuses(self, name: str, namespace: str = "shop", seconds: float = 60.0) -> str:
-        async def why() -> str:
-            return (await self.ready(name, namespace))[0]
-
-        await self.until(why, "OperatorFull", seconds)
-        return (await self.ready(name, namespace))[1]
+        await self.until(lambda: self.ready(name, namespace)[0], "OperatorFull", seconds)
+        return self.ready(name, namespace)[1]
 
     def booked(self, namespace: str = "shop") -> float:
         release = self.replica.elector.release
@@ -82,7 +73,7 @@ story = partial(in_virtual_time, make=Full)
 async def test_a_group_without_room_is_refused_and_affects_no_other(world: Full) -> None:
     world.fleet("first", 12)
     await world.serves("first", 12)
-    before = await world.epochs("first")
+    before = world.epochs("first")
     world.fleet("second", 12)
     message = await world.refuses("second")
     assert "second, which spec.queues names, stay as before: there is no room for 12 partitions more" in message
@@ -93,10 +84,10 @@ async def test_a_group_without_room_is_refused_and_affects_no_other(world: Full)
     await world.serves("third", 8)
     await world.serves("other", 16, "bank")
     await asyncio.sleep(60)
-    assert await world.epochs("first") == before
-    assert await world.epochs("second") == {}
+    assert world.epochs("first") == before
+    assert world.epochs("second") == {}
     assert "shop/second" not in world.opened
-    events = (await world.admin.get(group_path(EVENTS, "shop", "events")))["items"]
+    events = world.get(group_path(EVENTS, "shop", "events"))["items"]
     refused = [one for one in events if one["reason"] == "OperatorFull"]
     assert {(one["regarding"]["name"], one["type"]) for one in refused} == {("second", "Warning")}
     assert len({one["note"] for one in refused}) == len(refused), "no sentence comes twice"
@@ -144,10 +135,7 @@ async def test_freed_room_that_is_too_small_wakes_no_refused_group(world: Full) 
     world.resize("small", 1)
     world.resize("large", 2)
 
-    async def served() -> list[int]:
-        return sorted([len(await world.epochs(name)) for name in waiting])
-
-    await world.until(served, [0, 0, 0, 0, 12], 60)
+    await world.until(lambda: sorted([len(world.epochs(name)) for name in waiting]), [0, 0, 0, 0, 12], 60)
 
 
 @story
@@ -156,14 +144,14 @@ async def test_a_restart_refuses_the_same_group(world: Full) -> None:
     await world.serves("z", 12)
     world.fleet("a", 12)
     await world.refuses("a")
-    before = await world.epochs("z")
+    before = world.epochs("z")
     for _ in range(3):
         await world.restart()
         await world.serves("z", 12)
         await world.refuses("a")
         await asyncio.sleep(30)
-        assert await world.epochs("z") == before
-        assert await world.epochs("a") == {}
+        assert world.epochs("z") == before
+        assert world.epochs("a") == {}
 
 
 @story
@@ -181,10 +169,7 @@ async def test_failing_lists_of_ledgers_delay_no_group(world: Full) -> None:
     await world.restart()
     world.pod("first-1", "first")
 
-    async def both() -> list[str]:
-        return sorted(await world.ledger("first"))
-
-    await world.until(both, ["first-0", "first-1", "group"], seconds=LEDGERS_WITHIN)
+    await world.until(lambda: sorted(world.ledger("first")), ["first-0", "first-1", "group"], seconds=LEDGERS_WITHIN)
     assert lists
     assert world.booked() == 12
 
@@ -194,7 +179,7 @@ async def test_groups_without_members_or_deleted_book_no_room(world: Full) -> No
     for number in range(10):
         world.fleet(f"idle-{number}", 20, pods=0)
     await asyncio.sleep(30)
-    assert {(await world.ready(f"idle-{number}"))[0] for number in range(10)} == {"NoMembers"}
+    assert {world.ready(f"idle-{number}")[0] for number in range(10)} == {"NoMembers"}
     assert world.booked() == 0
     world.pod("idle-7-0", "idle-7")
     await world.serves("idle-7", 20)
@@ -214,11 +199,11 @@ async def test_a_queue_that_outgrows_the_room_keeps_its_size(world: Full) -> Non
     world.resize("first", 16)
     message = await world.refuses("first")
     assert "no room for 8 partitions more" in message
-    assert len(await world.epochs("first")) == 8
+    assert len(world.epochs("first")) == 8
     world.pod("first-1", "first")
     await asyncio.sleep(30)
-    assert sorted(await world.ledger("first")) == ["first-0", "first-1", "group"], "the rest of it goes on"
-    assert len(await world.epochs("first")) == 8
+    assert sorted(world.ledger("first")) == ["first-0", "first-1", "group"], "the rest of it goes on"
+    assert len(world.epochs("first")) == 8
     world.delete(groups_path("shop", "second"))
     await world.serves("first", 16)
 
@@ -229,17 +214,17 @@ async def test_a_group_left_out_by_a_lower_limit_keeps_its_ledger(world: Full) -
     world.fleet("z", 8)
     await world.serves("a", 8)
     await world.serves("z", 8)
-    ledger = await world.ledger("z")
+    ledger = world.ledger("z")
     for _ in range(2):
         await world.restart(most=24)
         message = await world.refuses("z")
         assert "the operator has no room for the group's 8 partitions" in message
         await world.serves("a", 8)
         await asyncio.sleep(30)
-        assert await world.ledger("z") == ledger
+        assert world.ledger("z") == ledger
     await world.restart()
     await world.serves("z", 8)
-    assert await world.epochs("z") == dict.fromkeys(range(8), 1)
+    assert world.epochs("z") == dict.fromkeys(range(8), 1)
 
 
 @story
@@ -255,7 +240,7 @@ async def test_a_left_out_group_can_be_deleted(world: Full) -> None:
     for name in ("z", "new"):
         world.delete(groups_path("shop", name))
     await asyncio.sleep(20)
-    assert [one["metadata"]["name"] for one in (await world.admin.get(groups_path("shop")))["items"]] == ["a"]
+    assert [one["metadata"]["name"] for one in world.get(groups_path("shop"))["items"]] == ["a"]
     assert world.booked() == 8
 
 
@@ -267,10 +252,10 @@ async def test_a_ledger_that_understates_its_size_is_not_read(world: Full) -> No
     await world.serves("z", 8)
     await world.stop()
     path = core_path("shop", "configmaps", ledger_name("z"))
-    world.server.request("patch", path, body={"metadata": {"annotations": {PARTITIONS_ANNOTATION: "1"}}})
+    world.change(path, {"metadata": {"annotations": {PARTITIONS_ANNOTATION: "1"}}})
     await world.restart(most=24)
     await world.refuses("z")
-    assert json.loads((await world.ledger("z"))["group"])["queues"] == {"z": {"partitions": 8}}
+    assert json.loads(world.ledger("z")["group"])["queues"] == {"z": {"partitions": 8}}
     assert world.booked() == 8 + 1
 
 
@@ -287,19 +272,12 @@ async def test_a_deposed_leader_keeps_no_group_in_memory(world: Full) -> None:
     gc.disable()
     try:
         assert kept("shop/first")
-        world.server.request("patch", leases_path("baton-system", "operator"), body={"spec": {"holderIdentity": "two"}})
-        await world.until(_leading(world), False)
+        world.change(leases_path("baton-system", "operator"), {"spec": {"holderIdentity": "two"}})
+        await world.until(lambda: world.replica.elector.leading, False)
         await asyncio.sleep(5)
         assert kept("shop/first") == []
-        await world.until(_leading(world), True)
+        await world.until(lambda: world.replica.elector.leading)
         await world.serves("first", 12)
         assert world.booked() == 12
     finally:
         gc.enable()
-
-
-def _leading(world: Full) -> Callable[[], Coroutine[Any, Any, bool]]:
-    async def leads() -> bool:
-        return world.replica.elector.leading
-
-    return leads

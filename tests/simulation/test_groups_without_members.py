@@ -23,12 +23,12 @@ async def idle(groups: int) -> None:
 
 
 async def told(world: Large, groups: int) -> None:
-    async def how_many() -> int:
-        found = (await world.admin.get(groups_path("shop")))["items"]
+    def how_many() -> int:
+        found = world.get(groups_path("shop"))["items"]
         return sum((one.get("status") or {}).get("partitions") == PARTITIONS for one in found)
 
     await world.until(how_many, groups, seconds=200)
-    assert (await world.ready())[0] == "NoMembers"
+    assert world.ready()[0] == "NoMembers"
 
 
 async def grows() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from baton.kube.api import core_path, group_path
-from baton.kube.objects import groups_path, queues_path
+from baton.kube.objects import groups_path
 from baton.kube.pods import DELETION_COST
 from baton.kube.store import WatchedKind
 from baton.model.names import ledger_name
@@ -16,7 +16,6 @@ from tests.simulation.seeds import manifests
 
 in_all_namespaces = partial(played, namespaces=())
 BUSY = [f"busy-{number}" for number in range(100)]
-QUEUE = {"source": {"type": "External", "external": {"onDeadline": "Force"}}, "partitions": 2, "rebalance": {"delaySeconds": 0}}
 
 
 def writes_hang(verb: str, path: str) -> Fault | None:
@@ -28,30 +27,28 @@ def all_hang(verb: str, path: str) -> Fault | None:
     return Hang() if verb not in ("list", "watch") and "/busy" in path else None
 
 
-async def crowd(lone: Lone, namespaces: list[str], groups: int) -> None:
+def crowd(lone: Lone, namespaces: list[str], groups: int) -> None:
     """So many groups in each of them, with a pod each."""
     for namespace in namespaces:
-        lone.server.request("create", core_path(None, "namespaces"), body={"metadata": {"name": namespace}})
-        await lone.api.create(queues_path(namespace), manifests.queue("orders", QUEUE))
+        lone.make(core_path(None, "namespaces"), {"metadata": {"name": namespace}})
+        lone.external(namespace=namespace)
         for number in range(groups):
             name = f"group-{number}"
-            await lone.api.create(groups_path(namespace), manifests.group(name, {"queues": [{"name": "orders"}]}))
-            await lone.api.create(core_path(namespace, "pods"), manifests.pod(name, name, None, None, 0))
-            status = manifests.pod_status(True, lone.now())
-            await lone.api.merge(core_path(namespace, "pods", name) + "/status", status)
+            lone.make(groups_path(namespace), manifests.group(name, {"queues": [{"name": "orders"}]}))
+            lone.pod(name, name, namespace)
 
 
 async def granted_within(lone: Lone, seconds: float, pod: str) -> None:
     """A new pod of the group in `shop` gets partitions, and another's go back where it ends."""
-    await lone.pod("shop", pod)
+    lone.pod(pod)
     await asyncio.sleep(seconds)
-    assert (await lone.owned("shop")).get(pod) == 2
-    await lone.delete_pod("shop", pod)
+    assert lone.owned().get(pod) == 2
+    lone.delete_pod(pod)
     await asyncio.sleep(seconds)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
 
 
-async def oldest_list(lone: Lone) -> float:
+def oldest_list(lone: Lone) -> float:
     """Of ledgers, which are listed every minute."""
     listers = [one for one in lone.replica.relists.listers if one.of is WatchedKind.LEDGERS]
     return max(lone.loop.time() - lister.begun for lister in listers)
@@ -66,21 +63,21 @@ CROWDS = {"one namespace of many groups": (["busy-0"], 200), "many namespaces": 
 async def test_calls_that_hang_in_some_namespaces_delay_no_other_namespace(
     lone: Lone, namespaces: list[str], groups: int, hangs: object
 ) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(5)
     lone.fails = hangs  # type: ignore[assignment]
-    await crowd(lone, namespaces, groups)
+    crowd(lone, namespaces, groups)
     await asyncio.sleep(10)  # until all that hangs has been found to
     for number in range(8):  # longer than a list may be old
         await granted_within(lone, 1, f"b{number}")
-        assert await oldest_list(lone) < 65
+        assert oldest_list(lone) < 65
         assert lone.replica.stuck() is None
         await asyncio.sleep(10)
     lone.fails = lambda verb, path: None
     await asyncio.sleep(45)
     for namespace in namespaces:
         for number in range(groups):
-            ledger = await lone.api.find(core_path(namespace, "configmaps", ledger_name(f"group-{number}")))
+            ledger = lone.find(core_path(namespace, "configmaps", ledger_name(f"group-{number}")))
             assert ledger is not None, f"{namespace}/group-{number}"
     assert lone.replica.stuck() is None
 
@@ -91,8 +88,8 @@ async def test_a_group_does_not_wait_until_the_pods_that_it_may_lose_are_marked(
     workers = group_path("apps/v1", "shop", "deployments", "workers")
     pods = [f"pod-{number:02}" for number in range(42)]
 
-    async def marked() -> int:
-        found = [await lone.api.find(core_path("shop", "pods", pod)) or {"metadata": {}} for pod in pods]
+    def marked() -> int:
+        found = [lone.find(core_path("shop", "pods", pod)) or {"metadata": {}} for pod in pods]
         return len([pod for pod in found if DELETION_COST in (pod["metadata"].get("annotations") or {})])
 
     lowered = asyncio.Event()
@@ -103,17 +100,17 @@ async def test_a_group_does_not_wait_until_the_pods_that_it_may_lose_are_marked(
             return Hang()
         return Delay(there=5.0) if verb == "patch" and "/pods/" in path else None
 
-    await lone.api.create(group_path("apps/v1", "shop", "deployments"), manifests.deployment("workers"))
+    lone.make(group_path("apps/v1", "shop", "deployments"), manifests.deployment("workers"))
     scale = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "workers"}}
-    await lone.group("shop", *pods, scale=scale)
+    lone.group("shop", *pods, scale=scale)
     await asyncio.sleep(10)
-    owner = next(pod for pod, count in (await lone.owned("shop")).items() if count)
+    owner = next(pod for pod, count in lone.owned().items() if count)
     lone.fails = slow
-    await lone.api.merge(groups_path("shop", "orders"), {"spec": {"replicas": 2}})
+    lone.change(groups_path("shop", "orders"), {"spec": {"replicas": 2}})
     await asyncio.sleep(1)
-    await lone.delete_pod("shop", owner)
+    lone.delete_pod(owner)
     await asyncio.sleep(2)
-    owned = await lone.owned("shop")
+    owned = lone.owned()
     assert not owned.get(owner) and sum(owned.values()) == 4
     await lowered.wait()
-    assert await marked() >= 39
+    assert marked() >= 39

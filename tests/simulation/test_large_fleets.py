@@ -1,14 +1,10 @@
 """Large fleets: no more moves than needed, whatever an autoscaler, a crash or a roll-out does."""
 
-from functools import partial
 from typing import Any
 
 import pytest
 
-from baton.kube.api import group_path
-from baton.kube.objects import GROUP_VERSION
 from baton.simulation import parse_scenario, simulate
-from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 MEMBERS = [f"m{number:03d}" for number in range(200)]
 PARTITIONS = 2000
@@ -60,20 +56,3 @@ def test_a_large_fleet_moves_no_more_than_it_must(events: Any, moves: int) -> No
     assert summary["state"] == "Ready"
     counts = [len(queues["orders"]) for queues in summary["assignment"].values()]
     assert max(counts) - min(counts) <= 1
-
-
-# -- What a fleet says that spec.scale.steps holds at fewer pods than are asked for.
-
-
-@in_virtual_time
-async def test_a_fleet_that_shrinks_as_its_queue_grows_reports_why(world: OneReplica) -> None:
-    world.queue("orders", 12)
-    deployments = group_path("apps/v1", "shop", "deployments")
-    world.make(deployments, {"metadata": {"name": "workers"}, "spec": {"replicas": 3}})
-    target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "workers"}, "steps": "EvenShares"}
-    world.group("orders", replicas=3, scale=target)
-    await world.until_told("NoMembers")
-    orders = group_path(GROUP_VERSION, "shop", "partitionedqueues", "orders")
-    world.server.request("patch", orders, body={"spec": {"partitions": 13}})
-    why = "spec.replicas asks for 3, and spec.scale.steps holds the fleet at 1, which divides 13 partitions evenly"
-    await world.until(partial(world.notes, "Scaled"), [f"scaled Deployment shop/workers from 3 to 1: {why}"])

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import group_path
-from baton.kube.objects import GROUP_VERSION, QueueView
+from baton.kube.objects import QueueView
 from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from tests.simulation.one_replica import OneReplica
@@ -74,10 +73,7 @@ class Large(OneReplica):
         super().__init__()
         self.partitions = partitions
         self._pods = 0
-        source = {"type": "External", "external": {"onDeadline": "Force"}}
-        rebalance = {"delaySeconds": 0, "maxHandoffSeconds": 1}
-        spec = {"source": source, "partitions": partitions, "rebalance": rebalance}
-        self.make(group_path(GROUP_VERSION, "shop", "partitionedqueues"), {"metadata": {"name": "orders"}, "spec": spec})
+        self.external(partitions=partitions, maxHandoffSeconds=1)
         self.group("orders", assignors=["contiguous"])
 
     async def _open(self, view: QueueView, claimant: Claimant) -> QueueAdapter:
@@ -93,7 +89,7 @@ class Large(OneReplica):
         """Wait until everything is granted and nothing moves, after so many moves at least."""
         labels = {"namespace": "shop", "group": "orders"}
 
-        async def settled() -> bool:
+        def settled() -> bool:
             granted = self.metric("baton_partitions", **labels, queue="orders", state="Ready") == self.partitions
             return granted and (self.metric("baton_moves_total", **labels) or 0) >= moves
 

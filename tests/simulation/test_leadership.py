@@ -37,26 +37,26 @@ def age(of: Replica) -> float | None:
 @played
 async def test_a_follower_serves_no_group_and_posts_nothing(lone: Lone) -> None:
     second = await followed(lone)
-    await lone.group("shop", "a")
-    await lone.api.create(core_path("bank", "pods"), _stray())
-    await lone.api.merge(core_path("bank", "pods", "stray") + "/status", _ready())
+    lone.group("shop", "a")
+    lone.make(core_path("bank", "pods"), _stray())
+    lone.change(core_path("bank", "pods", "stray") + "/status", _ready())
     await asyncio.sleep(60)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
     assert age(lone.replica) is not None
     assert age(second) is None
-    events = (await lone.api.get(group_path(EVENTS, "bank", "events")))["items"]
+    events = lone.get(group_path(EVENTS, "bank", "events"))["items"]
     assert [event["reason"] for event in events] == ["NoSuchGroup"]
 
 
 @played
 async def test_a_new_leader_forgets_pods_deleted_while_its_watches_restarted(lone: Lone) -> None:
     second = await followed(lone)
-    await lone.group("shop", "a", "b")
+    lone.group("shop", "a", "b")
     await asyncio.sleep(20)
     assert {pod.name for pod in second.cache.pods} == {"a", "b"}
     lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
     second.api.drop_watches()  # type: ignore[attr-defined]
-    await lone.delete_pod("shop", "b")
+    lone.delete_pod("b")
     await asyncio.sleep(1)
     lone.server.compact()
     lone.fails = lambda verb, path: None
@@ -69,54 +69,54 @@ async def test_a_new_leader_forgets_pods_deleted_while_its_watches_restarted(lon
 @played
 async def test_a_deposed_leader_serves_no_group(lone: Lone) -> None:
     second = await followed(lone)
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(20)
-    lone.server.request("patch", LEADERS_LEASE, body={"spec": {"holderIdentity": "two"}})
+    lone.change(LEADERS_LEASE, {"spec": {"holderIdentity": "two"}})
     await asyncio.sleep(20)
     assert second.elector.leading and not lone.replica.elector.leading
     assert age(second) is not None
     assert age(lone.replica) is None
-    await lone.pod("shop", "b")
+    lone.pod("b")
     await asyncio.sleep(5)
-    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert lone.owned() == {"a": 2, "b": 2}
 
 
 @played
 async def test_sessions_have_a_full_term_under_a_new_leader(lone: Lone) -> None:
     second = await followed(lone)
-    await lone.group("shop", "a", "b")
+    lone.group("shop", "a", "b")
     for moment in range(100):
         if not 30 < moment < 50:  # there was an outage of everything
             for pod in ("a", "b"):
-                await lone.renew("shop", pod)
+                lone.renew("shop", pod)
         if moment == 31:
             lone.crash()
         await asyncio.sleep(1)
         if moment > 2:
-            assert await lone.owned("shop") == {"a": 2, "b": 2}
+            assert lone.owned() == {"a": 2, "b": 2}
     assert second.elector.leading
 
 
 @played
 async def test_a_group_recreated_unseen_is_another_group(lone: Lone) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
     path = groups_path("shop", "orders")
-    before = await lone.api.get(path)
+    before = lone.get(path)
     lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
     lone.replica.api.drop_watches()  # type: ignore[attr-defined]
     assert FINALIZER in before["metadata"]["finalizers"]
-    await lone.api.delete(path)
-    await lone.api.merge(path, {"metadata": {"finalizers": None}})
+    lone.delete(path)
+    lone.change(path, {"metadata": {"finalizers": None}})
     await asyncio.sleep(1)
     spec = {key: value for key, value in before.items() if key in ("apiVersion", "kind", "spec")}
-    made = await lone.api.create(groups_path("shop"), {**spec, "metadata": {"name": "orders"}})
+    made = lone.make(groups_path("shop"), {**spec, "metadata": {"name": "orders"}})
     assert made["metadata"]["uid"] != before["metadata"]["uid"]
     lone.fails = lambda verb, path: None
     await asyncio.sleep(60)
-    ledger = await lone.api.get(core_path("shop", "configmaps", ledger_name("orders")))
+    ledger = lone.get(core_path("shop", "configmaps", ledger_name("orders")))
     assert [owner["uid"] for owner in ledger["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
 
 
 @pytest.mark.parametrize("fault", [Refuse(403, "Forbidden", "no"), Refuse(503, "ServiceUnavailable", "away")], ids=str)
@@ -124,13 +124,13 @@ async def test_a_group_recreated_unseen_is_another_group(lone: Lone) -> None:
 async def test_a_refused_event_holds_back_no_other(lone: Lone, fault: Fault) -> None:
     events = group_path(EVENTS, "shop", "events")
     lone.fails = lambda verb, path: fault if (verb, path) == ("create", events) else None
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(5)
-    assert (await lone.api.get(events))["items"] == []
+    assert lone.get(events)["items"] == []
     lone.fails = lambda verb, path: None
-    await lone.pod("shop", "b")
+    lone.pod("b")
     await asyncio.sleep(5)
-    assert (await lone.api.get(events))["items"]
+    assert lone.get(events)["items"]
 
 
 def _stray() -> dict[str, object]:
@@ -148,10 +148,10 @@ def _ready() -> dict[str, object]:
 @played
 async def test_a_leader_that_wins_again_reads_only_changes(lone: Lone) -> None:
     for namespace in ("shop", "bank"):
-        await lone.group(namespace, "a")
+        lone.group(namespace, "a")
     await asyncio.sleep(60)
     loops = dict(lone.replica.group_loops._loops)
-    reign, lease = lone.replica.elector.reign, await lone.api.get(LEADERS_LEASE)
+    reign, lease = lone.replica.elector.reign, lone.get(LEADERS_LEASE)
     asked: list[tuple[str, str]] = []
 
     def noted(verb: str, path: str) -> None:
@@ -161,15 +161,15 @@ async def test_a_leader_that_wins_again_reads_only_changes(lone: Lone) -> None:
     lone.unreachable = True
     await asyncio.sleep(Terms().renew_deadline + 1)
     assert lone.replica.elector.reign is None
-    await lone.pod("shop", "b")
+    lone.pod("b")
     asked.clear()
     await asyncio.sleep(5)
     assert [one for one in asked if one[0] not in ("list", "watch")] == [], "it does not lead"
     lone.unreachable = False
     await asyncio.sleep(Terms().retry + 10)
     assert lone.replica.elector.reign == reign
-    assert (await lone.api.get(LEADERS_LEASE))["spec"]["acquireTime"] == lease["spec"]["acquireTime"]
-    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert lone.get(LEADERS_LEASE)["spec"]["acquireTime"] == lease["spec"]["acquireTime"]
+    assert lone.owned() == {"a": 2, "b": 2}
     assert lone.replica.group_loops._loops == loops
     assert [one for one in asked if one[0] not in ("list", "watch") and "/bank/" in one[1]] == [], "nothing changed there"
 
@@ -209,7 +209,7 @@ async def test_a_replica_that_ends_during_a_renewal_releases_the_lease(lone: Lon
     await late.sent.wait()
     await lone.stop()
     await asyncio.sleep(1)
-    assert (await lone.api.get(LEADERS_LEASE))["spec"]["holderIdentity"] == ""
+    assert lone.get(LEADERS_LEASE)["spec"]["holderIdentity"] == ""
 
 
 # -- What a replica keeps of groups that another leads by now: nothing.
@@ -228,7 +228,7 @@ async def test_a_group_cancelled_twice_leaves_no_metrics(world: OneReplica) -> N
     assert world.metric("baton_moving_partitions", namespace="shop", group="orders") == 0.0
     lease = leases_path("baton-system", "operator")
     taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "leaseTransitions": 7}
-    world.server.request("patch", lease, body={"metadata": {}, "spec": taken})
-    await world.until(lambda: asyncio.sleep(0, world.replica.elector.leading), False)
+    world.change(lease, {"metadata": {}, "spec": taken})
+    await world.until(lambda: world.replica.elector.leading, False)
     await asyncio.sleep(10 * CANCEL_AGAIN)
     assert world.metric("baton_moving_partitions", namespace="shop", group="orders") is None

@@ -26,24 +26,24 @@ LATE = {
 @pytest.mark.parametrize("forged", [{}, {"conditions": [LATE]}, {"partitions": 77}], ids=["nothing", "a late write", "a field"])
 @played
 async def test_an_overwritten_status_is_restored(lone: Lone, path: str, forged: dict[str, Any]) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
-    before = (await lone.api.get(path))["status"]
-    lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": forged})
-    assert (await lone.api.get(path))["status"] == forged
+    before = lone.get(path)["status"]
+    lone.server.request("update", f"{path}/status", body={**lone.get(path), "status": forged})
+    assert lone.get(path)["status"] == forged
     await asyncio.sleep(REPORTS_EVERY + 10)
-    after = (await lone.api.get(path))["status"]
+    after = lone.get(path)["status"]
     assert _timeless(after) == _timeless(before)
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 @played
 async def test_an_unchanged_status_is_not_written(lone: Lone, path: str) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
-    before = await lone.api.get(path)
+    before = lone.get(path)
     await asyncio.sleep(600)
-    assert await lone.api.get(path) == before
+    assert lone.get(path) == before
 
 
 @played
@@ -57,13 +57,13 @@ async def test_a_refused_status_is_retried_with_growing_pauses(lone: Lone) -> No
         return None
 
     lone.fails = refuse
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(600)
     assert 10 <= len(tries) <= 600 / LONGEST_RETRY + 10
     assert max(after - before for before, after in pairwise(tries)) <= LONGEST_RETRY + 1
     lone.fails = lambda verb, path: None
     await asyncio.sleep(LONGEST_RETRY + 1)
-    assert (await lone.api.get(PATHS["queue"]))["status"]["conditions"]
+    assert lone.get(PATHS["queue"])["status"]["conditions"]
 
 
 @pytest.mark.parametrize("code", [404, 409])
@@ -78,14 +78,14 @@ async def test_a_single_refusal_leaves_no_stale_status(lone: Lone, code: int) ->
             return Refuse(code, "", "once")
         return None
 
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
-    before = (await lone.api.get(path))["status"]
+    before = lone.get(path)["status"]
     lone.fails = refuse_once
-    lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": {"conditions": [LATE]}})
+    lone.server.request("update", f"{path}/status", body={**lone.get(path), "status": {"conditions": [LATE]}})
     await asyncio.sleep(REPORTS_EVERY + LONGEST_RETRY)
     assert refused
-    assert _timeless((await lone.api.get(path))["status"]) == _timeless(before)
+    assert _timeless(lone.get(path)["status"]) == _timeless(before)
 
 
 def _timeless(status: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """What a queue's trouble does to the group that uses it, and what it does not: the real controller, in virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -34,11 +33,11 @@ class Shop(OneReplica):
         self.claimants.append(claimant)
         return await super()._open(view, claimant)
 
-    async def until(self, look: Callable[[], Coroutine[Any, Any, object]], wanted: object, seconds: float = 60.0) -> float:
-        async def looked() -> object:
+    async def until(self, look: Callable[[], object], wanted: object = True, seconds: float = 60.0) -> float:
+        def looked() -> object:
             labels = {"namespace": "shop", "group": "orders"}
             assert (self.metric("baton_reconcile_age_seconds", **labels) or 0.0) < BEAT
-            return await look()
+            return look()
 
         return await super().until(looked, wanted, seconds)
 
@@ -69,7 +68,7 @@ class Shop(OneReplica):
 
     async def told(self, reason: str, seconds: float = 30) -> str:
         await self.until_told(reason, seconds=seconds)
-        return (await self.ready())[1]
+        return self.ready()[1]
 
 
 in_virtual_time = partial(one_replica.in_virtual_time, make=Shop)
@@ -90,7 +89,7 @@ async def test_a_hung_queue_that_is_removed_delays_no_other(shop: Shop) -> None:
     assert "does not answer" in await shop.told("QueueUnreachable")
     shop.queues["hung"].hangs = False
 
-    async def released() -> bool:
+    def released() -> bool:
         return shop.queues["hung"].released
 
     await shop.until(released, True, 30)
@@ -122,7 +121,7 @@ async def test_a_group_with_twenty_hung_queues_is_deleted_in_time(shop: Shop) ->
     await asyncio.sleep(20)
     shop.delete_group("orders")
     assert await shop.gone(QUEUES_WITHIN + 4 * ANSWERS_WITHIN) >= QUEUES_WITHIN
-    notes = await shop.notes("NotReleased")
+    notes = shop.notes("NotReleased")
     assert notes and "stays as it is" in notes[0] and "baton.dev/take-over" in notes[0]
 
 
@@ -134,7 +133,7 @@ async def test_a_group_whose_queue_is_read_only_is_deleted_in_time(shop: Shop, r
     shop.queues["orders"].refuses = frozenset(refused)
     shop.delete_group("orders")
     assert await shop.gone(QUEUES_WITHIN + 4 * ANSWERS_WITHIN) >= QUEUES_WITHIN
-    assert "stays as it is" in (await shop.notes("NotReleased"))[0]
+    assert "stays as it is" in shop.notes("NotReleased")[0]
 
 
 @in_virtual_time
@@ -144,16 +143,16 @@ async def test_a_read_only_queue_is_unreachable_until_a_write_succeeds(shop: Sho
     shop.queues["orders"].refuses = frozenset({"grant"})
     shop.pod("b")
     await shop.told("QueueUnreachable")
-    before = len(await shop.notes("Recovered"))
+    before = len(shop.notes("Recovered"))
     loop = asyncio.get_running_loop()
     until = loop.time() + 100
     while loop.time() < until:
-        assert (await shop.ready())[0] == "QueueUnreachable"
+        assert shop.ready()[0] == "QueueUnreachable"
         await asyncio.sleep(0.1)
-    assert (len(await shop.notes("QueueUnreachable")), len(await shop.notes("Recovered"))) == (1, before)
+    assert (len(shop.notes("QueueUnreachable")), len(shop.notes("Recovered"))) == (1, before)
     shop.queues["orders"].refuses = frozenset()
     await shop.told("Ready", LONGEST_BACKOFF + 1)
-    assert await shop.counts() == [2, 2]
+    assert shop.counts() == [2, 2]
 
 
 @in_virtual_time
@@ -176,7 +175,7 @@ async def test_a_deleted_group_waits_while_its_queue_makes_progress(shop: Shop) 
     shop.delete_group("orders")
     assert await shop.gone(10 * QUEUES_WITHIN) > QUEUES_WITHIN + 4 * ANSWERS_WITHIN
     assert queue.released
-    assert await shop.notes("NotReleased") == []
+    assert shop.notes("NotReleased") == []
 
 
 @in_virtual_time
@@ -197,7 +196,7 @@ async def test_slow_looks_at_a_queue_delay_no_hand_off(shop: Shop) -> None:
     await asyncio.sleep(20)
     shop.pod("b")
     assert await shop.spread("orders", 2, 2) < DELAY + 1
-    assert (await shop.ready())[0] == "Ready"
+    assert shop.ready()[0] == "Ready"
 
 
 @in_virtual_time
@@ -219,7 +218,7 @@ async def test_an_event_reports_a_new_cause_of_a_queue_outage(shop: Shop) -> Non
     await shop.told("QueueUnreachable")
     queue.down, queue.hangs = False, True
     await asyncio.sleep(60)
-    told = await shop.notes("QueueUnreachable")
+    told = shop.notes("QueueUnreachable")
     assert len(told) == 2
     assert any("start it" in note for note in told) and any("does not answer within" in note for note in told)
 
@@ -232,16 +231,13 @@ async def test_a_group_without_owners_is_not_ready_while_its_pods_stop(shop: Sho
     await shop.spread("orders", 2, 2)
     await shop.told("Ready")
     for name in ("a", "b"):
-        await shop.admin.delete(core_path("shop", "pods", name), gracePeriodSeconds=30)
+        shop.delete(core_path("shop", "pods", name), gracePeriodSeconds=30)
 
-    async def unowned() -> bool:
-        return await shop.counts() == []
-
-    await shop.until(unowned, True, 20)
+    await shop.until(lambda: shop.counts() == [], seconds=20)
     assert "a, b are stopping and get no more" in await shop.told("NoMembers", 1)
 
-    async def told_as_event() -> bool:
-        return "no hand-offs in progress; 4 partitions have no owner" in await shop.notes("Ready")
+    def told_as_event() -> bool:
+        return "no hand-offs in progress; 4 partitions have no owner" in shop.notes("Ready")
 
     await shop.until(told_as_event, True, 20)
 
@@ -276,12 +272,9 @@ async def test_a_hung_queue_is_used_at_its_new_address(shop: Shop) -> None:
     await asyncio.sleep(60)  # the pauses between attempts are at their longest
     shop.queues["orders"] = elsewhere = MemoryQueue()
     elsewhere.run = "run-elsewhere"
-    await shop.admin.merge(queues_path("shop", "orders"), {"spec": {"source": {"redis": {"url": "redis://elsewhere"}}}})
+    shop.change(queues_path("shop", "orders"), {"spec": {"source": {"redis": {"url": "redis://elsewhere"}}}})
 
-    async def granted() -> bool:
-        return len(elsewhere.records) == 4
-
-    assert await shop.until(granted, True, 5) < 1
+    assert await shop.until(lambda: len(elsewhere.records) == 4, seconds=5) < 1
 
 
 @in_virtual_time
@@ -300,14 +293,11 @@ async def test_an_unexpected_error_is_reported_in_the_condition(shop: Shop) -> N
 @in_virtual_time
 async def test_a_group_claims_a_queue_with_its_uid_and_take_overs(shop: Shop) -> None:
     await shop.served()
-    found = await shop.admin.get(groups_path("shop", "orders"))
+    found = shop.get(groups_path("shop", "orders"))
     assert shop.claimants[-1] == Claimant("shop/orders", found["metadata"]["uid"])
     shop.queues["orders"].conflict = "the queue belongs to another group"
     await shop.told("Conflict")
     annotations = {"baton.dev/take-over": " old-uid , older-uid,"}
-    await shop.admin.merge(groups_path("shop", "orders"), {"metadata": {"annotations": annotations}})
+    shop.change(groups_path("shop", "orders"), {"metadata": {"annotations": annotations}})
 
-    async def asked() -> bool:
-        return shop.claimants[-1].takes_over == {"old-uid", "older-uid"}
-
-    await shop.until(asked, True, 2 * ANSWERS_WITHIN)
+    await shop.until(lambda: shop.claimants[-1].takes_over == {"old-uid", "older-uid"}, seconds=2 * ANSWERS_WITHIN)

@@ -16,22 +16,22 @@ from tests.simulation.replicas import Lone, played
 FIRST, SECOND = "baton/operator", "baton/second"
 
 
-async def writer(lone: Lone) -> str:
+def writer(lone: Lone) -> str:
     """The release that wrote the ledger last."""
-    ledger = await lone.api.get(core_path("shop", "configmaps", "orders-assignments"))
+    ledger = lone.get(core_path("shop", "configmaps", "orders-assignments"))
     return str(ledger["metadata"]["annotations"][RELEASE_ANNOTATION])
 
 
-async def versions(lone: Lone) -> tuple[str, str]:
+def versions(lone: Lone) -> tuple[str, str]:
     """Of the group's ledger and of its queue."""
     paths = (core_path("shop", "configmaps", "orders-assignments"), queues_path("shop", "orders"))
-    ledger, queue = [(await lone.api.get(path))["metadata"]["resourceVersion"] for path in paths]
+    ledger, queue = [lone.get(path)["metadata"]["resourceVersion"] for path in paths]
     return ledger, queue
 
 
 async def joined_by_second(lone: Lone, *pods: str) -> Replica:
     """Start a second release beside the one that serves a group of these pods."""
-    await lone.group("shop", *pods)
+    lone.group("shop", *pods)
     await asyncio.sleep(5)
     second = lone.start("two", ["shop"], lease="second")
     await asyncio.sleep(30)
@@ -44,23 +44,23 @@ def restored(replica: Replica) -> float | None:
     return replica.metrics.registry.get_sample_value("baton_ledger_restored_total", labels)
 
 
-async def notes(lone: Lone) -> list[str]:
-    found = await lone.api.get(group_path(EVENTS, "shop", "events"))
+def notes(lone: Lone) -> list[str]:
+    found = lone.get(group_path(EVENTS, "shop", "events"))
     return [one["note"] for one in found["items"] if one["reason"] == "ServedElsewhere"]
 
 
 @played
 async def test_the_later_of_two_releases_stands_back_and_names_the_other(lone: Lone) -> None:
     second = await joined_by_second(lone, "a", "b")
-    before = await versions(lone)
-    assert await writer(lone) == FIRST
+    before = versions(lone)
+    assert writer(lone) == FIRST
     await asyncio.sleep(300)
-    assert await versions(lone) == before, "neither writes"
-    await lone.delete_pod("shop", "b")
+    assert versions(lone) == before, "neither writes"
+    lone.delete_pod("b")
     await asyncio.sleep(5)
-    assert await lone.owned("shop") == {"a": 4}
-    assert await writer(lone) == FIRST
-    (note,) = await notes(lone)
+    assert lone.owned() == {"a": 4}
+    assert writer(lone) == FIRST
+    (note,) = notes(lone)
     assert FIRST in note and SECOND in note and "watchNamespaces" in note
     assert second.metrics.registry.get_sample_value("baton_groups_served_elsewhere", {"release": SECOND, "by": FIRST}) == 1
     assert [restored(replica) for replica in (lone.replica, second)] == [0, None]
@@ -70,12 +70,12 @@ async def test_the_later_of_two_releases_stands_back_and_names_the_other(lone: L
 async def test_two_releases_that_start_together_agree(lone: Lone) -> None:
     second = lone.start("two", ["shop"], lease="second")
     await asyncio.sleep(5)
-    await lone.group("shop", "a", "b")
+    lone.group("shop", "a", "b")
     await asyncio.sleep(60)
-    before = await versions(lone)
-    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    before = versions(lone)
+    assert lone.owned() == {"a": 2, "b": 2}
     await asyncio.sleep(120)
-    assert await versions(lone) == before
+    assert versions(lone) == before
     assert sorted([restored(lone.replica), restored(second)], key=str) == [0, None]
 
 
@@ -84,9 +84,9 @@ async def test_a_new_group_is_always_left_to_the_other_release(lone: Lone) -> No
     """The list was older than the ledger, so the release that stood back opened the group every few seconds."""
     second = lone.start("two", ["shop"], lease="second")
     await asyncio.sleep(10)
-    await lone.group("shop", "a", "b")
+    lone.group("shop", "a", "b")
     await asyncio.sleep(10)
-    serves = await writer(lone)
+    serves = writer(lone)
     other, stands_back = (SECOND, second) if serves == FIRST else (FIRST, lone.replica)
     left = []
     for _ in range(2 * round(LEDGERS_EVERY)):
@@ -100,21 +100,21 @@ async def test_a_new_group_is_always_left_to_the_other_release(lone: Lone) -> No
 async def test_a_release_takes_over_when_the_other_is_gone(lone: Lone) -> None:
     await joined_by_second(lone, "a", "b")
     lone.crash()
-    await lone.delete_pod("shop", "b")
+    lone.delete_pod("b")
     await asyncio.sleep(40)
-    assert await writer(lone) == SECOND
-    assert await lone.owned("shop") == {"a": 4}
+    assert writer(lone) == SECOND
+    assert lone.owned() == {"a": 4}
 
 
 @played
 async def test_a_release_without_a_lease_is_not_waited_for(lone: Lone) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(5)
     lone.crash()
-    await lone.api.delete(leases_path("baton", "operator"))
+    lone.delete(leases_path("baton", "operator"))
     lone.start("two", ["shop"], lease="second")
     await asyncio.sleep(10)
-    assert await writer(lone) == SECOND
+    assert writer(lone) == SECOND
 
 
 @played
@@ -124,10 +124,10 @@ async def test_a_release_that_took_over_keeps_the_group(lone: Lone) -> None:
     await asyncio.sleep(40)
     lone.start("one again", ["shop", "bank"])
     await asyncio.sleep(30)
-    before = await versions(lone)
+    before = versions(lone)
     await asyncio.sleep(120)
-    assert await versions(lone) == before
-    assert await writer(lone) == SECOND
+    assert versions(lone) == before
+    assert writer(lone) == SECOND
     assert second.metrics.registry.get_sample_value("baton_ledger_restored_total", {"namespace": "shop", "group": "orders"}) == 0
 
 
@@ -138,10 +138,10 @@ async def test_a_restarted_release_keeps_its_groups(lone: Lone) -> None:
     await asyncio.sleep(10)
     lone.start("one again", ["shop", "bank"])
     await asyncio.sleep(60)
-    await lone.pod("shop", "b")
+    lone.pod("b")
     await asyncio.sleep(5)
-    assert await lone.owned("shop") == {"a": 2, "b": 2}
-    assert await writer(lone) == FIRST
+    assert lone.owned() == {"a": 2, "b": 2}
+    assert writer(lone) == FIRST
 
 
 @played
@@ -150,50 +150,50 @@ async def test_a_release_moved_to_other_namespaces_leaves_its_groups(lone: Lone)
     await lone.stop()
     lone.start("one again", ["bank"])
     await asyncio.sleep(10)
-    assert await writer(lone) == SECOND
+    assert writer(lone) == SECOND
 
 
 @played
 async def test_an_annotation_hands_a_group_to_the_other_release(lone: Lone) -> None:
     second = await joined_by_second(lone, "a")
     ledger = core_path("shop", "configmaps", "orders-assignments")
-    await lone.api.merge(ledger, {"metadata": {"annotations": {RELEASE_ANNOTATION: SECOND}}, "data": {"group": ""}})
+    lone.change(ledger, {"metadata": {"annotations": {RELEASE_ANNOTATION: SECOND}}, "data": {"group": ""}})
     await asyncio.sleep(LEDGERS_EVERY + 10)
-    before = await versions(lone)
+    before = versions(lone)
     await asyncio.sleep(60)
-    assert await versions(lone) == before
-    assert await writer(lone) == SECOND
-    await lone.pod("shop", "b")
+    assert versions(lone) == before
+    assert writer(lone) == SECOND
+    lone.pod("b")
     await asyncio.sleep(5)
-    assert await lone.owned("shop") == {"a": 2, "b": 2}
+    assert lone.owned() == {"a": 2, "b": 2}
     assert [restored(replica) for replica in (lone.replica, second)] == [None, 0]
 
 
 @pytest.mark.parametrize("releases", [1, 2])
 @played
 async def test_a_queue_whose_group_is_deleted_is_unused(lone: Lone, releases: int) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(5)
     if releases == 2:
         lone.start("two", ["shop"], lease="second")
     await asyncio.sleep(30)
-    await lone.api.delete(groups_path("shop", "orders"))
+    lone.delete(groups_path("shop", "orders"))
     await asyncio.sleep(10)
-    assert await lone.api.find(groups_path("shop", "orders")) is None
-    queue = await lone.api.get(queues_path("shop", "orders"))
+    assert lone.find(groups_path("shop", "orders")) is None
+    queue = lone.get(queues_path("shop", "orders"))
     assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
     await asyncio.sleep(120)
-    assert await lone.api.get(queues_path("shop", "orders")) == queue, "neither writes"
+    assert lone.get(queues_path("shop", "orders")) == queue, "neither writes"
 
 
 @played
 async def test_a_queue_whose_group_went_without_its_finalizer_is_unused(lone: Lone) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(5)
-    await lone.api.delete(groups_path("shop", "orders"))
-    await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
+    lone.delete(groups_path("shop", "orders"))
+    lone.change(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
     await asyncio.sleep(10)
-    queue = await lone.api.get(queues_path("shop", "orders"))
+    queue = lone.get(queues_path("shop", "orders"))
     assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
 
 
@@ -202,10 +202,10 @@ async def test_a_group_deleted_without_a_leader_leaves_nothing_behind(lone: Lone
     second = await joined_by_second(lone, "a")
     assert second.group_loops.other_releases._told
     taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
-    await lone.api.merge(leases_path("baton", "second"), {"spec": taken})
+    lone.change(leases_path("baton", "second"), {"spec": taken})
     await asyncio.sleep(5)
     assert not second.elector.leading
-    await lone.api.delete(groups_path("shop", "orders"))
+    lone.delete(groups_path("shop", "orders"))
     await asyncio.sleep(10)
     assert not second.group_loops.other_releases._told
 

@@ -12,7 +12,7 @@ from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.times import to_text
 from tests.simulation.api_server import Fault, LoseAnswer, Refuse
-from tests.simulation.one_replica import BEGIN, OneReplica, in_virtual_time
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 SPOILT = {
@@ -34,18 +34,18 @@ async def test_a_spoilt_ledger_is_rebuilt_above_the_queues_epochs(world: OneRepl
     await world.serve("a", "b")
     before = {record.epoch for record in world.queues["orders"].records.values()}
     await world.stop()
-    world.server.request("patch", LEDGER, body={"data": SPOILT[name]})
+    world.change(LEDGER, {"data": SPOILT[name]})
     world.start()
 
-    async def rebuilt() -> bool:
-        return "LedgerRebuilt" in await world.events()
+    def rebuilt() -> bool:
+        return "LedgerRebuilt" in world.events()
 
     await world.until(rebuilt, True)
     await world.until(world.counts, [2, 2])
     await world.until_told("Ready")
     records = world.queues["orders"].records
     assert min(record.epoch for record in records.values()) > max(before)
-    for entry in (await world.entries()).values():
+    for entry in world.entries().values():
         for number, epoch in entry.owned[QueueName("orders")].items():
             assert records[number] == (entry.uid, epoch, False)
 
@@ -54,7 +54,7 @@ async def test_a_spoilt_ledger_is_rebuilt_above_the_queues_epochs(world: OneRepl
 @in_virtual_time
 async def test_a_join_whose_ledger_had_no_answer_and_was_replaced_goes_on(world: OneReplica, edited: bool) -> None:
     await world.serve("a", "b")
-    before = await world.epochs()
+    before = world.epochs()
     lost = refused = False
 
     def trouble(verb: str, path: str) -> Fault | None:
@@ -65,21 +65,18 @@ async def test_a_join_whose_ledger_had_no_answer_and_was_replaced_goes_on(world:
         lost = True
         return Refuse(503, "ServiceUnavailable", "come again") if refused else LoseAnswer()
 
-    async def tried_again() -> bool:
-        return refused
-
     world.trouble = trouble
     world.pod("c")
-    await world.until(tried_again, True)
+    await world.until(lambda: refused)
     if edited:
-        world.server.request("patch", LEDGER, body={"data": {"group": "mine"}})
+        world.change(LEDGER, {"data": {"group": "mine"}})
     else:
         world.delete(LEDGER)
     world.trouble = lambda verb, path: None
     await world.until(world.counts, [1, 1, 2])
     await world.until_told("Ready")
-    assert {"Granted", "LedgerRestored"} <= {*await world.events()}
-    assert sum(epoch - before[number] for number, epoch in (await world.epochs()).items()) == 1, "one partition moved"
+    assert {"Granted", "LedgerRestored"} <= {*world.events()}
+    assert sum(epoch - before[number] for number, epoch in world.epochs().items()) == 1, "one partition moved"
 
 
 @in_virtual_time
@@ -91,8 +88,8 @@ async def test_the_only_write_of_a_hand_off_without_an_answer_is_told_too(world:
     world.pod("orders-b")
     await world.until(partial(owner_of_0, world), "orders-b")
 
-    async def told() -> bool:
-        return any("orders-b owns partition 0 of orders from orders-a" in note for note in await world.notes("Granted"))
+    def told() -> bool:
+        return any("orders-b owns partition 0 of orders from orders-a" in note for note in world.notes("Granted"))
 
     await world.until(told, True)
 
@@ -113,8 +110,8 @@ async def test_an_epoch_of_an_unanswered_write_goes_to_no_other_pod(world: OneRe
         lost = True
         return LoseAnswer()
 
-    async def note() -> bool:
-        for name, entry in (await world.entries()).items():
+    def note() -> bool:
+        for name, entry in world.entries().items():
             for epoch in entry.owned.get(QueueName("orders"), {}).values():
                 owners.setdefault(epoch, set()).add(name)
         return lost
@@ -123,17 +120,17 @@ async def test_an_epoch_of_an_unanswered_write_goes_to_no_other_pod(world: OneRe
     world.delete_pod("orders-a")
     world.pod("orders-b")
     await world.until(note, True)
-    assert await owner_of_0(world) == "orders-b"
-    await note()
+    assert owner_of_0(world) == "orders-b"
+    note()
     world.delete(LEDGER)
-    condition = {"type": "Ready", "status": "False", "lastTransitionTime": to_text(BEGIN + world.now())}
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": to_text(world.unix())}
     status = {"phase": "Running", "conditions": [condition]}
-    world.server.request("patch", f"{core_path('shop', 'pods', 'orders-b')}/status", body={"status": status})
+    world.change(f"{core_path('shop', 'pods', 'orders-b')}/status", {"status": status})
     world.pod("orders-c")
     await asyncio.sleep(3)
     world.trouble = lambda verb, path: None
     for _ in range(2000):
-        await note()
+        note()
         await asyncio.sleep(0.01)
     assert all(len(names) == 1 for names in owners.values()), owners
     assert len(owners) > 1
@@ -155,18 +152,15 @@ async def test_a_step_that_was_never_written_is_taken_again_by_the_spec_that_hol
         refused += 1
         return Refuse(500, "InternalError", 'failed calling webhook "gate.example.com": connection refused')
 
-    async def refused_often() -> bool:
-        return refused > 3
-
     world.trouble = trouble
     world.pod("c")
-    await world.until(refused_often, True)
+    await world.until(lambda: refused > 3)
     world.change_group("orders", **change)
     await asyncio.sleep(60)
     world.trouble = lambda verb, path: None
     await asyncio.sleep(60)
-    assert [count for count in await world.counts() if count] == [2, 2]
-    assert not {"Revoking", "DeadlineMissed"} & {*await world.events()}
+    assert [count for count in world.counts() if count] == [2, 2]
+    assert not {"Revoking", "DeadlineMissed"} & {*world.events()}
 
 
 async def serve_external(world: OneReplica) -> None:
@@ -179,6 +173,6 @@ async def serve_external(world: OneReplica) -> None:
     await world.until_told("Ready")
 
 
-async def owner_of_0(world: OneReplica) -> str | None:
-    entries = (await world.entries()).items()
+def owner_of_0(world: OneReplica) -> str | None:
+    entries = world.entries().items()
     return next((name for name, entry in entries if 0 in entry.owned.get(QueueName("orders"), {})), None)

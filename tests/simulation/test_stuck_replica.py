@@ -1,15 +1,11 @@
 """When a replica says that it hangs, so that it is started again, and when it does not."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
-from baton.assignors import get, install
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS, STUCK_AFTER
-from baton.engine import GroupState
 from baton.kube.api import AT_ONCE
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
@@ -21,7 +17,7 @@ from tests.simulation.replicas import Lone, played
 
 @played
 async def test_a_replica_that_works_or_waits_is_not_stuck(lone: Lone) -> None:
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(10)
     lone.fails = lambda verb, path: Refuse(503, "ServiceUnavailable", "away")
     for _ in range(30):
@@ -44,41 +40,6 @@ async def test_a_replica_whose_rounds_do_not_end_is_stuck(world: OneReplica, tas
     assert message in (world.replica.stuck() or "")
 
 
-@pytest.fixture
-def own_assignor() -> Iterator[str]:
-    name = "example.com/mine"
-    install(lambda: {name: lambda: get("solace")})
-    yield name
-    install(dict)
-
-
-@played
-async def test_an_endless_plan_affects_only_its_group(lone: Lone, own_assignor: str) -> None:
-    at_once, hanging = lone.loop.run_in_executor, []
-
-    def run(executor: Any, work: Any, *arguments: Any) -> asyncio.Future[Any]:
-        if any(isinstance(one, GroupState) and one.group == "shop/orders" for one in getattr(work, "args", ())):
-            hanging.append(lone.loop.create_future())
-            return hanging[-1]
-        return at_once(executor, work, *arguments)
-
-    lone.loop.run_in_executor = run  # type: ignore[method-assign, assignment]
-    await lone.group("shop", "a", assignors=[own_assignor])
-    for _ in range(60):
-        await asyncio.sleep(5)
-        assert lone.replica.stuck() is None
-    assert await lone.ready("shop") == ("False", "PlanOverdue")
-    await lone.group("bank", "b")
-    await asyncio.sleep(5)
-    assert await lone.owned("bank") == {"b": 4}
-    assert len(hanging) == 1, "what hangs holds one thread, however often the group is looked at"
-    lone.loop.run_in_executor = at_once  # type: ignore[method-assign]
-    hanging[0].set_exception(RuntimeError("it has ended unused"))
-    await asyncio.sleep(60)
-    assert await lone.owned("shop") == {"a": 4}
-    assert await lone.ready("shop") == ("True", "Ready")
-
-
 @played
 async def test_a_stuck_leader_is_replaced(lone: Lone) -> None:
     await asyncio.sleep(5)
@@ -86,15 +47,15 @@ async def test_a_stuck_leader_is_replaced(lone: Lone) -> None:
     second = lone.start("two", ("shop", "bank"))
     await asyncio.sleep(5)
     hung.cancel()
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     await asyncio.sleep(STUCK_AFTER - 10)
     assert [one.elector.leading for one in (lone.replica, second)] == [True, False]
-    assert await lone.owned("shop") == {}
+    assert lone.owned() == {}
     await asyncio.sleep(10 + LOOKS * LOOK_EVERY + Terms().duration)
     assert [one.elector.leading for one in (lone.replica, second)] == [False, True]
     assert [task.done() for task in lone.tasks["one"]] == [False, True], "the replica has ended, and its watch is another's"
     await asyncio.sleep(5)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
     await asyncio.sleep(STUCK_AFTER)
     assert second.elector.leading
 
@@ -102,7 +63,7 @@ async def test_a_stuck_leader_is_replaced(lone: Lone) -> None:
 @played
 async def test_a_group_that_waits_for_its_turn_is_not_stuck(lone: Lone) -> None:
     lone.fails = lambda verb, path: Hang() if verb == "patch" and path == groups_path("shop", "orders") else None
-    await lone.group("shop", "a")
+    lone.group("shop", "a")
     async with AsyncExitStack() as stack:
         for _ in range(AT_ONCE // 2):
             await stack.enter_async_context(lone.replica.api.turns.take("shop"))
@@ -112,15 +73,15 @@ async def test_a_group_that_waits_for_its_turn_is_not_stuck(lone: Lone) -> None:
             assert lone.replica.elector.leading
     lone.fails = lambda verb, path: None
     await asyncio.sleep(60)
-    assert await lone.owned("shop") == {"a": 4}
+    assert lone.owned() == {"a": 4}
 
 
 @played
 async def test_a_replica_resumed_after_a_long_stop_is_not_stuck(lone: Lone) -> None:
     await lone.stop()
     stopped = 0.0
-    lone.replica = lone.start("one", ("shop",), ApiServerClock(lone.now, lambda: lone.loop.time() + stopped))
-    await lone.group("shop", "a")
+    lone.replica = lone.start("one", ("shop",), ApiServerClock(lone.unix, lambda: lone.loop.time() + stopped))
+    lone.group("shop", "a")
     await asyncio.sleep(10)
     stopped = 10 * STUCK_AFTER
     assert lone.replica.stuck() is not None

@@ -40,18 +40,18 @@ async def test_an_unexpected_error_is_reported_on_its_group_until_it_is_over(wor
     world.trouble = broken
     world.pod("orders-b")
     await world.until_told("UnexpectedError")
-    message = (await world.ready())[1]
+    message = world.ready()[1]
     assert "TypeError" in message and "Undo the last change" in message and "hunter2" not in message
     world.asked.clear()
     await asyncio.sleep(300)
     tried = sum(asked == ("update", LEDGER) for asked in world.asked)
     assert 300 / LONGEST_PAUSE_UNEXPECTED - 1 <= tried <= 300 / LONGEST_PAUSE_UNEXPECTED + 8
     assert world.replica.stuck() is None
-    assert (await world.events()).count("UnexpectedError") == 1
+    assert world.events().count("UnexpectedError") == 1
     assert world.metric("baton_group_ready", namespace="shop", group="orders", reason="UnexpectedError") == 0
     world.pod("returns-b", "returns")
     await world.until(partial(world.counts, "returns"), [2, 2])
-    assert (await world.ready("returns"))[0] == "Ready"
+    assert world.ready("returns")[0] == "Ready"
     world.trouble = lambda verb, path: None
     await world.until(world.counts, [2, 2], LONGEST_PAUSE_UNEXPECTED + 10)
     await world.until_told("Ready")
@@ -122,6 +122,6 @@ async def test_a_custom_assignor_that_raises_stops_no_other_group(world: OneRepl
     world.pod("returns-a", "returns")
     await world.until(partial(world.counts, "returns"), [4])
     await world.until_told("UnexpectedError" if kind is KeyboardInterrupt else "InvalidAssignment")
-    assert kind is KeyboardInterrupt or kind.__name__ in (await world.ready())[1]
+    assert kind is KeyboardInterrupt or kind.__name__ in world.ready()[1]
     world.change_group("orders", assignors=["solace"])
     await world.until(world.counts, [4])

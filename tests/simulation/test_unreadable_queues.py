@@ -18,7 +18,7 @@ GROUP = groups_path("shop", "orders")
 
 def partitions(world: OneReplica, count: int) -> None:
     """Also such as the schema refuses."""
-    world.server.request("patch", PATH, body={"metadata": {}, "spec": {"partitions": count}})
+    world.change(PATH, {"metadata": {}, "spec": {"partitions": count}})
 
 
 async def settled(world: OneReplica) -> MemoryQueue:
@@ -38,7 +38,7 @@ async def with_invalid_queue(world: OneReplica) -> MemoryQueue:
 async def restarted(world: OneReplica) -> None:
     """The replica knows of the queue what the ledger and the PartitionedQueue say."""
     world.start()
-    await world.until(lambda: asyncio.sleep(0, world.replica.elector.leading), True)
+    await world.until(lambda: world.replica.elector.leading)
     await asyncio.sleep(1.0)
 
 
@@ -47,7 +47,7 @@ async def test_a_deleted_group_waits_until_its_queue_is_valid_and_releases_it(wo
     queue = await with_invalid_queue(world)
     world.delete_group("orders")
     await asyncio.sleep(5.0)
-    assert (await world.found(GROUP) is not None, queue.released) == (True, False)
+    assert (world.find(GROUP) is not None, queue.released) == (True, False)
     partitions(world, 4)
     await world.until_gone(GROUP, 10.0)
     assert queue.released and all(owner.uid is None for owner in queue.records.values())
@@ -59,14 +59,14 @@ async def test_a_queue_that_stays_invalid_is_given_up_with_an_event(world: OneRe
     world.delete_group("orders")
     took = await world.until_gone(GROUP, QUEUES_WITHIN + 20.0)
     assert took >= QUEUES_WITHIN and not queue.released
-    (note,) = await world.notes("NotReleased")
+    (note,) = world.notes("NotReleased")
     assert "PartitionedQueue shop/orders: spec.partitions" in note and "baton.dev/take-over" in note
 
 
 @in_virtual_time
 async def test_a_group_whose_queue_went_unseen_ends_with_an_event(world: OneReplica) -> None:
     queue = await settled(world)
-    uid = (await world.found(GROUP) or {})["metadata"]["uid"]
+    uid = (world.find(GROUP) or {})["metadata"]["uid"]
     await world.stop()
     world.delete_group("orders")
     world.delete(PATH)
@@ -74,7 +74,7 @@ async def test_a_group_whose_queue_went_unseen_ends_with_an_event(world: OneRepl
     await world.until_gone(GROUP, 20.0)
     assert not queue.released
     await asyncio.sleep(1.0)
-    (note,) = await world.notes("NotReleased")
+    (note,) = world.notes("NotReleased")
     assert "PartitionedQueue shop/orders is gone. If the queue still records this group" in note and uid in note
 
 
@@ -85,12 +85,12 @@ async def test_nothing_is_granted_at_an_invalid_queue(world: OneReplica) -> None
     world.pod("b")
     world.delete(core_path("shop", "pods", "a"))
     await asyncio.sleep(20.0)
-    entries = await world.entries()
+    entries = world.entries()
     assert queue.records == before
     assert not entries["b"].owned.get(QueueName("orders")), "the ledger says what no queue has recorded"
     partitions(world, 4)
     await world.until(world.counts, [4], 10.0)
-    uid = (await world.entries())["b"].uid
+    uid = world.entries()["b"].uid
     assert all(owner.uid == uid for owner in queue.records.values())
 
 
@@ -100,8 +100,8 @@ async def test_an_invalid_queue_that_is_deleted_delays_nothing(world: OneReplica
     world.delete(PATH)
     await world.until_told("QueueNotFound")
 
-    async def entries() -> dict[str, object]:
-        return {name: entry.owned for name, entry in (await world.entries()).items()}
+    def entries() -> dict[str, object]:
+        return {name: entry.owned for name, entry in world.entries().items()}
 
     await world.until(entries, {"a": {}}, 20.0)
     world.delete_group("orders")
@@ -132,7 +132,7 @@ async def test_an_exclusive_queue_that_becomes_invalid_keeps_its_one_active_memb
     world.pod("b")
     await world.until(world.counts, [0, 4])
     await world.until_told("Ready")
-    before = await world.ledger()
+    before = world.ledger()
     if restarts:
         await world.stop()
     partitions(world, -1)
@@ -140,7 +140,7 @@ async def test_an_exclusive_queue_that_becomes_invalid_keeps_its_one_active_memb
         world.start()
     await world.until_told("InvalidSpec")
     await asyncio.sleep(30.0)
-    assert await world.ledger() == before
+    assert world.ledger() == before
 
 
 @in_virtual_time
@@ -162,7 +162,7 @@ async def test_an_external_queue_that_becomes_invalid_still_waits_for_releases(w
     await asyncio.sleep(30.0)
     partitions(world, 4)
     await asyncio.sleep(30.0)
-    entry = (await world.entries())["a"]
+    entry = world.entries()["a"]
     assert sum(map(len, [*entry.owned.values(), *entry.revoking.values()])) == 2, "no other pod may have them"
 
 
@@ -177,7 +177,7 @@ async def test_an_invalid_queue_does_not_make_members_of_pods_without_a_session(
     partitions(world, -1)
     await restarted(world)
     await asyncio.sleep(20.0)
-    assert await world.counts() == []
+    assert world.counts() == []
 
 
 @pytest.mark.parametrize("lapses", [False, True], ids=["", "after the lead has lapsed"])
@@ -197,6 +197,6 @@ async def test_a_handoff_that_has_begun_ends_while_the_groups_spec_is_invalid(wo
     await world.until(world.counts, [2, 2], 5.0)
     world.pod("c")
     await asyncio.sleep(20.0)
-    assert await world.counts() == [2, 2], "nothing new begins"
+    assert world.counts() == [2, 2], "nothing new begins"
     world.change_group("orders", queues=[{"name": "orders"}])
     await world.until(world.counts, [1, 1, 2], 20.0)

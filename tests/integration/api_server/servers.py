@@ -4,9 +4,8 @@ import json
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from copy import copy
 from typing import Any
 from uuid import uuid4
 
@@ -14,9 +13,8 @@ import pytest
 
 from baton.kube.api import Api, core_path
 from baton.kube.errors import ApiError
-from tests.integration.operator.accounts import grant
 from tests.integration.operator.world import Cluster
-from tests.simulation.api_server import ApiServer, MemoryApi, Rule
+from tests.simulation.api_server import ApiServer, MemoryApi
 from tests.waiting import eventually
 
 Json = dict[str, Any]
@@ -42,16 +40,7 @@ class Server(ABC):
     async def delete(self, path: str, **options: Any) -> Json: ...
 
     @abstractmethod
-    def watch(self, path: str, version: str, api: Api | None = None, **query: str) -> AsyncGenerator[Json, None]:
-        """`api` None: the administrator's."""
-
-    @abstractmethod
-    async def user(self, name: str, *rules: Rule) -> Api:
-        """A user with exactly these rights."""
-
-    @abstractmethod
-    async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
-        """A bookmark of a watch from this version on, which gets one event before something happens elsewhere."""
+    def watch(self, path: str, version: str, **query: str) -> AsyncGenerator[Json, None]: ...
 
     @abstractmethod
     def forget(self) -> None:
@@ -60,12 +49,11 @@ class Server(ABC):
     # -- what both have
 
     async def events(self, path: str, version: str, count: int, **query: Any) -> list[Json]:
-        """The first `count` events of a watch that are no bookmarks."""
+        """The first `count` events of a watch."""
         found: list[Json] = []
         async with aclosing(self.watch(path, version, **query)) as events:
             async for event in events:
-                if event["type"] != "BOOKMARK":
-                    found.append(event)
+                found.append(event)
                 if len(found) == count:
                     break
         return found
@@ -90,21 +78,8 @@ class InMemory(Server):
     async def delete(self, path: str, **options: Any) -> Json:
         return await self.client.delete(path, **options)
 
-    def watch(self, path: str, version: str, api: Api | None = None, **query: str) -> AsyncGenerator[Json, None]:
-        client = self.client if api is None else api
-        assert isinstance(client, MemoryApi)
-        return client.watch(path, version, **query)
-
-    async def user(self, name: str, *rules: Rule) -> Api:
-        self.server.access.grant(name, *rules)
-        return MemoryApi(self.server, user=name)
-
-    async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
-        events: list[Json] = []
-        self.server.watch(path, {"resourceVersion": version}, events.append, lambda: None)
-        await meanwhile()
-        self.server.bookmark()
-        return events[-1]
+    def watch(self, path: str, version: str, **query: str) -> AsyncGenerator[Json, None]:
+        return self.client.watch(path, version, **query)
 
     def forget(self) -> None:
         self.server.compact()
@@ -126,10 +101,10 @@ class Real(Server):
     async def delete(self, path: str, **options: Any) -> Json:
         return await self.client._request("DELETE", path, body=options or None)
 
-    async def watch(self, path: str, version: str, api: Api | None = None, **query: str) -> AsyncGenerator[Json, None]:
+    async def watch(self, path: str, version: str, **query: str) -> AsyncGenerator[Json, None]:
         """As the server says it, line by line."""
-        asked = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
-        connection: Any = (api or self.client)._client
+        asked = {"watch": "true", "resourceVersion": version, **query}
+        connection: Any = self.client._client
         arguments = await connection.param_serialize(
             "GET",
             path,
@@ -146,29 +121,6 @@ class Real(Server):
                 yield json.loads(line)
         finally:
             answer.response.close()
-
-    async def user(self, name: str, *rules: Rule) -> Api:
-        for number, rule in enumerate(rules):
-            content = {"apiGroups": [rule.group], "resources": [*rule.resources], "verbs": [*rule.verbs]}
-            await grant(self.api, rule.namespace, f"{name}-{number}", [content], name)
-        other: Any = copy(self.client._client)  # the same connections; closed with them
-        other.default_headers = {**other.default_headers, "Impersonate-User": name}
-        return Api(other)
-
-    async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
-        """It sends one shortly before a watch is over, if it has something new to say. Where the machine is slow, the first watch
-        may be over by then."""
-        last: Json = {}
-        happened = False
-        for seconds in (5, 20, 60):
-            async for event in self.watch(path, version, timeoutSeconds=str(seconds)):
-                last = event
-                if event["type"] != "BOOKMARK" and not happened:
-                    await meanwhile()
-                    happened = True
-            if last.get("type") == "BOOKMARK":
-                break
-        return last
 
     def forget(self) -> None:
         """It compacts by itself, and its cache begins where it was started."""

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api_server.objects import FINALIZER, body, path
-from tests.integration.api_server.servers import Server, refused
-from tests.simulation.api_server.access import Rule
+from tests.integration.api_server.servers import Server
 from tests.simulation.api_server.kinds import CONFIG_MAPS, GROUPS, LEASES, PODS, Kind
 
 Json = dict[str, Any]
@@ -78,11 +77,11 @@ async def test_an_object_that_loses_the_selected_label_is_deleted_for_the_watch(
 async def test_a_watch_of_a_namespace_reports_no_other(server: Server, namespace: str) -> None:
     other = await server.namespace()
     since = await version(server, GROUPS, None)
-    label = {"of": namespace}
+    label = {namespace: ""}
     await server.api.create(path(GROUPS, other), body(GROUPS, "other", metadata={"name": "other", "labels": label}))
     await server.api.create(path(GROUPS, namespace), body(GROUPS, "a", metadata={"name": "a", "labels": label}))
     assert told(await server.events(path(GROUPS, namespace), since, 1)) == [("ADDED", "a")]
-    everywhere = await server.events(path(GROUPS, None), since, 2, labelSelector=f"of={namespace}")
+    everywhere = await server.events(path(GROUPS, None), since, 2, labelSelector=namespace)
     assert told(everywhere) == [("ADDED", "other"), ("ADDED", "a")]
 
 
@@ -105,20 +104,6 @@ async def test_a_write_that_changes_nothing_is_not_reported(server: Server, name
     assert told(await server.events(path(CONFIG_MAPS, namespace), since, 2)) == [("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_a_bookmark_has_the_version_that_a_watch_has_reached(server: Server, namespace: str) -> None:
-    since = await version(server, LEASES, namespace)
-    await server.api.create(path(LEASES, namespace), body(LEASES, "a"))
-    other = await server.namespace()
-    event = await server.bookmark(
-        path(LEASES, namespace), since, lambda: server.api.create(path(LEASES, other), body(LEASES, "b"))
-    )
-    made = await server.api.get(path(LEASES, other, "b"))  # of which this watch is not told
-    assert event["type"] == "BOOKMARK"
-    assert (event["object"]["kind"], event["object"]["apiVersion"]) == (LEASES.name, LEASES.group_version)
-    assert int(event["object"]["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
-    assert "name" not in event["object"]["metadata"]
-
-
 async def test_a_watch_from_an_expired_version_is_refused(server: Server, namespace: str) -> None:
     await server.api.create(path(GROUPS, namespace), body(GROUPS, "a"))
     assert told(await server.events(path(GROUPS, namespace), "0", 1)) == [("ADDED", "a")], "0: what there is"
@@ -127,17 +112,3 @@ async def test_a_watch_from_an_expired_version_is_refused(server: Server, namesp
     assert error["type"] == "ERROR"
     assert (error["object"]["kind"], error["object"]["code"], error["object"]["reason"]) == ("Status", 410, "Expired")
     assert error["object"]["message"].startswith("too old resource version: 1 (")
-
-
-async def test_a_forbidden_watch_is_refused(server: Server, namespace: str) -> None:
-    name = f"watcher-of-{namespace}"
-    api = await server.user(name, Rule("", ["pods"], ["list"], namespace))
-    error = await refused(_first(server, api, path(PODS, namespace)))
-    assert (error.status, error.reason) == (403, "Forbidden")
-    assert error.message == (
-        f'pods is forbidden: User "{name}" cannot watch resource "pods" in API group "" in the namespace "{namespace}"'
-    )
-
-
-async def _first(server: Server, api: Any, where: str) -> Json:
-    return await anext(server.watch(where, "0", api=api))

@@ -49,13 +49,6 @@ async def test_versions_are_numbers_that_grow_with_every_write(server: Server, n
     assert versions == sorted(set(versions))
 
 
-async def test_the_server_can_generate_a_name(server: Server, namespace: str) -> None:
-    sent = {"metadata": {"generateName": "a-"}}
-    names = {(await server.api.create(path(CONFIG_MAPS, namespace), sent))["metadata"]["name"] for _ in range(3)}
-    assert len(names) == 3
-    assert all(name.startswith("a-") and len(name) == 7 for name in names)
-
-
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, LEASES, GROUPS], ids=lambda kind: kind.plural)
 async def test_an_existing_object_cannot_be_created(server: Server, namespace: str, kind: Kind) -> None:
     await made(server, kind, namespace)

@@ -163,11 +163,3 @@ async def test_baton_rebalance_makes_a_plan(shop: World, kubeconfig: Path, redis
 
     await eventually(taken_up, "the ledger knows of the request")
     assert await shop.counts("by-hand") == {"by-hand-a": 2, "by-hand-b": 2}, "nothing was to be moved"
-
-
-async def test_a_problem_and_its_end_are_events(shop: World) -> None:
-    await shop.external("troubled", rebalance=SOON)
-    await shop.group("troubled")
-    assert "baton.dev/group: troubled" in await said(shop, "troubled", "NoMembers")
-    await shop.pod("troubled-a", "troubled")
-    assert await said(shop, "troubled", "Recovered") == "NoMembers is over"

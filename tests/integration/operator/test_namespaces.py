@@ -10,7 +10,6 @@ import pytest
 from baton.kube.api import core_path
 from baton.kube.objects import FINALIZER
 from cluster.cluster import Cluster as Machine
-from tests.integration.operator.accounts import account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
@@ -158,33 +157,3 @@ async def test_namespaces_deleted_without_an_operator_go_once_there_is_one(
         assert found is not None and found["metadata"]["finalizers"] == [FINALIZER]
     await operate("away").leads()
     await all_gone(worlds)
-
-
-@pytest.mark.long
-async def test_namespaces_go_though_the_operators_rights_went_before_its_start(
-    api: Cluster, kubeconfig: Path, tmp_path: Path, doomed: Doomed
-) -> None:
-    """With watchNamespaces and rbac.finishDeletions: this one has never seen pods, sessions, queues and ledgers of theirs."""
-    home = await namespace(api, "unseen-home")
-    names = ["unseen-0", "unseen-1"]
-    for name in names:
-        await namespace(api, name)
-    mine = await account(api, "unseen", kubeconfig, tmp_path, [home.namespace, *names])
-    await mine.may_finish_deletions()
-    served = [option for name in names for option in ("--namespace", name)]
-    operators = [Operator(mine.kubeconfig, home.namespace, "unseen", tmp_path, *served)]
-    try:
-        await operators[0].leads()
-        worlds = [await doomed(names[0], redis), await doomed(names[1], external)]
-        for world in worlds:
-            await world.spread("orders", 2, 2)
-        operators[0].kill()
-        for world in worlds:
-            await mine.unbind(world.namespace)
-            await delete(world)
-        operators.append(Operator(mine.kubeconfig, home.namespace, "unseen-again", tmp_path, *served, lease="unseen"))
-        await operators[1].leads()
-        await all_gone(worlds)
-    finally:
-        for operator in operators:
-            operator.kill()

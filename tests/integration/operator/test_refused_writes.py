@@ -5,6 +5,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,88 +16,11 @@ from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import groups_path
 from baton.model.names import ledger_name
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.test_trouble import assert_the_queue_agrees
 from tests.integration.operator.world import SHOP, Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 ADMISSION = "admissionregistration.k8s.io/v1"
-RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}
-
-
-class Gate:
-    """Admission that refuses ConfigMaps in one namespace."""
-
-    def __init__(self, api: Cluster, namespace: str) -> None:
-        self._api = api
-        self._namespace = namespace
-        self._made: list[str] = []
-
-    async def policy(self) -> None:
-        """One that says no (422)."""
-        policy: dict[str, Any] = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [RULE]}}
-        policy["validations"] = [{"expression": "false", "message": "no ConfigMaps on Sundays"}]
-        await self._make("validatingadmissionpolicies", "ValidatingAdmissionPolicy", {"spec": policy})
-        binding = {"policyName": self._namespace, "validationActions": ["Deny"], "matchResources": self._selector}
-        await self._make("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", {"spec": binding})
-        await self._closed()
-
-    async def webhook(self, port: int, *rules: dict[str, Any]) -> None:
-        """One that is called there, for ConfigMaps and what else `rules` say."""
-        webhook: dict[str, Any] = {
-            "name": "gate.example.com",
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-            "rules": [RULE, *rules],
-        }
-        webhook |= {"clientConfig": {"url": f"https://127.0.0.1:{port}/"}, "failurePolicy": "Fail", "timeoutSeconds": 30}
-        webhook |= self._selector
-        await self._make("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", {"webhooks": [webhook]})
-        await self._closed()
-
-    async def open(self) -> None:
-        if not self._made:
-            return
-        while self._made:
-            await self._api.delete(self._made.pop())
-        await eventually(self._lets_through, "the gate is open")  # which takes effect a moment later, too
-
-    @property
-    def _selector(self) -> dict[str, Any]:
-        return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self._namespace}}}
-
-    async def _make(self, plural: str, kind: str, rest: dict[str, Any]) -> None:
-        path = group_path(ADMISSION, None, plural)
-        await self._api.create(path, {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": self._namespace}, **rest})
-        self._made.append(f"{path}/{self._namespace}")
-
-    async def _closed(self) -> None:
-        """It takes effect a moment later."""
-        await eventually(self._refuses, "ConfigMaps are refused")
-
-    async def _lets_through(self) -> bool:
-        return not await self._refuses()
-
-    async def _refuses(self) -> bool:
-        try:
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "try-"}}
-            await self._api._request("POST", core_path(self._namespace, "configmaps"), {"dryRun": "All"}, body)
-        except (ApiError, UnavailableError):
-            return True
-        return False
-
-
-@pytest.fixture
-async def gate(shop: World) -> AsyncIterator[Gate]:
-    made = Gate(shop.api, SHOP)
-    yield made
-    await made.open()
-
-
-async def serving(world: World, name: str, server: RedisServer) -> None:
-    """A group whose two pods share four partitions."""
-    await world.fleet(name, f"{name}-a", f"{name}-b", url=server.url, partitions=4)
-    await world.told(name, "Ready")
 
 
 async def test_a_group_whose_ledger_exceeds_a_quota_reports_it_from_the_beginning(shop: World, shared_operator: Operator) -> None:
@@ -121,23 +45,6 @@ async def test_a_group_whose_ledger_exceeds_a_quota_reports_it_from_the_beginnin
     await shop.spread("unaffordable", 6)
     await shop.told("unaffordable", "Ready")
     await shared_operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
-
-
-async def test_nothing_happens_that_a_refused_ledger_does_not_say(shop: World, gate: Gate, redis_server: RedisServer) -> None:
-    await serving(shop, "unwanted", redis_server)
-    before = await shop.ledger_data("unwanted")
-    await gate.policy()
-    await shop.delete_pod("unwanted-b")
-    message = await shop.told("unwanted", "LedgerRefused")
-    assert "no ConfigMaps on Sundays" in message and f"pass ConfigMap {ledger_name('unwanted')}" in message
-    await shop.shows("unwanted", replicas=1)  # the rest of the status is kept up to date
-    assert await shop.ledger_data("unwanted") == before
-    await assert_the_queue_agrees(shop, "unwanted", redis_server)
-    await gate.open()
-    await shop.spread("unwanted", 4)
-    await shop.told("unwanted", "Ready")
-    await shop.event("Recovered", "unwanted")
-    await assert_the_queue_agrees(shop, "unwanted", redis_server)
 
 
 @pytest.mark.parametrize("more", [{}, {"immutable": True}, {"binaryData": {"key": "AAEC"}}], ids=["plain", "immutable", "binary"])
@@ -186,7 +93,7 @@ async def test_a_group_whose_finalizer_is_refused_reports_it(shop: World) -> Non
     await shop.external("frozen")
     path = group_path(ADMISSION, None, "validatingadmissionpolicies")
     name = f"{SHOP}-groups"
-    rule = {**RULE, "apiGroups": ["baton.dev"], "apiVersions": ["*"], "resources": ["consumergroups"], "operations": ["UPDATE"]}
+    rule = {"apiGroups": ["baton.dev"], "apiVersions": ["*"], "resources": ["consumergroups"], "operations": ["UPDATE"]}
     policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false", "message": "frozen"}]}
     await shop.api.create(path, {"metadata": {"name": name}, "spec": policy})
     selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SHOP}}}
@@ -220,12 +127,50 @@ async def test_a_group_whose_finalizer_is_refused_reports_it(shop: World) -> Non
 
 
 GROUPS = 100
-RULES = {
-    "apiGroups": ["baton.dev"],
-    "apiVersions": ["*"],
-    "operations": ["UPDATE"],
-    "resources": ["consumergroups", "consumergroups/status"],
-}
+RULES = [
+    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]},
+    {
+        "apiGroups": ["baton.dev"],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE"],
+        "resources": ["consumergroups", "consumergroups/status"],
+    },
+]
+
+
+@asynccontextmanager
+async def hanging_webhook(api: Cluster, name: str, port: int) -> AsyncIterator[None]:
+    """In this namespace a webhook at the port decides on ledgers and groups. It takes effect, and ends, a moment later."""
+    webhook = {
+        "name": "gate.example.com",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": RULES,
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/"},
+        "failurePolicy": "Fail",
+        "timeoutSeconds": 30,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+    }
+    path = group_path(ADMISSION, None, "validatingwebhookconfigurations")
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "try-"}}
+
+    async def refused() -> bool:
+        try:
+            await api._request("POST", core_path(name, "configmaps"), {"dryRun": "All"}, config_map)
+        except (ApiError, UnavailableError):
+            return True
+        return False
+
+    async def accepted() -> bool:
+        return not await refused()
+
+    await api.create(path, {"metadata": {"name": name}, "webhooks": [webhook]})
+    try:
+        await eventually(refused, "ConfigMaps are refused")
+        yield
+    finally:
+        await api.delete(f"{path}/{name}")
+        await eventually(accepted, "ConfigMaps are accepted")
 
 
 @pytest.fixture
@@ -247,9 +192,7 @@ async def test_a_hanging_webhook_in_one_namespace_delays_no_other(
     await empty.pod("a", "orders")
     await empty.spread("orders", 6)
     await busy.external("jobs", 6, rebalance={"delaySeconds": 0})
-    gate = Gate(api, busy.namespace)
-    try:
-        await gate.webhook(silent_port, RULES)
+    async with hanging_webhook(api, busy.namespace, silent_port):
         await asyncio.gather(*(busy.group(f"jobs-{number}", ["jobs"]) for number in range(GROUPS)))
         await asyncio.gather(*(busy.pod(f"jobs-{number}", f"jobs-{number}") for number in range(GROUPS)))
         began, turn = time.monotonic(), 0
@@ -260,8 +203,6 @@ async def test_a_hanging_webhook_in_one_namespace_delays_no_other(
             await empty.delete_pod(f"b{turn}")
             await empty.spread("orders", 6)
             assert operator.get("/healthz")[0] == 200
-    finally:
-        await gate.open()
 
     async def all_have_ledgers() -> bool:
         found = await api.get(core_path(busy.namespace, "configmaps"))

@@ -71,6 +71,8 @@ async def test_with_even_shares_the_size_divides_the_partitions(shop: World) -> 
         return (await replicas_of(shop, "even"), await shop.replicas("even"), status.get("desiredReplicas")) == (asked, had, had)
 
     await eventually(partial(sizes, 5, 4), "of five pods that are asked for there are four", shown=lambda: shop.status("even"))
+    why = "spec.replicas asks for 5, and spec.scale.steps holds the fleet at 4, which divides 12 partitions evenly"
+    assert why in await shop.event("Scaled", "even")
     await scale(shop, "even", 11)
     await eventually(partial(sizes, 11, 6), "of eleven there are six", shown=lambda: shop.status("even"))
 

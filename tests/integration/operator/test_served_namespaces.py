@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from baton.kube.api import core_path
-from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import ledger_name
 from tests.integration.operator.accounts import HOME, Account, account, may, service_account
 from tests.integration.operator.conftest import namespace
@@ -131,32 +130,3 @@ async def refused(two: Two) -> bool:
     """Whether the API server refuses the account now."""
     attributes = {"namespace": two.bank.namespace, "verb": "update", "resource": "configmaps", "name": ledger_name("orders")}
     return not await may(two.bank.api, service_account(HOME, two.account.name), attributes)
-
-
-# -- Two releases of the operator that serve the same namespace.
-
-
-async def test_the_second_of_two_releases_takes_over_when_the_first_is_gone(empty: World, start: Callable[..., Operator]) -> None:
-    first = await start(empty, "one").leads()
-    await empty.queue("orders", {"type": "External", "external": {"onDeadline": "Force"}}, 6, rebalance={"delaySeconds": 0})
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 6)
-    second = await start(empty, "two", "--lease-name", "second").leads()
-    names = [f"{empty.namespace}/operator", f"{empty.namespace}/second"]
-    await second.measures("baton_groups_served_elsewhere", lambda value: value == 1, release=names[1], by=names[0])
-    (event,) = await eventually(lambda: empty.events("ServedElsewhere"), "an event says so")
-    assert all(name in event["note"] for name in names)
-    await empty.pod("b", "orders")
-    await empty.spread("orders", 3, 3)
-    assert first.metric("baton_ledger_restored_total", group="orders") == 0.0
-    assert await written_by(empty) == names[0]
-    first.kill()
-    await empty.delete_pod("b")
-    await empty.spread("orders", 6)
-    assert await written_by(empty) == names[1]
-
-
-async def written_by(world: World) -> str:
-    ledger = await world.api.get(world.ledger_path("orders"))
-    return str(ledger["metadata"]["annotations"][RELEASE_ANNOTATION])

@@ -134,6 +134,7 @@ async def test_a_flushed_queue_is_created_and_granted_again_at_higher_epochs(sho
 
             assert await eventually(read, "it is granted again, above", shown=lambda: shop.owned("flushed")) == [b"kept"]
             await assert_the_queue_agrees(shop, "flushed", server)
+            assert (await shop.event("OwnersRestored", "flushed")).startswith("the queue flushed came back empty")
             with pytest.raises(StaleOwner):
                 reader.read(0, former[0])
             raw.delete(*(partition_keys(name, number).stream for number in former))

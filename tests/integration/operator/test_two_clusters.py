@@ -93,23 +93,6 @@ async def test_foreign_owner_records_are_replaced_by_higher_grants(ours: World, 
     assert "1 partition" in await ours.event("OwnersRestored", "drift")
 
 
-async def test_a_redis_that_lost_the_queue_is_reported_as_empty(ours: World, redis_server: RedisServer) -> None:
-    await fleet(ours, "emptied", redis_server, "g")
-    await ours.spread("emptied", 4)
-    with Redis.from_url(redis_server.url) as redis:
-        keys = list(redis.scan_iter(match="pq:{twin/emptied*"))
-        assert keys and redis.delete(*keys) == len(keys)
-
-    async def granted_again() -> bool:
-        (grants,) = (await ours.owned("emptied")).values()
-        found = await owners("emptied", redis_server)
-        return len(found) == 4 and {n: one.epoch for n, one in found.items()} == grants
-
-    await eventually(granted_again, "it is granted again", shown=lambda: ours.ledger_data("emptied"))
-    assert (await ours.event("OwnersRestored", "emptied")).startswith("the queue emptied came back empty")
-    assert len([one for one in await ours.events("OwnersRestored") if "emptied" in one["note"]]) == 1
-
-
 # -- Owner records deleted at a queue: the operator grants again above the ledger's epochs, which wakes waiting readers.
 
 

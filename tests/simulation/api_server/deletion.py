@@ -143,15 +143,12 @@ Later = Callable[[float, Callable[[], None]], None]
 class NamespaceController:
     """`pace` gives the seconds until its next step."""
 
-    def __init__(
-        self, store: Store, deletion: Deletion, rng: random.Random, later: Later, pace: Callable[[], float], pods_first: bool
-    ) -> None:
+    def __init__(self, store: Store, deletion: Deletion, rng: random.Random, later: Later, pace: Callable[[], float]) -> None:
         self._store = store
         self._deletion = deletion
         self._rng = rng
         self._later = later
         self._pace = pace
-        self._pods_first = pods_first
         self._emptying: set[str] = set()
 
     def written(self, kind: Kind, key: Key, manifest: Manifest) -> None:
@@ -163,8 +160,7 @@ class NamespaceController:
     def _begin(self, namespace: str) -> None:
         kinds = [kind for kind in KINDS if kind.namespaced]
         self._rng.shuffle(kinds)
-        if self._pods_first:
-            kinds.sort(key=lambda kind: kind is not PODS)
+        kinds.sort(key=lambda kind: kind is not PODS)
         self._next(namespace, kinds)
 
     def _next(self, namespace: str, kinds: list[Kind]) -> None:
@@ -175,7 +171,7 @@ class NamespaceController:
         kind = kinds[0]
         for key in self._store.keys(kind, namespace):
             self._deletion.delete(Target(kind, namespace, key[1]))
-        if self._pods_first and kind is PODS and self._store.keys(kind, namespace):
+        if kind is PODS and self._store.keys(kind, namespace):
             self._again(namespace)
         else:
             self._later(self._pace(), lambda: self._next(namespace, kinds[1:]))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tests.simulation.api_server.kinds import Kind
 from tests.simulation.api_server.manifests import Json, Manifest
 from tests.simulation.api_server.refusals import Refused, expired
-from tests.simulation.api_server.selectors import Selects
+
+Selects = Callable[[Manifest], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,6 @@ class Subscription:
         if self.open:
             self._hear({"type": "ERROR", "object": refused.status})
         self.end()
-
-    def bookmark(self, version: int) -> None:
-        """Up to here there was nothing else."""
-        if self.open:
-            named = {"kind": self.kind.name, "apiVersion": self.kind.group_version}
-            metadata = {"resourceVersion": str(version), "creationTimestamp": None}
-            self._hear({"type": "BOOKMARK", "object": Manifest({**named, "metadata": metadata})})
 
     def end(self) -> None:
         """The connection is closed, by either side."""
@@ -102,7 +96,3 @@ class History:
         for change in changes[bisect_right(changes, since, key=lambda change: change.version) :]:
             subscription.tell(change)
         self._subscriptions[subscription.kind].append(subscription)
-
-    def subscriptions(self) -> list[Subscription]:
-        """Those that are open."""
-        return [one for kind in self._subscriptions.values() for one in kind if one.open]

@@ -27,14 +27,12 @@ class MemoryApi(Api):
         server: ApiServer,
         trouble: Trouble = no_trouble,
         latency: Callable[[], float] = lambda: 0.0,
-        user: str | None = None,
     ) -> None:
-        """`latency`: seconds one way, asked twice for each request. `user` None: an administrator."""
+        """`latency`: seconds one way, asked twice for each request."""
         super().__init__(None)
         self.server = server
         self.trouble = trouble
         self.latency = latency
-        self.user = user
         self._watches: list[_Stream] = []
 
     async def delete(self, path: str, **options: Any) -> Json:
@@ -50,7 +48,7 @@ class MemoryApi(Api):
         accept: str = JSON,
         most: int | None = None,
     ) -> Json:
-        verb = _VERBS.get(method) or _reading(path)
+        verb = _VERBS.get(method) or reading(path)
         fault = self.trouble(verb, path)
         if type(fault) is Hang:
             await asyncio.sleep(REQUEST_TIMEOUT)
@@ -71,7 +69,7 @@ class MemoryApi(Api):
         def request() -> Json:
             nonlocal date
             date = self.server.date
-            return self.server.request(verb, path, query, body, self.user, accept == METADATA)
+            return self.server.request(verb, path, query, body, accept == METADATA)
 
         try:
             answer = await _sent(there, request)
@@ -98,11 +96,9 @@ class MemoryApi(Api):
         await asyncio.sleep(self.latency() + (fault.there if type(fault) is Delay else 0.0))
         if type(fault) is Refuse:
             raise refusal(fault.status, {"reason": fault.reason, "message": fault.message})
-        stream = _Stream(path, self.latency)
+        stream = _Stream(self.latency)
         try:
-            subscription = self.server.watch(
-                path, {**query, "resourceVersion": resource_version}, stream.hear, stream.end, self.user
-            )
+            subscription = self.server.watch(path, {**query, "resourceVersion": resource_version}, stream.hear, stream.end)
         except Refused as refused:
             raise refusal(refused.code, refused.status) from None
         stream.subscription = subscription
@@ -114,12 +110,11 @@ class MemoryApi(Api):
             subscription.end()
             self._watches.remove(stream)
 
-    def drop_watches(self, of: Callable[[str], bool] = lambda path: True) -> None:
-        """Break the connections of the watches on these paths: what is on its way is lost, and is told again to who asks from
-        the last version that arrived."""
+    def drop_watches(self) -> None:
+        """Break the connections of all watches. Events on their way are lost; a watch from the last version that arrived gets
+        them again."""
         for stream in self._watches:
-            if of(stream.path):
-                stream.drop()
+            stream.drop()
 
 
 async def _sent(seconds: float, request: Callable[[], Json]) -> Json:
@@ -147,8 +142,7 @@ async def _sent(seconds: float, request: Callable[[], Json]) -> Json:
 class _Stream:
     """Events on their way to one watch, in their order."""
 
-    def __init__(self, path: str, latency: Callable[[], float]) -> None:
-        self.path = path
+    def __init__(self, latency: Callable[[], float]) -> None:
         self._latency = latency
         self._arrived: deque[Json | None] = deque()
         self._waiting: asyncio.Future[None] | None = None
@@ -191,7 +185,8 @@ class _Stream:
             self._waiting.set_result(None)
 
 
-def _reading(path: str) -> str:
+def reading(path: str) -> str:
+    """Return the verb of a GET request: `get` or `list`."""
     try:
         about = target(path)
     except Refused:

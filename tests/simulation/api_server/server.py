@@ -1,12 +1,14 @@
 """An API server in memory, without HTTP: requests in, answers or refusals out, at once.
 
-It keeps the real one's promises that the operator relies on (tests/integration/api_server holds both to them). What it leaves
-out: the schemas and defaults of custom resources, managedFields, admission other than namespaces and quotas, the immutable fields
-of pods and workloads, and server-side apply.
+It keeps the promises of the real one that the operator relies on; tests/integration/api_server holds both to them.
+Left out: users and their rights, selectors other than the existence of a label, generated names, bookmarks, the schemas and
+defaults of custom resources, managedFields, admission other than namespaces and quotas, the immutable fields of pods and
+workloads, and server-side apply.
 """
 
 import asyncio
 import random
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
@@ -15,9 +17,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from baton.model.times import to_text
-from tests.simulation.api_server.access import Access
 from tests.simulation.api_server.deletion import Deletion, NamespaceController
-from tests.simulation.api_server.history import Change, Subscription
+from tests.simulation.api_server.history import Change, Selects, Subscription
 from tests.simulation.api_server.kinds import NAMESPACES, QUOTAS, Kind, discovery
 from tests.simulation.api_server.manifests import Json, Manifest, merged, patched, received, size, with_fields
 from tests.simulation.api_server.paths import Target, target
@@ -40,7 +41,6 @@ from tests.simulation.api_server.refusals import (
     too_large,
     too_large_to_store,
 )
-from tests.simulation.api_server.selectors import Selects, selector
 from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check, check_change
 from tests.simulation.api_server.writes import changed_by, new, scale_of
@@ -119,17 +119,15 @@ class ApiServer:
         now: Callable[[], float],
         later: Callable[[float, Callable[[], None]], None] | None = None,
         pace: Callable[[], float] | None = None,
-        pods_first: bool = True,
     ) -> None:
         """`now`: unix seconds. `later`: how the server's own controllers wait (by the running loop). `pace`: how long."""
         self.store = Store()
-        self.access = Access()
         self._pages = Pages()
         self._rng = rng
         self._now = now
         later, pace = later or _on_the_loop, pace or (lambda: rng.uniform(0.005, 0.3))
         self._deletion = Deletion(self.store, now, lambda do: later(pace(), do))
-        self._namespaces = NamespaceController(self.store, self._deletion, rng, later, pace, pods_first)
+        self._namespaces = NamespaceController(self.store, self._deletion, rng, later, pace)
         self.store.written = self._written
         self.store.removed = self._deletion.removed
 
@@ -144,14 +142,12 @@ class ApiServer:
         path: str,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | list[Json] | None = None,
-        user: str | None = None,
         metadata_only: bool = False,
     ) -> Json:
-        """`verb` as rules of access name it: get, list, create, update, patch, delete."""
+        """`verb`: get, list, create, update, patch or delete, as RBAC names it."""
         about = target(path)
         if about is None:
             return _found(discovery("/" + path.strip("/")))
-        self.access.check(user, verb, about)
         match verb:
             case "get":
                 return self._get(about)
@@ -173,13 +169,11 @@ class ApiServer:
         query: Mapping[str, str],
         hear: Callable[[Json], None],
         ended: Callable[[], None],
-        user: str | None = None,
     ) -> Subscription:
         """Tell `hear` of every change after the query's `resourceVersion`. 0, or none: of what there is, and then of changes."""
         about = target(path)
         if about is None or about.name:
             raise no_such_resource()
-        self.access.check(user, "watch", about)
         made = Subscription(about.kind, about.namespace, _selects(query), hear, ended)
         since = int(query.get("resourceVersion") or 0)
         if since == 0:
@@ -192,11 +186,6 @@ class ApiServer:
         """Forget the past: watches that are behind, and lists that were begun, get 410."""
         self.store.compact()
         self._pages.compact()
-
-    def bookmark(self) -> None:
-        """Tell every watch how far it has heard."""
-        for one in self.store.history.subscriptions():
-            one.bookmark(self.store.version)
 
     # -- reading
 
@@ -229,7 +218,7 @@ class ApiServer:
 
     def _create(self, about: Target, body: Manifest, size: int) -> Json:
         kind, metadata = about.kind, body["metadata"]
-        name = metadata.get("name") or self._generated(metadata.get("generateName"))
+        name = metadata.get("name", "")
         if about.name or (kind.namespaced and about.namespace is None):
             raise no_such_resource()
         if metadata.get("namespace", about.namespace) != about.namespace:
@@ -318,9 +307,6 @@ class ApiServer:
     def _uid(self) -> str:
         return str(UUID(int=self._rng.getrandbits(128), version=4))
 
-    def _generated(self, prefix: str | None) -> str:
-        return prefix + "".join(self._rng.choices("bcdfghjklmnpqrstvwxz2456789", k=5)) if prefix else ""
-
 
 @lru_cache(maxsize=4)
 def _date(seconds: int) -> str:
@@ -341,7 +327,12 @@ def _found(answer: Json | None) -> Json:
 
 
 def _selects(query: Mapping[str, str]) -> Selects | None:
-    return selector(query.get("labelSelector", ""))
+    """By the existence of a label, the only selector that the operator uses. None: no selector."""
+    label = query.get("labelSelector")
+    if not label:
+        return None
+    assert re.fullmatch(r"[\w./-]+", label), f"the label selector {label} is not modelled"
+    return lambda manifest: label in (manifest["metadata"].get("labels") or {})
 
 
 def _bare(manifest: Manifest) -> Manifest:

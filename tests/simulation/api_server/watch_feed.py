@@ -111,8 +111,7 @@ class _Watch:
                     kind, manifest = event["type"], event["object"]
                     if kind == "ERROR":
                         return None
-                    if kind != "BOOKMARK":
-                        self._tell(kind, manifest)
+                    self._tell(kind, manifest)
                     version = str(manifest["metadata"]["resourceVersion"])
         except TimeoutError:
             pass

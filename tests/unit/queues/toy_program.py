@@ -8,7 +8,6 @@ import json
 import sys
 import tempfile
 import threading
-from functools import partial
 from pathlib import Path
 
 from baton.queues.toy.server import SERVERS, ToyQueue
@@ -20,31 +19,30 @@ from baton.controller.adapters import open_queue
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import MemberId, Uid
-from baton.model.names import ledger_name
 from baton.queues.consumer_side import addressed, opened
 from baton.queues.entry import Entry
 from baton.queues.kinds import kind
 from baton.simulation import virtual_time
+from tests.simulation.api_server import MemoryApi
 from tests.simulation.replicas import Lone
-from tests.simulation.seeds import manifests
 
 SPEC = {"source": {"type": "Toy", "toy": {"server": "one"}}, "partitions": 4, "rebalance": {"delaySeconds": 0}}
 
 
 async def operated() -> tuple[dict[str, str], Uid]:
     """Return the ledger with two pods, and the UID of one."""
-    lone: Lone = Lone(["shop"], open_queue=lambda view, claimant: partial(open_queue, lone.api)(view, claimant))
-    await lone.api.create(queues_path("shop"), manifests.queue("orders", SPEC))
-    await lone.api.create(groups_path("shop"), manifests.group("orders", {"queues": [{"name": "orders"}]}))
+    lone: Lone = Lone(["shop"], open_queue=lambda view, claimant: open_queue(MemoryApi(lone.server), view, claimant))
+    lone.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": SPEC})
+    lone.make(groups_path("shop"), {"metadata": {"name": "orders"}, "spec": {"queues": [{"name": "orders"}]}})
     for pod in ("a", "b"):
-        await lone.pod("shop", pod)
+        lone.pod(pod)
     async with asyncio.timeout(60):
-        while await lone.owned("shop") != {"a": 2, "b": 2}:
+        while lone.owned() != {"a": 2, "b": 2}:
             for pod in ("a", "b"):
-                await lone.renew("shop", pod)
+                lone.renew("shop", pod)
             await asyncio.sleep(1)
-    ledger = (await lone.api.get(core_path("shop", "configmaps", ledger_name("orders"))))["data"]
-    uid = (await lone.api.get(core_path("shop", "pods", "a")))["metadata"]["uid"]
+    ledger = lone.ledger()
+    uid = lone.get(core_path("shop", "pods", "a"))["metadata"]["uid"]
     assert not lone.replica.tasks.failures.total()
     await lone.stop()
     return ledger, Uid(uid)
