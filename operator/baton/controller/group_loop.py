@@ -131,8 +131,6 @@ class GroupLoop:
         self._trouble_told = False
         """A problem that stops the group was reported, and no step was written since. So a failure that may pass does not make it
         look healthy in between."""
-        self._spec: ConsumerGroupSpec | None = None
-        """The last valid spec."""
         self._looked_at = self._resync_at = self._answers_until = float("-inf")
         self._saw: tuple[object, ...] = ()
         """The facts that the last round saw."""
@@ -259,7 +257,6 @@ class GroupLoop:
         spec = group.spec or (UNREADABLE if group.deleting else None)
         if spec is None:
             return await self._stay_as_it_is(group)
-        self._spec = spec
         self._compare_with_queues()
         named = spec.queue_names
         names = [] if group.deleting else named
@@ -295,16 +292,9 @@ class GroupLoop:
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
-        """A round with an invalid spec: restore the ledger if it was edited, and continue the hand-offs that have begun, by the
-        last valid spec."""
-        self._runtime.wake_at, step = None, None
-        if self._spec is not None:
-            self._workers.sync((), self._state.queues, frozenset(self._state.queues))  # none is created or grows
-        sights = self._workers.known(self._spec.queue_names if self._spec else (), self._state.queues)
-        if self._spec is not None:
-            seen = self._sight.membership(self._spec, sights, self._clock.ticks())
-            step = partial(self._advance, group, self._spec, sights, seen)
-        if await self._write(group, sights, step):
+        """A round with an invalid spec: take no step, but restore the ledger if it was edited."""
+        self._runtime.wake_at = None
+        if await self._write(group, self._workers.known((), self._state.queues)):
             self.wake()
         invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec is invalid")
         self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)

@@ -9,7 +9,7 @@ from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem
 from baton.engine.ledger import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedQueue, engine_spec, even_size, observed_queue
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, engine_spec, even_size, observed_queue
 from baton.engine.state import KnownQueue
 from baton.kube.leases import LeaseView
 from baton.kube.members import GroupMembers, LeftOut, membership
@@ -127,7 +127,7 @@ def observation(
     membership: GroupMembers,
 ) -> Observation:
     """The observation of a group, without its queues' answers. A group that is being deleted gives up all its queues without a
-    holddown. While the group's spec is invalid, `spec` is the last valid one, and only hand-offs that have begun go on."""
+    holddown."""
     queues = list(queues)
     return Observation(
         spec=GroupSpec(delay=0.0)
@@ -139,7 +139,6 @@ def observation(
         releases=membership.releases,
         request=group.request,
         approved=group.approved,
-        held_back=HeldBack.NOTHING if group.spec or group.deleting else HeldBack.ALL,
     )
 
 
@@ -195,13 +194,13 @@ def _zones(seen: Mapping[int, str]) -> Spans[frozenset[str]]:
 
 
 def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> ObservedQueue:
-    by_spec, unreadable = observed_queue(sight.spec, group, partitions), sight.wanted and sight.spec is None
-    told = bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None
+    by_spec = observed_queue(sight.spec, group, partitions)
+    by_ledger = sight.known is not None and sight.known.exclusive
     return replace(
         by_spec,
-        exclusive=sight.known is not None and sight.known.exclusive if unreadable else by_spec.exclusive,
+        exclusive=by_ledger if sight.wanted and sight.spec is None else by_spec.exclusive,
         zones=by_spec.zones or _zones(sight.facts.check.zones),
-        zones_known=told and not unreadable,
+        zones_known=bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None,
         fenced=sight.enforced,
         given_up=not sight.wanted,
         incarnation=sight.facts.check.incarnation,
@@ -257,14 +256,15 @@ class GroupObjects:
     def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
         sessions, queues = self._cache.sessions, list(queues)
         # A queue that this operator knows only by the ledger: consumers of all kinds that fence keep sessions.
-        unread = spec.membership.session is None and any(one.wanted and one.spec is None and one.enforced for one in queues)
+        unread = [one for one in queues if one.wanted and one.spec is None and one.known is not None and one.enforced]
+        by_spec = sessions_required(spec, [one.spec for one in queues if one.spec is not None])
         seen = membership(
             self.key[1],
             self.pods,
             self._leases,
             lambda lease: sessions.lapsed(lease, now),
             spec.membership.identity_label,
-            sessions_required=unread or sessions_required(spec, [one.spec for one in queues if one.spec is not None]),
+            sessions_required=by_spec or (spec.membership.session is None and bool(unread)),
         )
         silent = [name for name, why in seen.left_out.items() if why is LeftOut.NO_SESSION]
         self._silent_since = {name: self._silent_since.get(name, now) for name in silent}

@@ -21,16 +21,16 @@ from baton.queues.protocol import Ownership
 
 
 class HeldBack(IntEnum):
-    """The decisions that wait because the ledger would become too large for a ConfigMap, or the group's spec is invalid.
+    """The decisions that wait because the ledger would become too large for a ConfigMap.
 
-    `fitting_step` tries these in order, from that of the observation, and takes the first with which the ledger fits.
+    The caller tries these in order, starting with `NOTHING`, and takes the first with which the ledger fits.
     """
 
     NOTHING = 0
     PLANS = 1
     """No plan, no new partition, no new standby. Vacant slots are taken, and planned hand-offs begin and end."""
     ALL = 2
-    """Everything waits except hand-offs in flight: their releases, deadlines, grants, and redirection if a receiver vanished."""
+    """Everything waits except hand-offs in flight: releases, deadlines, grants, and the way back if a receiver vanished."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,8 @@ def follow_queues(draft: Draft) -> None:
             if not fresh and draft.member_slots:
                 draft.trigger(f"the queue {queue} was added")
             continue
-        draft.queues[queue] = KnownQueue(seen.partitions, seen.exclusive, facts.incarnation)
+        incarnation = facts.incarnation if seen.fenced else None  # the queue may have had a server before
+        draft.queues[queue] = KnownQueue(seen.partitions, seen.exclusive, incarnation)
         if seen.partitions != facts.partitions:
             _resize(draft, queue, facts.partitions, seen.partitions)
         if seen.exclusive != facts.exclusive:

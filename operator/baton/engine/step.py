@@ -154,7 +154,7 @@ def _granted_by_ledger(made: Step, observation: Observation) -> Iterator[Outcome
 
 def _fitting_step(state: GroupState, observation: Observation, now: float, limit: int) -> Fitted:
     too_large: TooLarge | None = None
-    for held_back in list(HeldBack)[observation.held_back :]:
+    for held_back in HeldBack:
         made = step(state, replace(observation, held_back=held_back), now)
         if made.state is state:
             return Fitted(made, None, too_large)
