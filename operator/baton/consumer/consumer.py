@@ -245,7 +245,7 @@ class Consumer:
 
         Cancelling it ends the work. The end of `async with` gives back all entries that are not acknowledged.
         """
-        signature(self.run).bind(handler, **options)  # an unknown option is a TypeError of `run`
+        signature(Consumer.run).bind(self, handler, **options)  # an unknown option is a TypeError of `run`
         call, checked = self._checked(handler, **options)
         await work_on_tasks(self._loop, call, checked)
 

@@ -90,6 +90,8 @@ class QueueRequests:
     def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
         """Return whether the first waiting entry may be handed out. Verifies the ownership unless it is sure, and has the queue
         count the retry of an entry that has failed."""
+        if not sequence.waiting:
+            return False  # the partition was lost by the request for another sequence
         holding, first = sequence.holding, sequence.waiting[0]
         failure = sequence.failed.get(first.offset)
         if failure is None and holding.is_sure:

@@ -155,6 +155,7 @@ def test_entries_from_an_old_answer_are_verified_before_they_start() -> None:
     (sequence,) = held.holding.sequences.values()
     assert not held.work.may_begin(sequence, held.partitions.reader(held.holding))
     assert held.holding.over
+    assert not held.work.may_begin(sequence, held.partitions.reader(held.holding)), "asked in the same turn for another key"
 
 
 # -- Trouble with one partition does not stop others, and a slow queue does not make the consumer hang.
