@@ -55,14 +55,14 @@ def parse_offset(text: str, what: str = "the offset") -> Positions:
         Partition(QueueName(queue), _number(what, queue, number)): _position(what, queue, number, position)
         for queue, partitions in raw.items()
         for number, position in partitions.items()
-        if number != _ID
+        if not (number == _ID and isinstance(position, str))
     }
 
 
 @lru_cache(maxsize=8)
 def log_ids(text: str) -> Mapping[QueueName, str]:
     """The ids of the logs in which an offset, which can be parsed, has positions. Queues without an id are missing."""
-    return {QueueName(queue): str(partitions[_ID]) for queue, partitions in json.loads(text).items() if _ID in partitions}
+    return {QueueName(queue): partitions[_ID] for queue, partitions in json.loads(text).items() if _ID in partitions}
 
 
 def offset_text(positions: Positions, ids: Mapping[QueueName, str] = MappingProxyType({})) -> str:
@@ -211,6 +211,8 @@ def _offsets(
         known = ", ".join(place.value for place in places)
         raise SourceError(f'{spelled} is {quoted(text)}: set it to {known}, or {{"queue": {{"0": position}}}}')
     positions = parse_offset(text, spelled)
+    if ids := log_ids(text):
+        raise SourceError(f"{spelled} has an id for queue {quoted(next(iter(ids)))}, as a checkpoint does: leave it out")
     for partition in positions:
         if partition.queue not in queues:
             raise SourceError(f"{spelled} names queue {quoted(partition.queue)}: the fleet reads {', '.join(sorted(queues))}")

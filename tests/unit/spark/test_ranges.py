@@ -168,6 +168,8 @@ def test_given_options_are_used() -> None:
         ({"startingoffsets": "newest"}, "startingOffsets is 'newest': set it to committed, earliest, latest, or {"),
         ({"startingoffsets": '{"parcels": {"0": 1}}'}, "startingOffsets names queue 'parcels': the fleet reads orders"),
         ({"startingoffsets": '{"orders": {"0": -1}}'}, "startingOffsets has '-1'"),
+        ({"startingoffsets": '{"orders": {"0": 1, "id": "cD3x"}}'}, "startingOffsets has an id for queue 'orders'"),
+        ({"startingoffsets": '{"orders": {"0": 1, "id": null}}'}, "startingOffsets names partition 'id' of queue 'orders'"),
         ({"failondataloss": "no"}, "failOnDataLoss is 'no': set it to true or false"),
         ({"maxrowspertrigger": "0"}, "maxRowsPerTrigger is '0': set it to a whole number, 1 or more"),
         ({"maxbytespertrigger": "1e6"}, "maxBytesPerTrigger is '1e6': set it to a whole number, 1 or more"),

@@ -117,8 +117,10 @@ class QueryRanges:
         await self._all_bounds(await self._seen(await self._partitions()))
 
     async def positions(self) -> dict[int, PartitionBounds]:
-        everything = await self._partitions()
-        found = await self._seen(everything)
+        """See `LoggedRanges.positions`. A partition whose record is of a former topic with this name was not granted yet."""
+        everything, topic_id = await self._partitions(), self.topic_id or (await self.topic()).topic_id
+        owned = await self._seen(everything)
+        found = {number: one for number, one in owned.items() if one.record is not None and one.record.topic_id == topic_id}
         begins, ends = await self._all_bounds(everything)
         return {
             number: PartitionBounds(max(found[number].offset, begins[number]), begins[number], ends[number])

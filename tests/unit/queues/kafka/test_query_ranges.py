@@ -101,6 +101,16 @@ def without_leader(monkeypatch: pytest.MonkeyPatch, partition: int) -> None:
     monkeypatch.setattr(module, "offsets", ends)
 
 
+async def test_a_record_of_a_former_topic_tells_no_position() -> None:
+    """The operator has not granted that partition of the recreated topic yet."""
+    records = Records()
+    records.found[1] = Committed(500, replace(OWNED, topic_id="former"))
+    found = await ranges(records).positions()
+    assert {number: (bounds.committed, bounds.granted) for number, bounds in found.items()} == {
+        number: (0, number != 1) for number in PARTITIONS
+    }
+
+
 async def test_a_topic_answers_although_a_partition_was_never_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records()
     records.found[4] = Committed(-1, None)
