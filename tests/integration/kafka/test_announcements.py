@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 
 import pytest
 from aiokafka.protocol.transaction import TxnOffsetCommitRequest
@@ -12,6 +13,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.announcements import KafkaAnnouncements, announcing_group
 from baton.queues.kafka.client import CommittedOffsets
 from baton.queues.kafka.fence import transactional_id
+from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.protocol import Heard
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.kafka_pod import shared
@@ -74,6 +76,7 @@ async def test_a_pod_hears_of_all_of_many_pauses_at_once(make: MakeQueue) -> Non
     made = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     try:
         await queue.ensured()
+        await eventually(partial(all_led, queue), "the broker has elected all leaders")
         await asyncio.gather(*(queue.operator.grant(number, Uid("a"), Epoch(1)) for number in range(count)))
         await asyncio.gather(*(queue.operator.pause(number, Epoch(1), WITHIN) for number in range(count)))
         await heard(made, {Partition(QUEUE, number): Heard(Uid("a"), Epoch(1), True, WITHIN) for number in range(count)})
@@ -86,6 +89,13 @@ async def test_a_pod_hears_of_all_of_many_pauses_at_once(make: MakeQueue) -> Non
         await heard(made, {Partition(QUEUE, 0): Heard(Uid("b"), Epoch(2))})
     finally:
         await asyncio.to_thread(made.close)
+
+
+async def all_led(queue: Queue) -> bool:
+    client = queue.operator._client
+    topic = await describe(client, queue.topic)
+    ends = await offsets(client, topic, dict.fromkeys(topic.leaders, LogEnd.END))
+    return ends.keys() == topic.leaders.keys()
 
 
 async def announced(queue: Queue) -> dict[int, tuple[int, str]]:

@@ -244,6 +244,8 @@ class OwnerCommits:
             try:
                 if position.needs_token:
                     await self._take_token(partition, position, until)
+                    if record is ReadPosition.next_record and not (position.has_news or position.releasing):
+                        return
                 refused = await self._commit_together({partition: position}, record, _seconds_until(until))
                 if partition not in refused:
                     return
