@@ -408,8 +408,10 @@ def test_a_receiver_begins_without_a_commit_and_counts_as_the_owner() -> None:
 
 def test_a_receivers_first_commit_writes_its_mark_under_a_new_token() -> None:
     receiver = received()
+    committed = receiver.broker.records.copy()
     run(receiver.commits.commit_several({0}))
     assert receiver.record.reader not in ("", BY_GIVER) and receiver.record.token == Token(1, 1)
+    assert receiver.broker.records == committed, "there was nothing else to commit"
     receiver.positions[0].progress.handed_out([10])
     receiver.positions[0].progress.finish([10])
     run(receiver.commits.commit_several({0}))
