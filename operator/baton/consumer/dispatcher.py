@@ -367,9 +367,8 @@ class Dispatcher:
         now = time.monotonic()
         turns = self._turns()
         worked = called_back = False
-        entries, large = _amount(
-            self._ready(turns, now, retries=False), size
-        )  # failing keys must not keep others from being read
+        # Failing keys must not keep others from being read.
+        entries, large = _amount(self._ready(turns, now, retries=False), size)
         for holding, reader in self._having(turns):
             if entries >= size.entries or large >= size.bytes:
                 break

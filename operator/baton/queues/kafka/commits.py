@@ -245,7 +245,7 @@ class OwnerCommits:
                 if position.needs_token:
                     await self._take_token(partition, position, until)
                     if record is ReadPosition.next_record and not (position.has_news or position.releasing):
-                        return
+                        return  # the next record would only reserve more, which `reserve` does when it is needed
                 refused = await self._commit_together({partition: position}, record, _seconds_until(until))
                 if partition not in refused:
                     return

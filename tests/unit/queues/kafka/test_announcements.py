@@ -233,7 +233,7 @@ async def announcer() -> AsyncIterator[KafkaAnnouncer]:
 async def test_an_unexpected_error_is_logged_and_later_grants_are_announced(
     announcer: KafkaAnnouncer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    problems: list[Exception] = [ValueError("an answer that nobody can decode")]
+    problems: list[Exception] = [ValueError("an answer that cannot be decoded")]
     broker = Broker()
 
     async def to_group(client: KafkaClient, request: Any) -> Any:
@@ -243,7 +243,7 @@ async def test_an_unexpected_error_is_logged_and_later_grants_are_announced(
 
     monkeypatch.setattr(KafkaClient, "to_group", to_group)
     announcer.granted(0, 1, Uid("a"))
-    await soon(lambda: "cannot announce" in caplog.text and "an answer that nobody can decode" in caplog.text)
+    await soon(lambda: "cannot announce" in caplog.text and "an answer that cannot be decoded" in caplog.text)
     announcer.granted(0, 2, Uid("b"))
     await soon(lambda: broker.beside)
 

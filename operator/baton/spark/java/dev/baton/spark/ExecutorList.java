@@ -24,29 +24,29 @@ public final class ExecutorList {
         if (backend.isExecutorActive(id)) active.add(id);
       });
     }
-    Map<Object, String> executorOfTask = executorOfTask(context);
+    Map<String, ArrayNode> tasks = tasks(context);
     ArrayNode found = Group.JSON.createArrayNode();
     for (ExecutorSummary one : CollectionConverters.asJava(context.statusStore().executorList(true))) {
       String address = one.hostPort();
       if (!active.contains(one.id()) || address.indexOf(':') < 0) continue; // its block manager has not registered yet
-      ArrayNode tasks =
-          found.addObject()
-              .put("id", one.id())
-              .put("host", address.substring(0, address.lastIndexOf(':')))
-              .put("slots", one.maxTasks())
-              .putArray("tasks");
-      executorOfTask.forEach((task, executor) -> {
-        if (executor.equals(one.id())) tasks.add((Long) task);
-      });
+      found.addObject()
+          .put("id", one.id())
+          .put("host", address.substring(0, address.lastIndexOf(':')))
+          .put("slots", one.maxTasks())
+          .set("tasks", tasks.getOrDefault(one.id(), Group.JSON.createArrayNode()));
     }
     return found.toString();
   }
 
-  /** The running tasks of all jobs, by number. */
-  private static Map<Object, String> executorOfTask(SparkContext context) {
-    if (!(context.taskScheduler() instanceof TaskSchedulerImpl scheduler)) return Map.of();
-    synchronized (scheduler) {
-      return new HashMap<>(CollectionConverters.asJava(scheduler.taskIdToExecutorId()));
+  /** The numbers of the running tasks of all jobs, by executor. */
+  private static Map<String, ArrayNode> tasks(SparkContext context) {
+    Map<String, ArrayNode> found = new HashMap<>();
+    if (context.taskScheduler() instanceof TaskSchedulerImpl scheduler) {
+      synchronized (scheduler) {
+        CollectionConverters.asJava(scheduler.taskIdToExecutorId()).forEach(
+            (task, executor) -> found.computeIfAbsent(executor, id -> Group.JSON.createArrayNode()).add((Long) (Object) task));
+      }
     }
+    return found;
   }
 }
